@@ -9,8 +9,7 @@ from typing import Any
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.connection.settings import LinkSettings, SpoolSettings
-from hangdog_agent.machine_tests.remote_settings import RemoteTestSettings
-from hangdog_agent.machine_tests.settings import LevelSettings
+from hangdog_agent.machine_tests.settings import LevelSettings, RemoteTestSettings
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.errors import WrongUse
 

@@ -101,7 +101,7 @@ class People(threading.Thread):
                     jobs = sorted({job.job for machine in client.machines() for job in machine.jobs})
                     self.verdicts = {}
                     for line in client.incidents(limit=1000):
-                        kind = line.verdict or line.state
+                        kind = line.kind or line.state
                         self.verdicts[kind] = self.verdicts.get(kind, 0) + 1
                     if jobs:
                         list(client.snapshot(jobs[0], rounds=2, interval_s=1.0, why="somebody wonders"))

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hangdog_models.errors import WrongUse
+from hangdog_proto.private_files import file_stamp
 from hangdog_proto.x509 import CertificateInfo, serial_digits
 
 #: What the file is called, beside a server's store and in a folder of certificates.
@@ -80,7 +81,7 @@ class DenyList:
     def _reload(self) -> None:
         if self._path is None:
             return
-        stamp = _stamp(self._path)
+        stamp = file_stamp(self._path)
         if stamp == self._stamp:
             return
         before, self._stamp = self._stamp, stamp
@@ -156,16 +157,6 @@ def _entry(row: dict[str, object]) -> DeniedCertificate:
     return DeniedCertificate(
         serial_digits(found.serial) if found.serial else "", found.owner, float(found.at), found.reason
     )
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return (-1, error.errno or 0, 0)
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Makes files and folders that their owner alone may reach, whatever the umask, and narrows those that others may."""
+"""Makes files and folders that their owner alone may reach, whatever the umask, narrows those that others may, and tells when one is another."""
 
 import logging
 import os
@@ -75,3 +75,14 @@ def _restrict(path: Path, flags: int, expected: Callable[[int], bool]) -> None:
         log.warning("others can reach %s, and that cannot be changed: %s", path, error)
     finally:
         os.close(fd)
+
+
+def file_stamp(path: Path) -> tuple[int, int, int] | None:
+    """Another once the file is another; None where there is none, and its error's number where it cannot be looked at."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return (-1, error.errno or 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)

@@ -1,4 +1,4 @@
-"""Reads what hangdog needs to know of one X.509 certificate: serial, owner, dates, and what it may be used for."""
+"""Reads what hangdog needs to know of one X.509 certificate: serial, owner, dates, what it may be used for, and whether it ends soon."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -88,3 +88,15 @@ def _owners(found: "object") -> tuple[str, ...]:
         if uri.startswith(SCHEME) and slash and name:
             owners.append(f"{kind} {unquote(name)}")
     return tuple(owners)
+
+
+#: Seconds before the end that people are warned: two weeks, in which somebody is there to renew it by hand.
+SOON_S = 14 * 86400.0
+#: The share of its life before the end, where that is less: one of a week is renewed at half of its life by itself, so a
+#: quarter that is left says that it was not.
+SHARE = 0.25
+
+
+def ends_soon(begins: float, ends: float, now: float) -> bool:
+    """Whether a certificate that lasts from `begins` to `ends` has little left, or nothing. All are Unix seconds."""
+    return ends - now < min(SOON_S, SHARE * (ends - begins))

@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from hangdog_proto.expiry import ends_soon
+from hangdog_models.counts import named
+from hangdog_proto.x509 import ends_soon
 from hangdog_server.auth.tls import day
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.incidents.round_capture import named, steady
+from hangdog_server.incidents.round_capture import steady
 from hangdog_server.listener import OpenListeners
 
 #: Between two looks, and between two times that the same is said. Seconds.

@@ -10,7 +10,7 @@ import grpc
 from hangdog_models.errors import WrongUse
 from hangdog_proto.client.channel_options import is_loopback
 from hangdog_proto.deny_list import DenyList
-from hangdog_proto.expiry import ends_soon
+from hangdog_proto.x509 import ends_soon
 from hangdog_server.auth.authorizer import Authorizer
 from hangdog_server.auth.issuer import LIFE_DAYS, Issuer
 from hangdog_server.auth.local_user import LocalUsers

@@ -2,23 +2,34 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Generic, TypeVar
+from dataclasses import dataclass
 
 from hangdog_models.errors import HangdogError
 
-Step = TypeVar("Step")
+
+@dataclass(frozen=True, slots=True)
+class ProgressUpdate:
+    """One line of the progress of an incident or a campaign of that `name`.
+
+    `document`, its verdict or its report as JSON, stands in the last one.
+    """
+
+    name: str
+    state: str
+    text: str
+    document: str = ""
 
 
-class ProgressStream(Generic[Step]):
+class ProgressStream:
     """The steps of one thing; `failure` is what it failed of, and reaches who follows once it has come to its `end`."""
 
     def __init__(self) -> None:
         self.failure: HangdogError | None = None
-        self._steps: list[Step] = []
+        self._steps: list[ProgressUpdate] = []
         self._changed = asyncio.Event()
         self._over = False
 
-    async def follow(self) -> AsyncIterator[Step]:
+    async def follow(self) -> AsyncIterator[ProgressUpdate]:
         """All steps from the first to the last, as they are said; raises the failure."""
         reported = 0
         while not (self._over and reported == len(self._steps)):
@@ -31,7 +42,7 @@ class ProgressStream(Generic[Step]):
         if self.failure is not None:
             raise self.failure
 
-    def say(self, step: Step) -> None:
+    def say(self, step: ProgressUpdate) -> None:
         """Adds a step."""
         self._steps.append(step)
         self._tell()

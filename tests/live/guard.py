@@ -24,13 +24,14 @@ from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import AgentSettings
 from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.incident import Incident
 from hangdog_models.rules.ruleset import packaged
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.listener import LOCAL, OpenListeners
 from hangdog_server.main import running
 from hangdog_server.settings import ServerSettings
-from hangdog_server.store.store import Incident, Store
+from hangdog_server.store.store import Store
 from live.job import MACHINE, AnnouncingProc, Job
 
 #: Starting a server and its agents, or ending them. Seconds.

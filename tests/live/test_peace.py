@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_server.store.store import Incident
+from hangdog_models.incident import Incident
 from live.guard import Guard
 from live.job import Job, Launcher
 from live.lanes import further

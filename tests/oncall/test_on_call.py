@@ -25,16 +25,16 @@ from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.owner import Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind
-from hangdog_proto.client.incidents import IncidentLine, JobLine, MachineLine
+from hangdog_proto.client.incidents import JobLine, MachineLine
 from hangdog_proto.codec import findings
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions.backends.actions_config import ActionsConfig
 from hangdog_server.auth import certificates, tokens
-from hangdog_server.store.store import Incident, IncidentState
 from support.cases.stories import trace
 from support.servers.asking import COMMANDS, DEEDS, NAMELESS, NOBODY
 from support.servers.cast import NOON, PATIENT, Agent, Stage, cluster, stage
@@ -227,13 +227,13 @@ async def test_ctrl_c_ends_a_watch_after_whole_lines(on: Stage) -> None:
     assert watching.returncode == 130
 
 
-def line(name: str, state: str, verdict: str = "") -> IncidentLine:
-    return IncidentLine(name, "llama", NOON, state, verdict, 0.5, (), "", "")
+def line(name: str, state: str, verdict: str = "") -> Incident:
+    return Incident(name, "llama", NOON, state=state, kind=verdict, confidence=0.5)
 
 
 def test_a_watch_tells_each_change_once_and_outlasts_a_server_that_is_away(capsys: pytest.CaptureFixture[str]) -> None:
     away = ServerUnreachable("no server answers")
-    answers: Iterator[tuple[IncidentLine, ...] | ServerUnreachable] = iter([
+    answers: Iterator[tuple[Incident, ...] | ServerUnreachable] = iter([
         (line("2", "capturing"), line("1", "judged", "none")),
         (line("2", "capturing"), line("1", "judged", "none")),
         away,
@@ -242,7 +242,7 @@ def test_a_watch_tells_each_change_once_and_outlasts_a_server_that_is_away(capsy
     ])  # fmt: skip
     waited: list[float] = []
 
-    def ask() -> tuple[IncidentLine, ...]:
+    def ask() -> tuple[Incident, ...]:
         answer = next(answers)
         if isinstance(answer, ServerUnreachable):
             raise answer

@@ -15,27 +15,29 @@ from hangdog.commands.oncall.why import as_json, show
 from hangdog.evidence.machine_facts import Accusation, MachineFacts
 from hangdog.output.machine_status import MachineState, assess
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.incident import Incident
+from hangdog_models.machine_history import Conviction, MachineTest, MachineTests, VerdictMention
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Suspect
-from hangdog_proto.client.campaigns import ConvictionLine, MachineTestHistory, PastTest
-from hangdog_proto.client.history import ActionLine, HistoryLine
-from hangdog_proto.client.incidents import IncidentLine, JobLine, MachineLine
+from hangdog_proto.client.incidents import ActionLine, JobLine, MachineLine
 from support.cases.goldens import differing
 from support.servers.cast import NOON
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = MachineLine("gpu-a17", "1", True, 3.0, (JobLine("llama", (Rank(0), Rank(1)), 64, ""),))
-INCIDENT = IncidentLine("3fa9c2d4e5f6", "llama", NOON, "judged", "machine", 0.97, ("gpu-a17",), "somebody asked", "")
-ENTRY = HistoryLine("gpu-a17", "3fa9c2d4e5f6", "llama", NOON, "convicted", 0.97, 1, "machine")
+INCIDENT = Incident(
+    "3fa9c2d4e5f6", "llama", NOON, "somebody asked", "judged", kind="machine", confidence=0.97, evict=("gpu-a17",)
+)
+ENTRY = VerdictMention("gpu-a17", "3fa9c2d4e5f6", "llama", NOON, "convicted", 0.97, 1, "machine")
 SUSPECT = Suspect((Rank(1),), ("gpu-a17",), 0.97, ("rank 1 waits for its data loader", "kernel of gpu-a17: NFS"))
 ACCUSED = Accusation(INCIDENT, ENTRY, (SUSPECT,))
 DOUBTED = Accusation(INCIDENT, replace(ENTRY, mention="suspected", probability=0.3, among=2), (SUSPECT,))
 ACT = ActionLine("3fa9c2d4e5f6", "gpu-a17", "llama", "waiting", NOON, NOON + 60, "", "", "", False)
-NOTHING = MachineTestHistory((), (), (), 0.0)
+NOTHING = MachineTests((), (), (), 0.0)
 QUIET = MachineFacts("gpu-a17", NOW, (), (), (), NOTHING, (), "approve", "")
-TEST = PastTest("gpu-a17", NOON, "c1", "one device: gemm", "fail", 21, "it fails", ())
-CONVICTED = MachineTestHistory((TEST,), ("GPU-1",), (ConvictionLine("gpu-a17", "GPU-1", NOON, "c1"),), NOON + 1)
-OPEN = replace(INCIDENT, id="4b", state="capturing", verdict="")
+TEST = MachineTest("gpu-a17", NOON, "c1", 1, "one device: gemm", "fail", 21, "it fails", ())
+CONVICTED = MachineTests((TEST,), ("GPU-1",), (Conviction("gpu-a17", "GPU-1", NOON, "c1"),), NOON + 1)
+OPEN = replace(INCIDENT, id="4b", state="capturing", kind="")
 
 
 def found(bearing: Impact) -> MachineFacts:
@@ -116,7 +118,7 @@ def everything(
         replace(NOW, jobs=(JobLine(job, (Rank(0), Rank(1)), 64, ""),), findings=findings),
         (Accusation(incident, entry, (suspect,)),),
         (),
-        (entry, replace(entry, mention="cleared", incident="2e"), replace(entry, verdict="diagnosis", incident="c1", job="")),
+        (entry, replace(entry, mention="cleared", incident="2e"), replace(entry, kind="diagnosis", incident="c1", job="")),
         replace(CONVICTED, tests=(replace(TEST, campaign="c2", says=words, others=(machine,)), TEST)),
         act("waiting", message=words, who=machine),
         "approve",

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hangdog_models.machine_history import MentionKind
 from hangdog_models.operations import evictions
 from hangdog_models.operations.compute import LISTED, report
 from hangdog_models.operations.evictions import CONVICTED, DISMISSED, PASSED, SOON_S, UNKNOWN, judged
@@ -16,7 +17,6 @@ from hangdog_models.operations.past_events import (
     Came,
     MachineMention,
     MachineTestRecord,
-    MentionKind,
     Naming,
     PastEvents,
     PastIncident,

@@ -9,16 +9,19 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from msgspec import structs
+
 from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.library_counters import parcels
-from hangdog_agent.connection.truncation import Pack, fitting
 from hangdog_agent.metrics.metrics import AgentMetrics
 from hangdog_models.findings import Finding
+from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import traces as codec
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 Found = Callable[[], Sequence[Finding]]
+Pack = Callable[[Sequence[ProcessTrace]], pb.Capture]
 
 #: The last look's message waits so long for the counters: mostly that saves a message, and nobody notices.
 _MOMENT_S = 0.05
@@ -105,3 +108,20 @@ class CaptureAnswer:
 
     def _captured(self, number: int, capture: pb.Capture, *, last: bool = False, more: bool = False) -> pb.Captured:
         return pb.Captured(order=self._order.order, round=number, capture=capture, last=last, more=more)
+
+
+def fitting(traces: Sequence[ProcessTrace], most: int, pack: Pack = codec.pack) -> pb.Capture:
+    """The look as a message of at most `most` bytes (0: no bound): the largest stacks give way, one process at a time, and say so.
+
+    States and reasons always travel.
+    """
+    kept = list(traces)
+    while True:
+        capture = pack(kept)
+        sizes = [sum(len(thread.frames) for thread in trace.threads) for trace in kept]
+        if not most or capture.ByteSize() <= most or not any(sizes):
+            return capture
+        at = sizes.index(max(sizes))
+        words = f"{sizes[at]} frames would make the answer larger than the {most} bytes the server takes"
+        missing = kept[at].missing or Missing(Reason.TOOL_FAILED, words)
+        kept[at] = structs.replace(kept[at], threads=(), missing=missing)

@@ -14,21 +14,20 @@ from typing import Any, TypeVar, cast
 
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.connection import job_addresses
-from hangdog_agent.connection.answer import CaptureAnswer, Found
+from hangdog_agent.connection.answer import CaptureAnswer, Found, Pack
 from hangdog_agent.connection.batch import together
-from hangdog_agent.connection.changes import comparable_signs, findings_named
 from hangdog_agent.connection.identity import Identity
 from hangdog_agent.connection.offline_recording import OfflineRecording, Spooling, local
 from hangdog_agent.connection.servers import Servers, listed
 from hangdog_agent.connection.session import Call, ServerSession, backoff, cancelled, connected, why, within
 from hangdog_agent.connection.settings import LinkSettings
-from hangdog_agent.connection.truncation import Pack
 from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_agent.discovery.watch import LocalJob, Watch, jobs
 from hangdog_agent.machine_tests.remote_tests import Jobs, RemoteTests
 from hangdog_agent.metrics.metrics import AgentEvent, AgentMetrics, AgentStatus
 from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.errors import HangdogError
+from hangdog_models.findings import Finding
 from hangdog_models.stall_timeouts import RECHECK_S
 from hangdog_proto.client.channel_options import CHANNEL_OPTIONS
 from hangdog_proto.codec import findings as found
@@ -301,3 +300,13 @@ class Link:
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+def comparable_signs(signs: StallSigns) -> object:
+    """What signs say, apart from the seconds that pass."""
+    return {job: {rank: (sign.doing, sign.overdue) for rank, sign in shown.items()} for job, shown in signs.items()}
+
+
+def findings_named(findings: Sequence[Finding]) -> object:
+    """What findings say, apart from how often and when."""
+    return {(finding.source, finding.code, finding.impact, finding.device) for finding in findings}

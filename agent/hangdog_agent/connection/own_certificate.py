@@ -7,8 +7,7 @@ from hangdog_agent.doctor_finding import DoctorFinding, Health
 from hangdog_models.errors import WrongUse
 from hangdog_proto import x509
 from hangdog_proto.client import certificate_folder
-from hangdog_proto.expiry import ends_soon
-from hangdog_proto.x509 import CertificateInfo
+from hangdog_proto.x509 import CertificateInfo, ends_soon
 
 
 def shown(folder: Path, renewed: Path | None) -> CertificateInfo | None:

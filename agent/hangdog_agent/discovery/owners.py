@@ -1,11 +1,19 @@
-"""Reads whose a process is from the kernel: its user and its control group, which it cannot choose; never its environment."""
+"""Reads from the kernel whose a process is and which container it runs in: its user and its control group, which it cannot choose; never its environment."""
 
 import re
 
-from hangdog_agent.discovery.container import CONTAINER, POD
 from hangdog_agent.procfs import Proc
 from hangdog_models.owner import UNKNOWN, Owner, owner_of
 
+#: cgroup v1 writes `/kubepods/besteffort/podUID/ID`, the systemd driver `kubepods-pod1f_2e.slice/cri-containerd-ID.scope`.
+#: From a pod's own control group namespace the path to another pod begins with `/..`, and may name no `kubepods`.
+POD = re.compile(
+    r"(?:\bkubepods\S*?[/-]|(?:/\.\.)+/(?:besteffort/|burstable/)?)pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})"
+)
+CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULTILINE)
+_SLURM_JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
+#: As much of a container's id as `docker ps` and `crictl ps` show and take.
+_SHOWN = 12
 #: Where slurmd keeps its jobs: below a folder that only root can make. A user may well make a folder `job_7` below their own,
 #: so the path has to begin with Slurm's. Seen from a control group namespace the path begins with `/..`.
 _SLURM = re.compile(
@@ -18,6 +26,20 @@ _USERS = re.compile(r"^\d{1,4}:[^:\n]*:(?:/\.\.)*/user\.slice(?:/|$)", re.MULTIL
 _USER = re.compile(r"^Uid:\s+(\d{1,10})\s", re.MULTILINE)
 #: As much of a control group as is looked at: the kernel's longest path is 4 KiB, one for each of a dozen hierarchies.
 _MOST = 64 << 10
+
+
+def container(proc: Proc, pid: int) -> str:
+    """`pod UID, container ID`, `container ID` or `Slurm job N`; empty on the bare machine, or when the process is gone."""
+    text = proc.setting(f"{pid}/cgroup") or ""
+    pod, inner, job = POD.search(text), CONTAINER.search(text), _SLURM_JOB.search(text)
+    words = []
+    if pod:
+        words.append(f"pod {pod[1].replace('_', '-')}")
+    if inner:
+        words.append(f"container {inner[1][:_SHOWN]}")
+    if job:
+        words.append(f"Slurm job {job[1]}")
+    return ", ".join(words)
 
 
 def owner(proc: Proc, pid: int) -> tuple[Owner, str]:

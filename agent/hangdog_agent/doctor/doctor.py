@@ -18,8 +18,8 @@ from hangdog_agent.confinement.capabilities import PTRACE, READ_SEARCH, READS, g
 from hangdog_agent.connection import own_certificate
 from hangdog_agent.connection.certificate_renewal import NAME
 from hangdog_agent.connection.settings import LinkSettings
-from hangdog_agent.discovery.container import container
 from hangdog_agent.discovery.discover import Process
+from hangdog_agent.discovery.owners import container
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch, jobs
 from hangdog_agent.doctor import capture_probe, environment

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from hangdog_agent.discovery.watch import LocalJob
-from hangdog_agent.machine_tests.remote_settings import RemoteTestSettings
+from hangdog_agent.machine_tests.settings import RemoteTestSettings
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 

@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from hangdog.evidence.machine_facts import UNDER_WAY
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models import topology
 from hangdog_models.counts import counted
@@ -12,6 +11,7 @@ from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.conclude import conclude
 from hangdog_models.errors import OurFault, UnreadableEvidence, WrongUse
+from hangdog_models.incident import UNDER_WAY
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.reading.printable import printable

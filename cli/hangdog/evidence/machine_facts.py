@@ -5,18 +5,17 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from hangdog_models.errors import WrongUse
+from hangdog_models.incident import UNDER_WAY, Incident, IncidentState
+from hangdog_models.machine_history import MachineTests, VerdictMention
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Suspect, Verdict
-from hangdog_models.views.is_accused import LEAST, RECENT_S, accuses
-from hangdog_proto.client.campaigns import CampaignClient, MachineTestHistory
+from hangdog_models.views.answer_text import LEAST, RECENT_S, accuses
+from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.client.channel_options import ServerAddress
-from hangdog_proto.client.history import ActionLine, HistoryLine
-from hangdog_proto.client.incidents import IncidentLine, MachineLine
+from hangdog_proto.client.incidents import ActionLine, MachineLine
 
 #: Lines of the ledger and tests that are asked for; jobs whose incidents are; incidents of each; acts, of all machines.
 MENTIONS, JOBS, INCIDENTS, ACTS = 50, 8, 20, 1000
-#: States of an incident that has no verdict yet.
-UNDER_WAY = ("suspected", "capturing", "recorded")
 #: Characters of a name in a sentence.
 NAMED = 80
 
@@ -25,8 +24,8 @@ NAMED = 80
 class Accusation:
     """The latest verdict upon a job names the machine; `suspects` are its hypotheses with the machine, likeliest first."""
 
-    incident: IncidentLine
-    entry: HistoryLine
+    incident: Incident
+    entry: VerdictMention
     suspects: tuple[Suspect, ...]
 
 
@@ -37,9 +36,9 @@ class MachineFacts:
     machine: str
     now: MachineLine | None
     accusations: tuple[Accusation, ...]
-    under_way: tuple[IncidentLine, ...]
-    mentions: tuple[HistoryLine, ...]
-    test_history: MachineTestHistory
+    under_way: tuple[Incident, ...]
+    mentions: tuple[VerdictMention, ...]
+    test_history: MachineTests
     actions: tuple[ActionLine, ...]
     mode: str
     breaker: str
@@ -64,7 +63,7 @@ def fetch(server: ServerAddress, machine: str) -> MachineFacts:
             incidents = client.incidents(job, INCIDENTS)
             if now and any(one.job == job for one in now.jobs):
                 under_way += [one for one in incidents if one.state in UNDER_WAY]
-            newest = next((one for one in incidents if one.state == "judged"), None)
+            newest = next((one for one in incidents if one.state == IncidentState.JUDGED), None)
             entry = next((one for one in recent if newest and one.incident == newest.id), None)
             if newest and entry and entry.mention != "cleared" and entry.probability >= LEAST:
                 _, verdict = client.incident(newest.id)

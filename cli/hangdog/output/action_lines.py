@@ -9,7 +9,7 @@ from rich.table import Table
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import local_time, utc
-from hangdog_proto.client.history import ActionLine, Actions
+from hangdog_proto.client.incidents import ActionLine, Actions
 
 #: The state of an act that a person has to approve or to dismiss.
 WAITING = "waiting"

@@ -11,8 +11,9 @@ from rich.text import Text
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import local_time, utc
+from hangdog_models.machine_history import MachineTest, MachineTests
 from hangdog_models.views.repeated_tests import alike, times
-from hangdog_proto.client.campaigns import CampaignClient, MachineTestHistory
+from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.client.channel_options import ServerAddress
 
 
@@ -54,12 +55,18 @@ def print_test_history(server: ServerAddress, machine: str, form: str) -> None:
         )
 
 
-def _as_json(machine: str, past: MachineTestHistory) -> dict[str, Any]:
+def _as_json(machine: str, past: MachineTests) -> dict[str, Any]:
     return {
         "schema": "hangdog.past/1",
         "machine": machine,
         "parts": list(past.parts),
         "probation": utc(past.probation) if past.probation else None,
         "convictions": [{**asdict(one), "at": utc(one.at)} for one in past.convictions],
-        "tests": [{**asdict(one), "at": utc(one.at)} for one in past.tests],
+        "tests": [_test(one) for one in past.tests],
     }
+
+
+def _test(one: MachineTest) -> dict[str, Any]:
+    document = {**asdict(one), "at": utc(one.at)}
+    del document["level"]  # hangdog.past/1 does not have it: the test's name says as much
+    return document

@@ -8,12 +8,12 @@ from enum import StrEnum
 from hangdog.evidence.machine_facts import Accusation, MachineFacts
 from hangdog.output.times import ago, local_time
 from hangdog_models.findings import Impact
+from hangdog_models.incident import Incident
+from hangdog_models.machine_history import Conviction
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Kind
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.campaigns import ConvictionLine
-from hangdog_proto.client.history import ActionLine
-from hangdog_proto.client.incidents import IncidentLine
+from hangdog_proto.client.incidents import ActionLine
 
 #: States of an act under which the machine is out of use, or is on its way there.
 ISOLATED = ("pending", "marked", "done", "releasing")
@@ -92,7 +92,7 @@ def _tested(facts: MachineFacts) -> MachineStatus | None:
     return MachineStatus(MachineState.CONVICTED, says, do, tuple(dict.fromkeys(reasons)))
 
 
-def convicted_now(facts: MachineFacts) -> ConvictionLine | None:
+def convicted_now(facts: MachineFacts) -> Conviction | None:
     """The conviction by tests that holds: no later campaign tested the machine, and nobody has brought it back since."""
     latest = facts.test_history.tests[0].campaign if facts.test_history.tests else ""
     back = max((act.changed for act in facts.actions if act.state == "released"), default=0.0)
@@ -113,12 +113,12 @@ def _by_verdict(facts: MachineFacts, one: Accusation, act: ActionLine | None) ->
     state = MachineState.CONVICTED if entry.mention == "convicted" else MachineState.SUSPECTED
     among = f", as one of {entry.among} machines" if entry.among > 1 else ""
     says = f"{percent(entry.probability)} sure{among}, by incident {incident.id} of job {printable(incident.job)}, "
-    says += local_time(entry.at) + (f" (verdict: {printable(entry.verdict)})" if entry.verdict != Kind.MACHINE else "")
+    says += local_time(entry.at) + (f" (verdict: {printable(entry.kind)})" if entry.kind != Kind.MACHINE else "")
     do = (*_evict(facts, act, incident, state), f"hangdog show {incident.id}    # the whole verdict")
     return MachineStatus(state, says, do, _reasons(one), incident.id, entry.probability)
 
 
-def _evict(facts: MachineFacts, act: ActionLine | None, incident: IncidentLine, state: MachineState) -> Iterator[str]:
+def _evict(facts: MachineFacts, act: ActionLine | None, incident: Incident, state: MachineState) -> Iterator[str]:
     if state is MachineState.SUSPECTED:
         yield "leave it in use for now: the verdict is not sure enough to take it out"
         if facts.now is not None and any(local.job == incident.job for local in facts.now.jobs):

@@ -44,7 +44,7 @@ class WatchedCluster:
     def verdict(self, job: str) -> tuple[str, Verdict] | None:
         with Client(self._reach) as client:
             for line in client.incidents(job, INCIDENTS):
-                if line.verdict:
+                if line.kind:
                     verdict = client.incident(line.id)[1]
                     return (line.id, verdict) if verdict is not None else None
         return None

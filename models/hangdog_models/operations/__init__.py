@@ -7,8 +7,7 @@
 `run_histories.py`      from the histories of `hangdog run` to the report
 `session_histories.py`  what a server saw of jobs through their agents, retold as such histories
 `server_figures.py`     from these to figures
-`timeline.py`           one stretch of a job's life, whoever tells of it
-`training_time.py`      how much of its time a job trained, and what came of restarts, by such stretches
+`training_time.py`      how much of its time a job trained, and what came of restarts, by stretches of its life that are known without a gap
 `watch_periods.py`      when a job was watched, and when it did not train meanwhile
 `restart_chains.py`     restarts one after the other, whoever made them
 `figure_text.py`        a figure in a few words

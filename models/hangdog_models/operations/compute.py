@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter
 
+from hangdog_models.machine_history import MentionKind
 from hangdog_models.operations import evictions, server_figures
-from hangdog_models.operations.past_events import Came, MachineMention, MentionKind, Naming, PastEvents, PastIncident
+from hangdog_models.operations.past_events import Came, MachineMention, Naming, PastEvents, PastIncident
 from hangdog_models.operations.report import (
     Figure,
     Machines,

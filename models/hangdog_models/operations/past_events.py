@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hangdog_models.machine_history import MentionKind
 from hangdog_models.operations.session_histories import SessionHistory
 
 
@@ -60,14 +61,6 @@ class MachineTestRecord:
     convicted: bool
     passed: int = 0
     others: int = 0
-
-
-class MentionKind(StrEnum):
-    """What the latest verdict upon an incident, or a campaign, says of a machine; `cleared`: an earlier one had named it."""
-
-    SUSPECTED = "suspected"
-    CONVICTED = "convicted"
-    CLEARED = "cleared"
 
 
 @dataclass(frozen=True, slots=True)

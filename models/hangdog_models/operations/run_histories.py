@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from hangdog_models.machine_history import MentionKind
 from hangdog_models.operations import evictions
 from hangdog_models.operations.compute import machines
-from hangdog_models.operations.past_events import MachineMention, MentionKind
+from hangdog_models.operations.past_events import MachineMention
 from hangdog_models.operations.report import Figure, OperationsReport, ReportTable, report_table, span
 from hangdog_models.operations.restart_chains import Chain, ends
-from hangdog_models.operations.timeline import Timeline
 from hangdog_models.operations.training_time import (
+    Timeline,
     TrainingRun,
     between,
     ettr,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from hangdog_models.operations.timeline import Timeline
+from hangdog_models.operations.training_time import Timeline
 from hangdog_models.recovery.recovery_history import Began, Entry, OutageOpened, Progressed, Steady, Troubled
 from hangdog_models.recovery.settings import LadderSettings
 from hangdog_models.recovery.trouble import Cause, Trouble

@@ -7,13 +7,21 @@ from itertools import groupby
 from hangdog_models.counts import counted
 from hangdog_models.operations.report import Figure, Trained, Training, share, span
 from hangdog_models.operations.restart_chains import Chain, ChainEnd, chains
-from hangdog_models.operations.timeline import Timeline
 from hangdog_models.operations.watch_periods import Span, covered, watching
 from hangdog_models.recovery.outage_cost import Outage, outages
-from hangdog_models.recovery.recovery_history import RecoveryRung, Troubled
+from hangdog_models.recovery.recovery_history import Entry, RecoveryRung, Troubled
 
 #: Jobs that a report lists: a page that somebody reads.
 LISTED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A job's history, never empty and in the order in which it happened, and until when it is known (Unix seconds)."""
+
+    job: str
+    history: tuple[Entry, ...]
+    until: float
 
 
 @dataclass(frozen=True, slots=True)

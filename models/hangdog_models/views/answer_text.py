@@ -106,3 +106,14 @@ def _of_group(verdict: Verdict) -> str:
     if group is not None:
         return f"{escaped(group.dim)} {rank_text(group.ranks, WIDTH)} all joined, and nothing completes"
     return f"what {rank_text(first, WIDTH) if first else 'the ranks of one group'} do together does not complete"
+
+
+#: A verdict this old says nothing of what is suspected now. Seconds.
+RECENT_S = 24 * 3600.0
+#: Less probable suspects are no news.
+LEAST = 0.1
+
+
+def accuses(kind: str) -> bool:
+    """Whether a verdict of this kind suspects machines, whatever it lists; without a verdict (`""`) nobody is suspected."""
+    return kind not in ("", Kind.NONE, *BLAMELESS)

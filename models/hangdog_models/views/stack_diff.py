@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 
 from hangdog_models.stack import Frame
-from hangdog_models.views.symbols import symbol
+from hangdog_models.views.stack_tree import symbol
 
 #: Frames of one stack that are compared: the cost grows with their product, and a recursion tells nothing more.
 DEEPEST = 400

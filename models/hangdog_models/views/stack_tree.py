@@ -1,12 +1,12 @@
 """Merges the stacks of all ranks into one prefix tree with rank sets on its edges, as STAT does (Arnold et al., 2007)."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hangdog_models.ranks import Rank, Runs, runs_of, size, united
 from hangdog_models.stack import Frame
-from hangdog_models.views.symbols import symbol
 
 #: Frames of one stack that go into the tree: a recursion of thousands says nothing more with each further frame.
 DEEPEST = 400
@@ -94,3 +94,14 @@ def _count(branch: _Branch) -> int:
 
 def _lowest(branch: _Branch) -> int:
     return min((runs[0][0] for runs in branch.ranks if runs), default=0)
+
+
+#: A place in a library that has no symbols, as tools write it. Where a library lies differs from process to process, by
+#: whole pages of 4 KiB at least, so that the last three digits are the place's own (address space layout randomisation).
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]*([0-9a-fA-F]{3})")
+
+
+def symbol(function: str) -> str:
+    """The name, or of an address what is the same of it wherever its library lies: `0x…f16`."""
+    found = _ADDRESS.fullmatch(function)
+    return f"0x…{found[1]}" if found else function

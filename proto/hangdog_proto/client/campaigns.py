@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hangdog_models.errors import OurFault
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_models.machine_history import Conviction, MachineTest, MachineTests
 from hangdog_proto.client.incidents import ANSWER_S, Client
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import CampaignsStub
@@ -40,45 +40,8 @@ class CampaignLine:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class PastTest:
-    """One test of a machine at `at` (Unix seconds), together with `others`."""
-
-    machine: str
-    at: float
-    campaign: str
-    test: str
-    outcome: str
-    repetitions: int
-    says: str
-    others: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ConvictionLine:
-    """A machine, or a part that was in it then, was convicted; `part` is empty for the machine as a whole."""
-
-    machine: str
-    part: str
-    at: float
-    campaign: str
-
-
-@dataclass(frozen=True, slots=True)
-class MachineTestHistory:
-    """What a machine was tested for, newest first; `probation`: Unix time until which it is more suspicious than others, or 0."""
-
-    tests: tuple[PastTest, ...]
-    parts: tuple[str, ...]
-    convictions: tuple[ConvictionLine, ...]
-    probation: float
-
-
 class CampaignClient(Client):
     """A channel to a server, for those who have machines tested. Every method raises HangdogError when it fails."""
-
-    def __init__(self, reach: ServerAddress | str) -> None:
-        super().__init__(reach)
 
     @property
     def _campaigns(self) -> CampaignsStub:
@@ -126,18 +89,19 @@ class CampaignClient(Client):
             answer = self._campaigns.List(pb.CampaignsRequest(limit=limit), timeout=ANSWER_S)
         return tuple(map(_line, answer.campaigns))
 
-    def test_history(self, machine: str, limit: int = 0) -> MachineTestHistory:
+    def test_history(self, machine: str, limit: int = 0) -> MachineTests:
         """What a machine was tested for, by its name or that of a part in it."""
         with self._errors():
             answer = self._campaigns.History(pb.HistoryRequest(machine=machine, limit=limit), timeout=ANSWER_S)
         tests = tuple(
-            PastTest(
-                one.machine, one.at, one.campaign, one.test, one.outcome, one.repetitions, one.says, tuple(one.others)
+            MachineTest(
+                one.machine, one.at, one.campaign, one.level, one.test, one.outcome, one.repetitions, one.says,
+                tuple(one.others),
             )
             for one in answer.entries
-        )
-        convictions = tuple(ConvictionLine(one.machine, one.part, one.at, one.campaign) for one in answer.convictions)
-        return MachineTestHistory(tests, tuple(answer.parts), convictions, answer.probation)
+        )  # fmt: skip
+        convictions = tuple(Conviction(one.machine, one.part, one.at, one.campaign) for one in answer.convictions)
+        return MachineTests(tests, tuple(answer.parts), convictions, answer.probation)
 
     def _steps(self, call: Any) -> Generator[CampaignStep, None, None]:
         try:

@@ -7,12 +7,13 @@ from typing import Any
 
 from hangdog_models.errors import OurFault
 from hangdog_models.findings import Finding
+from hangdog_models.incident import Incident
+from hangdog_models.machine_history import MachineRecord, VerdictMention
 from hangdog_models.operations import report_json
 from hangdog_models.operations.report import OperationsReport
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Verdict, from_json
-from hangdog_proto.client.history import ActionLine, Actions, HistoryLine, MachineRecordLine
 from hangdog_proto.client.lazy_channel import LazyChannel
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import owners
@@ -33,21 +34,6 @@ class ProgressStep:
     state: str
     text: str
     verdict: Verdict | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentLine:
-    """An incident as the list shows it; `began` in Unix seconds; `note` says why it failed."""
-
-    id: str
-    job: str
-    began: float
-    state: str
-    verdict: str
-    confidence: float
-    evict: tuple[str, ...]
-    why: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +72,39 @@ class MachineLine:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionLine:
+    """A machine that a verdict would isolate, and how far that is; times in Unix seconds, `marked` while our mark stands."""
+
+    incident: str
+    machine: str
+    job: str
+    state: str
+    at: float
+    changed: float
+    reason: str
+    message: str
+    who: str
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """What is done to machines: how far the server goes by itself, by whom, and why its breaker is open (empty: closed)."""
+
+    lines: tuple[ActionLine, ...]
+    mode: str
+    actors: tuple[str, ...]
+    breaker: str
+
+
+@dataclass(frozen=True, slots=True)
 class StoredIncident:
     """All that is kept of an incident: its line, its verdict, what was asked and announced, and its captures.
 
     A capture is the machine, the number it is kept under, and the serialized message.
     """
 
-    line: IncidentLine
+    line: Incident
     verdict: Verdict | None
     asked: dict[str, Any]
     captures: tuple[tuple[str, int, bytes], ...]
@@ -135,13 +147,13 @@ class Client(LazyChannel):
             finally:
                 call.cancel()  # type: ignore[no-untyped-call]  # grpc-stubs leave it without types
 
-    def incidents(self, job: str = "", limit: int = 0) -> tuple[IncidentLine, ...]:
+    def incidents(self, job: str = "", limit: int = 0) -> tuple[Incident, ...]:
         """The latest incidents, newest first."""
         with self._errors():
             answer = self._incidents.List(pb.ListRequest(job=job, limit=limit), timeout=ANSWER_S)
         return tuple(_line(summary) for summary in answer.incidents)
 
-    def incident(self, name: str) -> tuple[IncidentLine, Verdict | None]:
+    def incident(self, name: str) -> tuple[Incident, Verdict | None]:
         """One incident, by its name or a prefix that only it has, and its verdict where there is one."""
         with self._errors():
             answer = self._incidents.Get(pb.GetRequest(id=name), timeout=ANSWER_S)
@@ -176,26 +188,26 @@ class Client(LazyChannel):
             answer = ask(bytes((10, len(name))) + name if name else b"", timeout=ANSWER_S)
         return bool(answer == b"\x08\x01")
 
-    def ledger(self, machine: str, within_s: float = 0.0, limit: int = 0) -> tuple[HistoryLine, ...]:
+    def ledger(self, machine: str, within_s: float = 0.0, limit: int = 0) -> tuple[VerdictMention, ...]:
         """What verdicts said of a machine within so many seconds (0: ever), newest first."""
         request = pb.MentionsRequest(machine=machine, within_s=within_s, limit=limit)
         with self._errors():
             answer = self._incidents.Mentions(request, timeout=ANSWER_S)
         return tuple(
-            HistoryLine(
+            VerdictMention(
                 entry.machine, entry.incident, entry.job, entry.at, entry.mention, entry.probability, entry.among,
                 entry.verdict,
             )
             for entry in answer.entries
         )  # fmt: skip
 
-    def most_suspected(self, within_s: float = 0.0, limit: int = 0) -> tuple[MachineRecordLine, ...]:
+    def most_suspected(self, within_s: float = 0.0, limit: int = 0) -> tuple[MachineRecord, ...]:
         """The machines that verdicts named within so many seconds (0: ever), the most suspected first."""
         request = pb.MentionsRequest(within_s=within_s, limit=limit)
         with self._errors():
             answer = self._incidents.Mentions(request, timeout=ANSWER_S)
         return tuple(
-            MachineRecordLine(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
+            MachineRecord(one.machine, one.convicted, one.suspected, one.cleared, one.weight, one.last)
             for one in answer.machines
         )
 
@@ -260,13 +272,13 @@ def _actions(answer: pb.ActionList) -> Actions:
     return Actions(lines, answer.mode, tuple(answer.actors), answer.breaker)
 
 
-def _line(summary: pb.IncidentSummary) -> IncidentLine:
-    return IncidentLine(
+def _line(summary: pb.IncidentSummary) -> Incident:
+    return Incident(
         id=summary.id,
         job=summary.job,
         began=summary.began,
         state=summary.state,
-        verdict=summary.verdict,
+        kind=summary.verdict,
         confidence=summary.confidence,
         evict=tuple(summary.evict),
         why=summary.why,

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from hangdog_models.actions.action_history import Body, WantedAction
 from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import HangdogError
+from hangdog_models.incident import Incident
 from hangdog_models.owner import UNKNOWN, Owner, read
 from hangdog_models.reading.job import read_job
 from hangdog_models.views.answer_text import percent
@@ -33,7 +34,6 @@ from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions, test_results
 from hangdog_server.store.actions import ActionRecord
 from hangdog_server.store.leases import NotOurs
-from hangdog_server.store.store import Incident
 from hangdog_server.store.store_errors import StoreFailed
 
 #: Between two tries, and between two looks at what is to be done where nobody says that there is something. Seconds.

@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from hangdog_models.errors import HangdogError
 from hangdog_models.reading.printable import printable
 from hangdog_proto.private_files import make_folder
 from hangdog_server.auth import hash_chain
+from hangdog_server.progress import ProgressUpdate
 
 #: Bytes of a file until it is set aside: some 100,000 lines, years of incidents; one more is kept beside it.
 MOST_BYTES = 32 << 20
@@ -50,22 +51,6 @@ class AuditEntry:
     why: str
     incident: str = ""
     outcome: str = ""
-
-
-class _Step(Protocol):
-    """One line of an incident's progress; `verdict` stands in the last one."""
-
-    @property
-    def incident(self) -> str: ...
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def verdict(self) -> str: ...
-
-
-Step = TypeVar("Step", bound=_Step)
 
 
 class AuditLog:
@@ -120,14 +105,16 @@ def _holds(path: Path, seen: tuple[int, int]) -> bool:
     return False
 
 
-async def followed(steps: AsyncIterator[Step], audit: AuditLog, entry: AuditEntry) -> AsyncIterator[Step]:
-    """The steps of an incident that somebody asked for; that they did is recorded before the first, and what came of it."""
+async def followed(
+    steps: AsyncIterator[ProgressUpdate], audit: AuditLog, entry: AuditEntry
+) -> AsyncIterator[ProgressUpdate]:
+    """The steps of an incident or a campaign that somebody asked for; that they did is recorded before the first, and what came of it."""
     await audit.note(replace(entry, outcome="asked"))
     incident, outcome = "", "left before there was a verdict"
     try:
         async for step in steps:
-            incident = step.incident
-            if step.verdict:
+            incident = step.name
+            if step.document:
                 outcome = step.text
             yield step
     except HangdogError as error:

@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from hangdog_proto.expiry import ends_soon
+from hangdog_proto.x509 import ends_soon
 from hangdog_server.auth.tls import Peer
 
 

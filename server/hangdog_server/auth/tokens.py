@@ -18,7 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from hangdog_models.errors import WrongUse
-from hangdog_proto.private_files import make_file, make_folder, restrict_file
+from hangdog_proto.private_files import file_stamp, make_file, make_folder, restrict_file
 
 #: What a token begins with, so that it is known by its shape where it must not be: in a command line, in a repository.
 PREFIX = "hangdog_"
@@ -143,7 +143,7 @@ class Tokens:
         """Reads the file again if it is another than before; whether tokens are asked for at all."""
         if self._path is None:
             return False
-        stamp = _stamp(self._path)
+        stamp = file_stamp(self._path)
         if stamp != self._stamp:
             self._stamp = stamp
             restrict_file(self._path)
@@ -154,16 +154,6 @@ class Tokens:
                 log.error("nobody is let in by a token: %s", error)
             self.used = self.used or stamp is not None
         return self.used
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return (-1, error.errno or 0, 0)
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
 from hangdog_models.counts import counted
@@ -12,10 +12,12 @@ from hangdog_models.planning.campaign.launch import CampaignRound, LaunchBudget
 from hangdog_models.planning.campaign.round_planner import Stop, plan
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth.audit_log import AuditEntry, AuditLog
-from hangdog_server.campaigns.campaign_request import CampaignPlanRequest, CampaignRequest, CampaignUpdate, from_json
+from hangdog_server.campaigns.campaign_request import CampaignPlanRequest, CampaignRequest, from_json
 from hangdog_server.campaigns.campaign_run import CampaignRun, CampaignServices
+from hangdog_server.campaigns.launch import LaunchRun
 from hangdog_server.campaigns.suspects import asked
 from hangdog_server.incidents.round_capture import steady
+from hangdog_server.progress import ProgressUpdate
 from hangdog_server.store import campaigns, leases
 from hangdog_server.store.campaigns import Campaign, CampaignState
 from hangdog_server.store.store_errors import StoreFailed
@@ -38,7 +40,7 @@ class CampaignRegistry:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._me = secrets.token_hex(8)
 
-    async def run(self, request: CampaignRequest) -> AsyncIterator[CampaignUpdate]:
+    async def run(self, request: CampaignRequest) -> AsyncIterator[ProgressUpdate]:
         """The steps of the campaign that this request starts; raises HangdogError when it is refused or fails."""
         wanted = await self._asked(request)
         self._require_free(wanted)
@@ -59,14 +61,14 @@ class CampaignRegistry:
         step = await asyncio.to_thread(plan, wanted.belief(), wanted.diagnostics, budget)
         return tuple(wanted.prior), step
 
-    async def follow(self, name: str) -> AsyncIterator[CampaignUpdate]:
+    async def follow(self, name: str) -> AsyncIterator[ProgressUpdate]:
         """The steps of a campaign that runs, from its first; of one that ended the last."""
         campaign = await self.find(name)
         course = self._running.get(campaign.id)
         if course is None:
             if campaign.state is CampaignState.RUNNING:
                 raise ServerUnreachable(f"campaign {campaign.id} is led by another server", "ask there")
-            yield CampaignUpdate(
+            yield ProgressUpdate(
                 campaign.id, campaign.state, campaign.note or f"it is {campaign.state}", campaign.report
             )
             return
@@ -92,19 +94,14 @@ class CampaignRegistry:
     async def take_report(self, machine: str, stated: pb.Diagnosed) -> str:
         """Takes in what a machine says of a launch; the reason why it is refused, empty when it is taken."""
         course = self._running.get(stated.launch.partition("-")[0])
+        launch = course.launched.get(stated.launch) if course is not None else None
         return (
-            await course.take_report(machine, stated) if course else f"nobody waits for launch {stated.launch[:60]!r}"
+            await launch.take_report(machine, stated) if launch else f"nobody waits for launch {stated.launch[:60]!r}"
         )
 
-    def lost(self, machine: str) -> None:
-        """An agent's stream ended."""
-        for course in self._running.values():
-            course.lost(machine)
-
-    def joined(self, machine: str) -> None:
-        """An agent has a stream, the first one or a new one."""
-        for course in self._running.values():
-            course.joined(machine)
+    def launches(self) -> Iterator[LaunchRun]:
+        """The launches that are under way, which are told who of their machines comes and goes."""
+        return (launch for course in self._running.values() for launch in course.launched.values())
 
     async def keep(self) -> None:
         """Takes up what other servers left, and forgets what is too old; ends only by being cancelled."""

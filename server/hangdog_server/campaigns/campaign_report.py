@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from hangdog_models.counts import named
 from hangdog_models.planning.campaign.assurance import bought
 from hangdog_models.planning.campaign.belief import Belief
 from hangdog_models.planning.campaign.fault import FaultSite
 from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.planning.campaign.round_planner import Stop
 from hangdog_server.campaigns.campaign_request import CampaignPlanRequest
-from hangdog_server.incidents.round_capture import named
 from hangdog_server.store.campaigns import Campaign, Convict, StoredCampaign
 
 SCHEMA = "hangdog.campaign/1"

@@ -1,4 +1,4 @@
-"""What somebody asks to have tested, what is believed beforehand, and what they are told of it."""
+"""What somebody asks to have tested, and what is believed beforehand."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -7,7 +7,6 @@ from typing import Any
 from hangdog_models.planning.campaign.belief import Belief
 from hangdog_models.planning.campaign.launch import Diagnostic
 from hangdog_models.planning.campaign.level_planner import diagnostics, modes
-from hangdog_server.store.campaigns import CampaignState
 
 #: The levels that are used when nobody says which.
 LEVELS = (1, 2, 3, 4)
@@ -59,13 +58,3 @@ class CampaignPlanRequest:
 def from_json(document: Mapping[str, Any]) -> CampaignPlanRequest:
     """What `to_json` wrote."""
     return CampaignPlanRequest(**{**document, "levels": tuple(document["levels"]), "prior": dict(document["prior"])})
-
-
-@dataclass(frozen=True, slots=True)
-class CampaignUpdate:
-    """One line of a campaign's progress; `verdict`, the report as JSON, stands in the last one."""
-
-    incident: str
-    state: CampaignState
-    text: str
-    verdict: str = ""

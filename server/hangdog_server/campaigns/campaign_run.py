@@ -10,20 +10,19 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from hangdog_models.counts import counted
+from hangdog_models.counts import counted, named
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.planning.campaign.belief import Belief, update
 from hangdog_models.planning.campaign.launch import CampaignRound, Launch, LaunchBudget, LaunchResult
 from hangdog_models.planning.campaign.level_planner import LADDER, Conclusion, concluded, outcomes
 from hangdog_models.planning.campaign.round_planner import plan
-from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.campaigns import campaign_report
 from hangdog_server.campaigns.campaign_report import CampaignEnd
-from hangdog_server.campaigns.campaign_request import CampaignPlanRequest, CampaignUpdate
+from hangdog_server.campaigns.campaign_request import CampaignPlanRequest
 from hangdog_server.campaigns.launch import LaunchRun
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.incidents.round_capture import named, steady
-from hangdog_server.progress import ProgressStream
+from hangdog_server.incidents.round_capture import steady
+from hangdog_server.progress import ProgressStream, ProgressUpdate
 from hangdog_server.protocol.commands import Abort
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import campaigns, test_results
@@ -58,7 +57,7 @@ class CampaignServices:
 
 
 class CampaignRun:
-    """A running campaign: `lead` it once, `follow` it as often as people ask."""
+    """A running campaign: `lead` it once, `follow` it as often as people ask. `launched` is what is under way, by name."""
 
     def __init__(
         self, campaign: Campaign, asked: CampaignPlanRequest, services: CampaignServices, resumed: bool = False
@@ -68,8 +67,8 @@ class CampaignRun:
         self._services = services
         self._resumed = resumed
         self._launches: list[StoredCampaign] = []
-        self._running: dict[str, LaunchRun] = {}
-        self._progress = ProgressStream[CampaignUpdate]()
+        self.launched: dict[str, LaunchRun] = {}
+        self._progress = ProgressStream()
         self._aborted = ""
         self._before = 0
         self._spent_s = 0.0
@@ -80,35 +79,16 @@ class CampaignRun:
         """Those that are its own for as long as it runs."""
         return frozenset(self._asked.prior)
 
-    def follow(self) -> AsyncIterator[CampaignUpdate]:
+    def follow(self) -> AsyncIterator[ProgressUpdate]:
         """All steps from the first to the last, as they are said; raises what the campaign failed of."""
         return self._progress.follow()
-
-    async def take_report(self, machine: str, stated: pb.Diagnosed) -> str:
-        """Takes in what a machine says; the reason why it is refused, empty when it is taken."""
-        launching = self._running.get(stated.launch)
-        return (
-            await launching.take_report(machine, stated)
-            if launching
-            else f"nobody waits for launch {stated.launch[:60]!r}"
-        )
-
-    def lost(self, machine: str) -> None:
-        """An agent's stream ended."""
-        for launching in self._running.values():
-            launching.lost(machine)
-
-    def joined(self, machine: str) -> None:
-        """An agent has a new stream: what it was asked on the old one is asked again."""
-        for launching in self._running.values():
-            launching.joined(machine)
 
     def abort(self, who: str) -> None:
         """Ends it with what is known by now."""
         if not self._aborted:
             self._aborted = f"aborted by {who}"
             self._say(CampaignState.RUNNING, f"{self._aborted}: ending all tests")
-        for launching in self._running.values():
+        for launching in self.launched.values():
             launching.abort()
 
     async def lead(self) -> None:
@@ -209,13 +189,13 @@ class CampaignRun:
         settings = services.settings  # a whole cluster comes back to a server that was started anew
         lost_s = max(settings.campaign_lost_s, settings.returned_s) if self._resumed else settings.campaign_lost_s
         launching = LaunchRun(name, one, _NAMES[one.test], left_s, services.fleet, lost_s, met)
-        self._running[name] = launching
+        self.launched[name] = launching
         if self._aborted:
             launching.abort()
         try:
             answers = await launching.answers()
         finally:
-            del self._running[name]
+            del self.launched[name]
         came = Conclusion(LaunchResult.INCONCLUSIVE, self._aborted)
         if answers:
             came = concluded(LADDER[_NAMES[one.test]], answers)
@@ -287,4 +267,4 @@ class CampaignRun:
                 return
 
     def _say(self, state: CampaignState, text: str, document: str = "") -> None:
-        self._progress.say(CampaignUpdate(self.campaign.id, state, text, document))
+        self._progress.say(ProgressUpdate(self.campaign.id, state, text, document))

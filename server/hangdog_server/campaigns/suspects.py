@@ -5,13 +5,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hangdog_models.counts import counted, named
 from hangdog_models.errors import WrongUse
 from hangdog_models.planning.campaign.level_planner import LADDER, diagnostics, modes
 from hangdog_models.planning.campaign.prior import FURTHER, NONE, begin
 from hangdog_models.verdict import from_json
 from hangdog_server.campaigns.campaign_request import LEVELS, CampaignPlanRequest, CampaignRequest
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.incidents.round_capture import count, named
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history, test_results
 from hangdog_server.store.store import Store
@@ -99,5 +99,5 @@ def suspicion(document: Mapping[str, Any]) -> dict[str, float]:
 
 def _unable_text(unable: Mapping[str, str]) -> str:
     if len(unable) > 3:
-        return f"{count(unable, 'machine')}, such as {named(list(unable)[:3])}"
+        return f"{counted(len(unable), 'machine')}, such as {named(list(unable)[:3])}"
     return "; ".join(f"{name}: {why}" for name, why in unable.items())

@@ -11,12 +11,13 @@ import secrets
 from typing import Protocol
 
 from hangdog_models.errors import ServerUnreachable
+from hangdog_models.incident import UNFINISHED, Incident
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.protocol.commands import Elsewhere
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import leases
 from hangdog_server.store.leases import Lease
-from hangdog_server.store.store import UNFINISHED, Incident, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 
 #: Ticks in the life of a lease: one that failed, or came late, loses nothing.

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
 
 from google.protobuf.message import DecodeError
@@ -21,6 +21,7 @@ from hangdog_server.auth.authorizer import Authorizer, ClientCredentials
 from hangdog_server.auth.refused_requests import address
 from hangdog_server.auth.tls import Peer
 from hangdog_server.campaigns.campaign_registry import CampaignRegistry
+from hangdog_server.campaigns.launch import LaunchRun
 from hangdog_server.cluster.certificate_renewals import NO_RENEWALS, Renewals
 from hangdog_server.cluster.connection import Connection
 from hangdog_server.cluster.fleet import Fleet
@@ -32,7 +33,7 @@ from hangdog_server.incidents import decode
 from hangdog_server.incidents.missing_pieces import MissingPieces
 from hangdog_server.incidents.offline_ingest import OfflineIngest
 from hangdog_server.incidents.registry import IncidentRegistry
-from hangdog_server.incidents.round_capture import steady
+from hangdog_server.incidents.round_capture import RoundCapture, steady
 from hangdog_server.protocol import rejections
 from hangdog_server.protocol.commands import (
     Abort,
@@ -47,7 +48,7 @@ from hangdog_server.protocol.commands import (
     Renewed,
 )
 from hangdog_server.protocol.rate_limits import LogThrottle, RateLimits
-from hangdog_server.protocol.rejections import Denial, TurnedAway
+from hangdog_server.protocol.rejections import Denial, Rejection, TurnedAway
 from hangdog_server.settings import ServerSettings
 from hangdog_server.telemetry import SILENT, Agent, Telemetry
 
@@ -135,10 +136,7 @@ class Agents(AgentsServicer):
         self._telemetry.count(Agent.CONNECTED)
         listening = asyncio.create_task(self._listen(connection, context), name=f"listening to {machine}")
         try:
-            self._registry.joined(
-                machine
-            )  # in the same breath as it was connected: what begins later tells it by itself
-            self._campaigns.joined(machine)
+            self._joined(machine)  # in the same breath as it was connected: what begins later tells it by itself
             due_s = self._renewals.due_in_s(self._fleet.certificates.of(machine))
             await context.write(_welcome(connection.pace_s, self._settings, due_s))
             while (order := await connection.line.get()) is not None:
@@ -147,12 +145,25 @@ class Agents(AgentsServicer):
             listening.cancel()
             if self._fleet.disconnect(connection, steady()):
                 self._fleet.certificates.forget(machine)
-                self._registry.lost(machine)
-                self._campaigns.lost(machine)
+                self._lost(machine)
                 self._stalls.forget(machine)
                 self._seen.lost(machine, self._registry.now() - (steady() - connection.last_message), steady())
             self._telemetry.count(Agent.STOPPED if connection.leaving else Agent.LOST)
             log.info("machine %s: agent at %s is gone", machine, connection.peer)
+
+    # methods of their own: a stream that lasts must not keep what it spoke to once
+
+    def _joined(self, machine: str) -> None:
+        for waiting in self._waiting():
+            waiting.joined(machine)
+
+    def _lost(self, machine: str) -> None:
+        for waiting in self._waiting():
+            waiting.lost(machine)
+
+    def _waiting(self) -> tuple[RoundCapture | LaunchRun, ...]:
+        """All that waits for machines now."""
+        return (*self._registry.captures(), *self._campaigns.launches())
 
     def _certificate_ends(self, connection: Connection, shown: Peer | None) -> asyncio.TimerHandle | None:
         """Has a stream end with the certificate that opened it: the agent comes back with a renewed one, or not at all."""
@@ -255,7 +266,11 @@ class Agents(AgentsServicer):
             answers = await asyncio.to_thread(decode.looks, machine, captured, self._dictionary)
         else:
             answers = decode.looks(machine, captured, self._dictionary)
-        for answer, refused in zip(answers, self._registry.answer(captured, answers), strict=True):
+        capture = self._registry.capture_of(captured.order)
+        refusals: Sequence[str] = (
+            [capture] * len(answers) if isinstance(capture, Rejection) else capture.answer(captured, answers)
+        )
+        for answer, refused in zip(answers, refusals, strict=True):
             self._telemetry.count(rejections.look(refused, answer.unreadable))
             if refused:
                 self._refused(machine, refused)

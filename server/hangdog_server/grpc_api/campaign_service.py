@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 
+from hangdog_models.counts import named
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.planning.campaign.launch import CampaignRound
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -11,9 +12,9 @@ from hangdog_server.auth.audit_log import AuditLog, followed
 from hangdog_server.auth.authorizer import Authorizer, Person
 from hangdog_server.campaigns.campaign_registry import CampaignRegistry, ended
 from hangdog_server.campaigns.campaign_request import CampaignRequest
-from hangdog_server.grpc_api.abort import Context, refuse
+from hangdog_server.grpc_api.abort import Context, refuse, refusing
 from hangdog_server.incidents import decode
-from hangdog_server.incidents.round_capture import named, steady
+from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.rate_limits import RateLimits
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import campaigns, test_results
@@ -51,9 +52,7 @@ class Campaigns(CampaignsServicer):
             self._limits.snapshot(person.name, steady())
             entry = person.audit_entry("diagnose", "", f"{named(asked.machines) or asked.incident}: {asked.why}")
             async for step in followed(self._registry.run(asked), self._audit, entry):
-                yield pb.CampaignStep(
-                    campaign=step.incident, state=step.state, text=step.text, report_json=step.verdict
-                )
+                yield pb.CampaignStep(campaign=step.name, state=step.state, text=step.text, report_json=step.document)
         except HangdogError as error:
             await refuse(context, error)
 
@@ -61,18 +60,14 @@ class Campaigns(CampaignsServicer):
         """The steps of a campaign."""
         try:
             async for step in self._registry.follow(request.id):
-                yield pb.CampaignStep(
-                    campaign=step.incident, state=step.state, text=step.text, report_json=step.verdict
-                )
+                yield pb.CampaignStep(campaign=step.name, state=step.state, text=step.text, report_json=step.document)
         except HangdogError as error:
             await refuse(context, error)
 
+    @refusing
     async def Plan(self, request: pb.CampaignRequest, context: Context) -> pb.CampaignPlan:
         """What a campaign would begin with."""
-        try:
-            machines, step = await self._registry.plan(_request(request, self._gate.person(context)))
-        except HangdogError as error:
-            await refuse(context, error)
+        machines, step = await self._registry.plan(_request(request, self._gate.person(context)))
         launches = step.launches if isinstance(step, CampaignRound) else ()
         document = {
             "because": str(step.reason),
@@ -83,39 +78,31 @@ class Campaigns(CampaignsServicer):
         }
         return pb.CampaignPlan(machines=machines, plan_json=json.dumps(document))
 
+    @refusing
     async def Abort(self, request: pb.CampaignName, context: Context) -> pb.CampaignSummary:
         """Ends a campaign."""
-        try:
-            person = self._gate.person(context)
-            entry = person.audit_entry("abort diagnose", "", request.id[: decode.NAME])
-            return _summary(await ended(self._registry, request.id, self._audit, entry))
-        except HangdogError as error:
-            await refuse(context, error)
+        person = self._gate.person(context)
+        entry = person.audit_entry("abort diagnose", "", request.id[: decode.NAME])
+        return _summary(await ended(self._registry, request.id, self._audit, entry))
 
+    @refusing
     async def List(self, request: pb.CampaignsRequest, context: Context) -> pb.CampaignList:
         """The latest campaigns."""
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
-        try:
-            found = await self._store.ask(campaigns.latest, limit)
-        except HangdogError as error:
-            await refuse(context, error)
+        found = await self._store.ask(campaigns.latest, limit)
         return pb.CampaignList(campaigns=map(_summary, found))
 
+    @refusing
     async def Get(self, request: pb.CampaignName, context: Context) -> pb.Campaign:
         """One campaign."""
-        try:
-            found = await self._store.ask(campaigns.find, request.id)
-        except HangdogError as error:
-            await refuse(context, error)
+        found = await self._store.ask(campaigns.find, request.id)
         return pb.Campaign(summary=_summary(found), report_json=found.report)
 
+    @refusing
     async def History(self, request: pb.HistoryRequest, context: Context) -> pb.MachineHistory:
         """What a machine was tested for."""
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
-        try:
-            found = await self._store.ask(test_results.of, request.machine, limit)
-        except HangdogError as error:
-            await refuse(context, error)
+        found = await self._store.ask(test_results.of, request.machine, limit, self._settings.probation_s)
         return pb.MachineHistory(
             entries=[
                 pb.HistoryEntry(
@@ -130,7 +117,7 @@ class Campaigns(CampaignsServicer):
                 pb.Conviction(machine=one.machine, part=one.part, at=one.at, campaign=one.campaign)
                 for one in found.convictions
             ],
-            probation=found.probation(self._settings.probation_s),
+            probation=found.probation,
         )  # fmt: skip
 
 

@@ -6,11 +6,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from hangdog_models.errors import WrongUse
+from hangdog_models.incident import Incident
+from hangdog_models.machine_history import MachineRecord, VerdictMention
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history
 from hangdog_server.store.captures import unfolded
-from hangdog_server.store.store import Incident, Store
+from hangdog_server.store.store import Store
 
 #: Captures read from the store at once: a machine's is some 100 KiB, and 16 MiB at most.
 PAGE = 16
@@ -82,7 +84,7 @@ def summary(incident: Incident) -> pb.IncidentSummary:
     )
 
 
-def _entry(entry: machine_history.HistoryEntry) -> pb.VerdictMention:
+def _entry(entry: VerdictMention) -> pb.VerdictMention:
     return pb.VerdictMention(
         machine=entry.machine,
         incident=entry.incident,
@@ -95,7 +97,7 @@ def _entry(entry: machine_history.HistoryEntry) -> pb.VerdictMention:
     )
 
 
-def _record(record: machine_history.MachineRecord) -> pb.MachineRecord:
+def _record(record: MachineRecord) -> pb.MachineRecord:
     return pb.MachineRecord(
         machine=record.machine,
         convicted=record.convicted,

@@ -10,12 +10,12 @@ from hangdog_server.auth.audit_log import AuditLog, followed
 from hangdog_server.auth.authorizer import Authorizer
 from hangdog_server.cluster.connection import PastConnection
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.grpc_api.abort import Context, refuse
+from hangdog_server.grpc_api.abort import Context, refuse, refusing
 from hangdog_server.grpc_api.action_service import ActionService
 from hangdog_server.grpc_api.history_service import Records, summary
 from hangdog_server.grpc_api.operations_service import Operations
 from hangdog_server.incidents import decode
-from hangdog_server.incidents.incident_request import IncidentRequest
+from hangdog_server.incidents.incident_run import IncidentRequest
 from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.rate_limits import RateLimits
@@ -64,24 +64,20 @@ class Incidents(IncidentsServicer):
                 self._registry.ask(asked), self._audit, person.audit_entry("snapshot", request.job, request.why)
             )
             async for step in steps:
-                yield pb.Progress(incident=step.incident, state=step.state, text=step.text, verdict_json=step.verdict)
+                yield pb.Progress(incident=step.name, state=step.state, text=step.text, verdict_json=step.document)
         except HangdogError as error:
             await refuse(context, error)
 
+    @refusing
     async def List(self, request: pb.ListRequest, context: Context) -> pb.IncidentList:
         """The latest incidents."""
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
-        try:
-            return pb.IncidentList(incidents=[summary(found) for found in await self._store.latest(request.job, limit)])
-        except HangdogError as error:
-            await refuse(context, error)
+        return pb.IncidentList(incidents=[summary(found) for found in await self._store.latest(request.job, limit)])
 
+    @refusing
     async def Get(self, request: pb.GetRequest, context: Context) -> pb.Incident:
         """One incident."""
-        try:
-            found = await self._store.find(request.id)
-        except HangdogError as error:
-            await refuse(context, error)
+        found = await self._store.find(request.id)
         return pb.Incident(summary=summary(found), verdict_json=found.verdict)
 
     async def Machines(self, request: pb.MachinesRequest, context: Context) -> pb.MachineList:
@@ -89,19 +85,15 @@ class Incidents(IncidentsServicer):
         now = steady()
         return pb.MachineList(machines=[_machine(seen, self._fleet, now) for seen in self._fleet.machines(now)])
 
+    @refusing
     async def Mentions(self, request: pb.MentionsRequest, context: Context) -> pb.MentionsAnswer:
         """What verdicts said of machines."""
-        try:
-            return await self._records.ledger(request)
-        except HangdogError as error:
-            await refuse(context, error)
+        return await self._records.ledger(request)
 
+    @refusing
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportAnswer:
         """What operation was like lately."""
-        try:
-            return await self._operations.report(request)
-        except HangdogError as error:
-            await refuse(context, error)
+        return await self._operations.report(request)
 
     async def Bundle(self, request: pb.BundleRequest, context: Context) -> AsyncIterator[pb.BundlePart]:
         """All that is kept of an incident."""
@@ -111,19 +103,15 @@ class Incidents(IncidentsServicer):
         except HangdogError as error:
             await refuse(context, error)
 
+    @refusing
     async def Actions(self, request: pb.ActionsRequest, context: Context) -> pb.ActionList:
         """What was, is and would be done to machines."""
-        try:
-            return await self._actions.listed(request)
-        except HangdogError as error:
-            await refuse(context, error)
+        return await self._actions.listed(request)
 
+    @refusing
     async def Act(self, request: pb.ActRequest, context: Context) -> pb.ActionList:
         """What somebody decided."""
-        try:
-            return await self._actions.act(request, self._gate.person(context))
-        except HangdogError as error:
-            await refuse(context, error)
+        return await self._actions.act(request, self._gate.person(context))
 
 
 def _machine(seen: PastConnection, fleet: Fleet, now: float) -> pb.Machine:

@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from hangdog_models.incident import IncidentState
+from hangdog_models.machine_history import MentionKind
 from hangdog_models.operations import compute
 from hangdog_models.operations.past_events import (
     Came,
     MachineMention,
     MachineTestRecord,
-    MentionKind,
     Naming,
     PastEvents,
     PastIncident,
@@ -25,7 +26,7 @@ from hangdog_server.store import machine_history
 from hangdog_server.store import sessions as rows
 from hangdog_server.store.actions import TOOK, ActionState
 from hangdog_server.store.campaigns import CampaignState
-from hangdog_server.store.store import IncidentState, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CAMPAIGNS, CONVICTIONS, INCIDENTS, INTENTS, LEDGER, TESTS
 
 #: Rows of each sort that are read, the newest: at Llama 3's nine interruptions a day of 16,384 GPUs, three years of

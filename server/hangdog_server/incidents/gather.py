@@ -4,7 +4,7 @@ Pure: a moment (`now`, seconds on any steady clock) comes in as a value, and eve
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
@@ -16,7 +16,7 @@ from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.collectives.library_counters import LibraryCounters, joined
 from hangdog_models.snapshot import Account, Job, Round, Snapshot
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
-from hangdog_server.incidents import ownership, round_diff
+from hangdog_server.incidents import round_diff
 from hangdog_server.protocol.rejections import RejectedCapture, Rejection
 
 Ranks = tuple[Rank, ...]
@@ -185,7 +185,7 @@ def owners(gathering: Gathering) -> dict[Rank, str]:
     if gathering.owned is None or gathering.owned[0] != len(gathering.answers):
         plan = gathering.plan
         stated = ((answer.machine, answer.traces) for answer in gathering.answers.values())
-        gathering.owned = len(gathering.answers), ownership.owners(plan.asked, plan.absent, stated, plan.world)
+        gathering.owned = len(gathering.answers), _machines_of_ranks(plan.asked, plan.absent, stated, plan.world)
     return gathering.owned[1]
 
 
@@ -297,3 +297,34 @@ def _odd(gathering: Gathering, claims: Mapping[tuple[str, str], set[Rank]], numb
             yield f"{machine} and {believed} both report rank {format_ranks(ranks)}: {believed} is believed"
         else:
             yield f"{machine} reports rank {format_ranks(ranks)} of a job of {counted(gathering.plan.world or 0, 'rank')}"
+
+
+def _machines_of_ranks(
+    asked: Mapping[str, Ranks],
+    absent: Mapping[str, Ranks],
+    stated: Iterable[tuple[str, Iterable[ProcessTrace]]],
+    world: int | None,
+) -> dict[Rank, str]:
+    """The machine of each rank: the first of `asked` that announced it; else one that captured it, else spoke of it, else the
+    gone one. No answer makes a rank of one that a job of `world` ranks does not have.
+
+    `asked` and `absent` are what machines announced that were asked, and that are gone; of several that announced one rank
+    the first in order has it (`claims`), whatever it and the others answer. `said` is what they answered.
+    """
+    found: dict[Rank, str] = {}
+    for machine, ranks in asked.items():
+        for rank in ranks:
+            found.setdefault(rank, machine)
+    captured: dict[str, set[Rank]] = {}
+    named: dict[str, set[Rank]] = {}
+    for machine, traces in stated:
+        odd = [trace for trace in traces if trace.rank not in found and (world is None or trace.rank < world)]
+        if odd:
+            named.setdefault(machine, set()).update(trace.rank for trace in odd)
+            seen = (trace.rank for trace in odd if trace.threads or trace.missing is None)
+            captured.setdefault(machine, set()).update(seen)
+    for claims in (captured, named, absent):
+        for machine in sorted(claims):
+            for rank in claims[machine]:
+                found.setdefault(rank, machine)
+    return found

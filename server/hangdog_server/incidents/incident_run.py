@@ -8,32 +8,30 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hangdog_models.counts import counted, named
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.codec.piece_cache import PieceCache
-from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.logs import log_context
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents import resume
 from hangdog_server.incidents.capture_archive import Archive
-from hangdog_server.incidents.gather import RoundAnswer
 from hangdog_server.incidents.gc_freeze import spared
-from hangdog_server.incidents.incident_request import IncidentRequest, IncidentStep
 from hangdog_server.incidents.judge import Judge
 from hangdog_server.incidents.resume import Cut
-from hangdog_server.incidents.round_capture import count, named, steady
+from hangdog_server.incidents.round_capture import RoundCapture, steady
 from hangdog_server.incidents.rounds import CaptureRounds, IncidentSubject
-from hangdog_server.progress import ProgressStream
-from hangdog_server.protocol.rejections import RejectedCapture, Rejection
+from hangdog_server.progress import ProgressStream, ProgressUpdate
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.leases import NotOurs
-from hangdog_server.store.store import Incident, IncidentState, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
-from hangdog_server.telemetry import SILENT, IncidentStage, Telemetry
+from hangdog_server.telemetry import SILENT, IncidentStage, Origin, Telemetry
 
 #: Between two attempts to store what an incident ended with, while the store is away. Seconds.
 AGAIN_S = 2.0
@@ -43,6 +41,27 @@ NAME_BYTES = 6
 UNWRITTEN = "not written yet, and nothing is done to machines for it"
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentRequest:
+    """What somebody asks for; 0 and empty stand for the server's own choice.
+
+    `stood_s`: for how long the job had not got on when it was suspected; 0: nobody says.
+    """
+
+    job: str = ""
+    rounds: int = 0
+    interval_s: float = 0.0
+    job_toml: str = ""
+    why: str = ""
+    light: bool = False
+    suspected: bool = False
+    stood_s: float = 0.0
+
+    def origin(self) -> Origin:
+        """Who wants it, as it is timed."""
+        return Origin.LIGHT if self.light else Origin.SUSPECTED if self.suspected else Origin.ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +101,19 @@ class IncidentRun:
         self._services = services
         self._settings = settings
         self._rounds: CaptureRounds | None = None
-        self._progress = ProgressStream[IncidentStep]()
+        self._progress = ProgressStream()
         self._unstored: Callable[[], Awaitable[None]] | None = None
         self._archive: Archive | None = None
         self._unbegun: tuple[Incident, dict[str, Any]] | None = None
 
-    def follow(self) -> AsyncIterator[IncidentStep]:
+    def follow(self) -> AsyncIterator[ProgressUpdate]:
         """All steps from the first to the last, as they are said; raises what the incident failed of."""
         return self._progress.follow()
 
-    def answer(self, captured: pb.Captured, answers: Sequence[RoundAnswer]) -> list[str]:
-        """Takes an agent's message in, whose looks are `answers`; why each is refused, empty when it is taken."""
-        if self._rounds is None:
-            late = Rejection(RejectedCapture.LATE, f"order {captured.order[:40]!r} is of before the server's end")
-            return [late] * len(answers)
-        return self._rounds.capturing.answer(captured, answers)
-
-    def lost(self, machine: str) -> None:
-        """An agent's stream ended."""
-        if self._rounds is not None:
-            self._rounds.capturing.lost(machine)
-
-    def joined(self, machine: str) -> None:
-        """An agent has a new stream: what it was asked on the old one is asked again."""
-        if self._rounds is not None:
-            self._rounds.capturing.joined(machine)
+    @property
+    def capture(self) -> RoundCapture | None:
+        """What takes in the answers of agents, and who of them comes and goes; none before anybody is asked."""
+        return self._rounds.capturing if self._rounds is not None else None
 
     async def lead(self) -> None:
         """Leads the incident to its end; whatever goes wrong is said and remembered, and ends here."""
@@ -205,7 +212,7 @@ class IncidentRun:
         with services.telemetry.stage(IncidentStage.ASKING):
             rounds.ask()
         gone = f", {named(plan.absent)} not connected" if plan.absent else ""
-        self._say(IncidentState.CAPTURING, f"asked {count(plan.asked, 'machine')}{gone}")
+        self._say(IncidentState.CAPTURING, f"asked {counted(len(plan.asked), 'machine')}{gone}")
         return await rounds.verdict()
 
     def _looks(self, about: IncidentSubject) -> CaptureRounds:
@@ -214,7 +221,7 @@ class IncidentRun:
         name, relevant = self.name, self._progress
 
         def progress(text: str) -> None:  # not a method: looks that know their incident would wait for the collector
-            relevant.say(IncidentStep(name, IncidentState.CAPTURING, text, ""))
+            relevant.say(ProgressUpdate(name, IncidentState.CAPTURING, text, ""))
 
         return CaptureRounds(
             about, services.fleet, archive, services.judge, self._settings, progress, services.telemetry
@@ -301,7 +308,7 @@ class IncidentRun:
         self._say(IncidentState.FAILED, str(error))
 
     def _say(self, state: IncidentState, text: str, verdict: str = "") -> None:
-        self._progress.say(IncidentStep(self.name, state, text, verdict))
+        self._progress.say(ProgressUpdate(self.name, state, text, verdict))
 
 
 def new_name() -> str:

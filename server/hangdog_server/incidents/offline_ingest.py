@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from hangdog_models.actions.action_history import Body
 from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
 from hangdog_models.findings import Finding
+from hangdog_models.incident import IncidentState
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
 from hangdog_models.stack import Missing, Reason
@@ -33,7 +34,6 @@ from hangdog_server.protocol.commands import Receipt
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.offline_captures import OfflineCapture, Spooled
-from hangdog_server.store.store import IncidentState
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.telemetry import IncidentStage, Recorded
 

@@ -1,26 +1,25 @@
-"""Takes requests in: finds the job that is meant, starts its incident or joins the one that runs, passes answers on."""
+"""Takes requests in: finds the job that is meant, starts its incident or joins the one that runs."""
 
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
-from hangdog_models.counts import counted
+from hangdog_models.counts import counted, named
 from hangdog_models.errors import ServerUnreachable, WrongUse
+from hangdog_models.incident import UNFINISHED, Incident, IncidentState
 from hangdog_models.snapshot import Job
-from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.incidents.gather import RoundAnswer, RoundPlan
-from hangdog_server.incidents.incident_request import IncidentRequest, IncidentStep
-from hangdog_server.incidents.incident_run import IncidentRun, IncidentServices, new_name
+from hangdog_server.incidents.gather import RoundPlan
+from hangdog_server.incidents.incident_run import IncidentRequest, IncidentRun, IncidentServices, new_name
 from hangdog_server.incidents.resume import Cut
-from hangdog_server.incidents.round_capture import named, steady
+from hangdog_server.incidents.round_capture import RoundCapture, steady
 from hangdog_server.incidents.rounds import IncidentSubject
+from hangdog_server.progress import ProgressUpdate
 from hangdog_server.protocol.jobs import describe, sole
 from hangdog_server.protocol.rejections import RejectedCapture, Rejection
 from hangdog_server.settings import ServerSettings
-from hangdog_server.store.store import UNFINISHED, Incident, IncidentState
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ class IncidentRegistry:
         self._running: dict[str, IncidentRun] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def ask(self, request: IncidentRequest) -> AsyncIterator[IncidentStep]:
+    async def ask(self, request: IncidentRequest) -> AsyncIterator[ProgressUpdate]:
         """The steps of the incident this request starts or joins; raises HangdogError when it is refused or fails."""
         job = self._which(request.job)
         await self._leading.require(job)
@@ -46,7 +45,7 @@ class IncidentRegistry:
             inquiry = self._start(replace(request, job=self._which(job)))  # its machines may be gone by now
         else:
             ago = self._services.clock() - inquiry.began
-            yield IncidentStep(
+            yield ProgressUpdate(
                 inquiry.name, IncidentState.SUSPECTED, f"following the incident somebody asked for {ago:.0f} s ago"
             )
         async for step in inquiry.follow():
@@ -82,10 +81,16 @@ class IncidentRegistry:
         if job in self._running:
             self._tasks[self._running[job].name].cancel(f"another server leads job {job} now")
 
-    def answer(self, captured: pb.Captured, answers: Sequence[RoundAnswer]) -> list[str]:
-        """Takes an agent's message in, whose looks are `answers`; why each is refused, empty when it is taken."""
-        inquiry = self._asked_by(captured.order)
-        return inquiry.answer(captured, answers) if inquiry is not None else [_nobody(captured.order)] * len(answers)
+    def captures(self) -> Iterator[RoundCapture]:
+        """The captures that are under way."""
+        return (inquiry.capture for inquiry in self._running.values() if inquiry.capture is not None)
+
+    def capture_of(self, order: str) -> RoundCapture | Rejection:
+        """The capture that takes in the answers to this order, or why none does."""
+        inquiry = self._asked_by(order)
+        if inquiry is None:
+            return _nobody(order)
+        return inquiry.capture or Rejection(RejectedCapture.LATE, f"order {order[:40]!r} is of before the server's end")
 
     def unawaited(self, order: str) -> str:
         """Why an answer to this order need not even be read; empty when somebody waits for it."""
@@ -101,16 +106,6 @@ class IncidentRegistry:
     def now(self) -> float:
         """Unix seconds, by the clock of the server's main module."""
         return self._services.clock()
-
-    def lost(self, machine: str) -> None:
-        """An agent's stream ended."""
-        for inquiry in self._running.values():
-            inquiry.lost(machine)
-
-    def joined(self, machine: str) -> None:
-        """An agent has a stream, the first one or a new one."""
-        for inquiry in self._running.values():
-            inquiry.joined(machine)
 
     async def close(self) -> None:
         """Stops leading; whoever takes the store up next goes on with what is unfinished."""
@@ -191,5 +186,5 @@ class IncidentRegistry:
         return rounds, interval_s
 
 
-def _nobody(order: str) -> str:
+def _nobody(order: str) -> Rejection:
     return Rejection(RejectedCapture.LATE, f"no incident waits for order {order[:40]!r}: it is over, or never was")

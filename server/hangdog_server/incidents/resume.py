@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hangdog_models.counts import counted
 from hangdog_models.errors import ServerUnreachable
+from hangdog_models.incident import Incident
 from hangdog_models.owner import same_owner
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
@@ -22,12 +24,11 @@ from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.gather import RoundPlan
 from hangdog_server.incidents.judge import Judge, without_eviction
 from hangdog_server.incidents.replay import StoredRound, announced, replay
-from hangdog_server.incidents.round_capture import count, steady
+from hangdog_server.incidents.round_capture import steady
 from hangdog_server.incidents.rounds import IncidentSubject
 from hangdog_server.protocol.jobs import AnnouncedJob, sole
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.captures import RawCapture
-from hangdog_server.store.store import Incident
 
 #: How often one incident is taken up: one that ends its server each time (it does not fit into memory, say) must not do
 #: so for ever.
@@ -132,7 +133,7 @@ def judged(cut: Cut, asked: Mapping[str, Any], judge: Judge) -> Verdict:
     topology, unfit = build(replayed.layout, replayed.snapshot.highest_rank())
     account = replayed.snapshot.account
     if unanswered := cut.unanswered():
-        note = f"the server ended while it captured: {count(unanswered, 'machine')} had not answered every look"
+        note = f"the server ended while it captured: {counted(len(unanswered), 'machine')} had not answered every look"
         account = replace(account, notes=(*account.notes, note))
     account = replace(account, notes=(*account.notes, *unfit))
     return without_eviction(judge(replace(replayed.snapshot, account=account), topology), asked.get("conflicts", ()))

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
+from hangdog_models.counts import counted, named
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_proto.codec import rounds
@@ -24,8 +25,6 @@ PACE_S = 0.5
 #: Between two looks at who is missing, while answers come: so long at least (seconds), and so many times as long as one
 #: takes, for it goes over all machines.
 MOMENT_S, SHARE = 0.1, 30.0
-#: Names one line holds before it says how many more there are.
-NAMED = 8
 
 
 @dataclass(slots=True)
@@ -147,7 +146,7 @@ class RoundCapture:
         asked, done = self.gathering.plan.asked, self.gathering.done
         silent = [machine for machine in asked if machine not in done]
         rest = f", {named(silent)} did not" if silent else ""
-        return f"{len(done)} of {count(asked, 'machine')} answered{rest}"
+        return f"{len(done)} of {counted(len(asked), 'machine')} answered{rest}"
 
     def _send(self, machine: str) -> None:
         ranks: tuple[Rank, ...] = self.gathering.plan.asked[machine] if self.order.native else ()
@@ -159,15 +158,3 @@ class RoundCapture:
 def steady() -> float:
     """Now, on the event loop's clock."""
     return asyncio.get_running_loop().time()
-
-
-def named(names: Collection[str]) -> str:
-    """Names in order, the last ones only counted when there are many."""
-    listed = sorted(names)
-    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
-    return ", ".join(listed[:NAMED]) + more
-
-
-def count(things: Collection[object], noun: str) -> str:
-    """`3 machines`, `1 rank`."""
-    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"

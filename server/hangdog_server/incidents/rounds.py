@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from hangdog_models.counts import counted
 from hangdog_models.findings import Finding
 from hangdog_models.planning.enough_rounds import enough
 from hangdog_models.planning.native import deciding, settled
@@ -18,7 +19,7 @@ from hangdog_server.incidents import gather, round_diff
 from hangdog_server.incidents.capture_archive import Archive
 from hangdog_server.incidents.gather import FURTHER, Gathering, RoundPlan
 from hangdog_server.incidents.judge import Judge, prepared, remembered, triage, without_eviction
-from hangdog_server.incidents.round_capture import RoundCapture, count, steady
+from hangdog_server.incidents.round_capture import RoundCapture, steady
 from hangdog_server.protocol.commands import CaptureCommand
 from hangdog_server.protocol.jobs import AnnouncedJob, Placement
 from hangdog_server.settings import ServerSettings
@@ -119,10 +120,10 @@ class CaptureRounds:
     ) -> Verdict:
         """The verdict with the native stacks that came; without any the one before stands, with the reasons."""
         ranks = tuple(rank for chosen in asked.values() for rank in chosen)
-        self._say(f"{verdict.kind} so far: native stacks of {count(ranks, 'rank')} may tell more")
+        self._say(f"{verdict.kind} so far: native stacks of {counted(len(ranks), 'rank')} may tell more")
         closer = await self._closer(asked)
         deeper = await asyncio.to_thread(deepen, snapshot, ranks, closer.rounds[0].traces, packaged())
-        self._say(f"{len(deeper.own)} of {count(ranks, 'native stack')} came")
+        self._say(f"{len(deeper.own)} of {counted(len(ranks), 'native stack')} came")
         if deeper.own:
             return await self._judged(deeper.snapshot, placed)
         why = deeper.snapshot.account.notes[len(snapshot.account.notes) :]
@@ -220,7 +221,7 @@ class CaptureRounds:
                 yield from self._fleet.findings(machine, steady())
 
     def _judging(self) -> None:
-        self._say(f"judging {count(gather.owners(self.capturing.gathering), 'rank')}")
+        self._say(f"judging {counted(len(gather.owners(self.capturing.gathering)), 'rank')}")
 
     async def _judged(self, snapshot: Snapshot, placed: Placement) -> Verdict:
         about = self._about

@@ -15,7 +15,7 @@ from hangdog_server.cluster.leadership import Leading
 from hangdog_server.cluster.session_tracker import SessionTracker
 from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.incidents.fair_queue import Turns
-from hangdog_server.incidents.incident_request import IncidentRequest
+from hangdog_server.incidents.incident_run import IncidentRequest
 from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.commands import RecheckCommand
@@ -120,8 +120,8 @@ class StallWatcher:
                 entry = AuditEntry("snapshot", "hangdog", "", "suspicion", "", job, why)
                 request = IncidentRequest(job, why=why, suspected=True, stood_s=suspicion.seconds)
                 async for step in followed(self._registry.ask(request), self._audit, entry):
-                    if step.verdict:
-                        kind = from_json(json.loads(step.verdict)).kind
+                    if step.document:
+                        kind = from_json(json.loads(step.document)).kind
         finally:
             self._stalls.asked(job, kind, steady())
             self._seen.judged(job, kind)

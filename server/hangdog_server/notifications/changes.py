@@ -11,21 +11,20 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from hangdog_models.counts import counted
+from hangdog_models.counts import counted, named
+from hangdog_models.incident import ENDED, Incident, IncidentState
 from hangdog_models.verdict import from_json
 from hangdog_models.views import answer_text
 from hangdog_server.actions import policy
 from hangdog_server.cluster.stalls import OPEN as UNDECIDED
 from hangdog_server.cluster.stalls import SELDOM_S
 from hangdog_server.etag import digest
-from hangdog_server.incidents.round_capture import named
 from hangdog_server.notifications.message import Message, message
 from hangdog_server.notifications.notify_config import Subjects
 from hangdog_server.store import actions, store
 from hangdog_server.store import campaigns as records
 from hangdog_server.store.actions import UNDER_WAY, ActionRecord, ActionState, describe
 from hangdog_server.store.campaigns import Campaign
-from hangdog_server.store.store import ENDED, Incident, IncidentState
 
 #: A standstill that lasts is told of again each day (of UTC): it is begun anew then. Seconds.
 DAY_S = 24 * 3600.0

@@ -14,6 +14,7 @@ from itertools import groupby
 import sqlalchemy as sa
 
 from hangdog_models.backoff import pause
+from hangdog_models.incident import Incident
 from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.round_capture import steady
@@ -25,7 +26,6 @@ from hangdog_server.notifications.notify_config import NotifyConfig, Receiver
 from hangdog_server.notifications.send import Posted, post
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import leases
-from hangdog_server.store.store import Incident
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.store.trusted_date import believed
 from hangdog_server.telemetry import Notified

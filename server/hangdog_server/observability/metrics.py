@@ -13,10 +13,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from hangdog_models.incident import IncidentState
 from hangdog_models.verdict import Kind
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.protocol.rejections import AgentRejected, Denial, RejectedCapture
-from hangdog_server.store.store import IncidentState
 from hangdog_server.telemetry import Agent, Delay, IncidentStage, Notified, Origin, Recorded, RequestCount
 
 #: What is counted, by whose member happened: the metric, its help and its one label.

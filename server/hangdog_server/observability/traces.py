@@ -13,8 +13,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+from hangdog_models.incident import IncidentState
 from hangdog_models.verdict import Kind
-from hangdog_server.store.store import IncidentState
 from hangdog_server.telemetry import Delay, IncidentStage, Origin
 
 #: The last spans have so long to reach the collector when the server ends; one that is gone must not hold it. Seconds.

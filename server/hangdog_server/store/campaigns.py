@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.operations.past_events import MentionKind
+from hangdog_models.machine_history import MentionKind
 from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.planning.campaign.level_planner import Conclusion
 from hangdog_models.reading.hardware.test_report import Diagnosed

@@ -4,12 +4,12 @@ Written in the transaction that keeps the verdict. A line is added when a machin
 outlives the incident where that is removed for its size.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_models.operations.past_events import MentionKind
+from hangdog_models.machine_history import MachineRecord, MentionKind, VerdictMention
 from hangdog_models.verdict import Verdict
 from hangdog_server.store.tables import INCIDENTS, LEDGER
 
@@ -17,35 +17,6 @@ from hangdog_server.store.tables import INCIDENTS, LEDGER
 MOST = 64
 #: Lines forgotten in one transaction.
 FORGOTTEN = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
-    """One line: at `at` (Unix seconds) a verdict of this `kind` gave the machine that standing.
-
-    `probability` is the hypothesis's, which names `among` machines; 0 of one that is cleared.
-    """
-
-    machine: str
-    incident: str
-    job: str
-    at: float
-    mention: MentionKind
-    probability: float
-    among: int
-    kind: str
-
-
-@dataclass(slots=True)
-class MachineRecord:
-    """A machine's incidents by its standing in them, the sum of its shares of probability, and when it was last named."""
-
-    machine: str
-    convicted: int = 0
-    suspected: int = 0
-    cleared: int = 0
-    weight: float = 0.0
-    last: float = 0.0
 
 
 def mentions(verdict: Verdict) -> dict[str, tuple[MentionKind, float, int]]:
@@ -82,12 +53,12 @@ def note(connection: sa.Connection, incident: str, verdict: Verdict, at: float) 
         connection.execute(LEDGER.insert(), lines)
 
 
-def of(connection: sa.Connection, machine: str, since: float, limit: int) -> tuple[HistoryEntry, ...]:
+def of(connection: sa.Connection, machine: str, since: float, limit: int) -> tuple[VerdictMention, ...]:
     """The lines of one machine from `since` (Unix seconds) on, newest first."""
     query = sa.select(LEDGER).where(LEDGER.c.machine == machine, LEDGER.c.at >= since)
     rows = connection.execute(query.order_by(LEDGER.c.at.desc(), LEDGER.c.id.desc()).limit(limit))
     return tuple(
-        HistoryEntry(
+        VerdictMention(
             row.machine, row.incident, row.job, row.at, MentionKind(row.standing), row.probability, row.among, row.kind
         )
         for row in rows
@@ -101,10 +72,9 @@ def worst(connection: sa.Connection, since: float, limit: int) -> tuple[MachineR
     query = sa.select(lines.c.machine, lines.c.standing, sa.func.count(), share, sa.func.max(lines.c.at))
     found: dict[str, MachineRecord] = {}
     for machine, state, count, weight, at in connection.execute(query.group_by(lines.c.machine, lines.c.standing)):
-        record = found.setdefault(machine, MachineRecord(machine))
-        setattr(record, MentionKind(state), count)
-        record.weight += weight
-        record.last = max(record.last, at)
+        record = found.get(machine, MachineRecord(machine))
+        counted = {str(MentionKind(state)): count, "weight": record.weight + weight, "last": max(record.last, at)}
+        found[machine] = replace(record, **counted)
     order = sorted(found.values(), key=lambda one: (-one.convicted, -one.weight, -one.last, one.machine))
     return tuple(order[:limit])
 

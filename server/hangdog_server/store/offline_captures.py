@@ -6,11 +6,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from hangdog_models.incident import IncidentState
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.captures import count
-from hangdog_server.store.store import IncidentState, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CAPTURES, INCIDENTS, SPOOLED
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from hangdog_models.incident import ENDED
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions, machine_history
-from hangdog_server.store.store import ENDED, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.store.tables import CAPTURES, INCIDENTS, SPOOLED
 from hangdog_server.store.trusted_date import ClockRun, believed

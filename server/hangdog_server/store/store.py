@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Concatenate
 
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
+from hangdog_models.incident import ENDED, Incident, IncidentState
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_server.store import captures, leases, machine_history
 from hangdog_server.store.captures import RawCapture
@@ -19,43 +18,6 @@ from hangdog_server.telemetry import SILENT, Telemetry
 
 #: No name goes on with this character, the last one there is.
 LAST = "\U0010ffff"
-
-
-class IncidentState(StrEnum):
-    """How far an incident is; written before the step it names begins."""
-
-    SUSPECTED = "suspected"
-    CAPTURING = "capturing"
-    RECORDED = "recorded"
-    JUDGED = "judged"
-    FAILED = "failed"
-
-
-#: States that only a running server leads further; the next one takes them up.
-UNFINISHED = (IncidentState.SUSPECTED, IncidentState.CAPTURING)
-#: States that nothing leads further by itself: what retention may remove.
-ENDED = (IncidentState.JUDGED, IncidentState.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class Incident:
-    """One incident as remembered; times are Unix seconds, `verdict` is its JSON text, empty before there is one.
-
-    `pruned`: since when its captures are removed; 0: they are not.
-    """
-
-    id: str
-    job: str
-    began: float
-    why: str = ""
-    state: IncidentState = IncidentState.SUSPECTED
-    changed: float = 0.0
-    note: str = ""
-    kind: str = ""
-    confidence: float = 0.0
-    evict: tuple[str, ...] = ()
-    verdict: str = ""
-    pruned: float = 0.0
 
 
 class Store(Transactions):

@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from hangdog_models.machine_history import Conviction, MachineTest, MachineTests
 from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.reading.hardware.test_report import Diagnosed
 from hangdog_server.store.tables import CONVICTIONS, PARTS, TESTS, storable
@@ -36,44 +37,6 @@ class LaunchResults:
             "outcome": outcome, "repetitions": repetitions, "says": says,
             "others": [other for other in self.machines if other != machine][:OTHERS],
         }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTest:
-    """One test of one machine at `at` (Unix seconds), together with `others`."""
-
-    machine: str
-    at: float
-    campaign: str
-    level: int
-    test: str
-    outcome: str
-    repetitions: int
-    says: str
-    others: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Conviction:
-    """A machine, or a part that was in it then, was convicted by a campaign; `part` is empty for the machine as a whole."""
-
-    machine: str
-    part: str
-    at: float
-    campaign: str
-
-
-@dataclass(frozen=True, slots=True)
-class MachineTests:
-    """What is known of a machine: its tests, newest first, the parts in it, its convictions and those of these parts."""
-
-    tests: tuple[StoredTest, ...]
-    parts: tuple[str, ...]
-    convictions: tuple[Conviction, ...]
-
-    def probation(self, lasts_s: float) -> float:
-        """Unix time until which it is on probation; 0: it never was convicted."""
-        return max((one.at + lasts_s for one in self.convictions), default=0.0) if lasts_s else 0.0
 
 
 def keep_report(connection: sa.Connection, launch: LaunchResults, machine: str, report: Diagnosed) -> None:
@@ -115,13 +78,16 @@ def blamed(report: Diagnosed) -> list[str]:
     return sorted({storable(report.parts[name]) for name in names if name in report.parts})
 
 
-def of(connection: sa.Connection, name: str, limit: int) -> MachineTests:
-    """The past of the machine of that name, or of the one in which a part of that name was seen last."""
+def of(connection: sa.Connection, name: str, limit: int, probation_s: float = 0.0) -> MachineTests:
+    """The past of the machine of that name, or of the one in which a part of that name was seen last.
+
+    A conviction puts it on probation for `probation_s` seconds.
+    """
     name = storable(name)
     machine = connection.execute(sa.select(PARTS.c.machine).where(PARTS.c.part == name)).scalar() or name
     query = sa.select(TESTS).where(TESTS.c.machine == machine).order_by(TESTS.c.at.desc(), TESTS.c.id.desc())
     tests = tuple(
-        StoredTest(
+        MachineTest(
             row.machine,
             row.at,
             row.campaign,
@@ -135,7 +101,9 @@ def of(connection: sa.Connection, name: str, limit: int) -> MachineTests:
         for row in connection.execute(query.limit(limit))
     )
     parts = _parts(connection, [machine]).get(machine, ())
-    return MachineTests(tests, parts, _convictions(connection, [machine], parts))
+    convictions = _convictions(connection, [machine], parts)
+    probation = max((one.at + probation_s for one in convictions), default=0.0) if probation_s else 0.0
+    return MachineTests(tests, parts, convictions, probation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from hangdog_models.counts import named
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth.authorizer import Authorizer, Person
 from hangdog_server.auth.tokens import Role
 from hangdog_server.grpc_api.action_service import ActionChange, ActionService, ActionsOverview, concerned, seen
 from hangdog_server.incidents import decode
-from hangdog_server.incidents.round_capture import named
 from hangdog_server.store.actions import ActionRecord, ActionState
 from hangdog_server.store.tables import storable
 from hangdog_server.web import api

@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from hangdog_models.errors import WrongUse
+from hangdog_models.incident import Incident
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.store.store import Incident
 from hangdog_server.web.history import MachineLife
 from hangdog_server.web.overview import MachineNow, Present
 
@@ -61,7 +61,7 @@ def life(name: str, kept: MachineLife) -> dict[str, Any]:
     """What a machine was tested for and convicted of, newest first; `probation`: until when, 0 where it is on none."""
     return {
         "name": name,
-        "probation": kept.probation,
+        "probation": kept.past.probation,
         "parts": list(kept.past.parts),
         "tests": [{**asdict(one), "others": list(one.others)} for one in kept.past.tests],
         "convictions": [asdict(one) for one in kept.past.convictions],

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from hangdog_models.counts import counted, named
 from hangdog_models.errors import HangdogError, OurFault, WrongUse
 from hangdog_models.planning.campaign.launch import CampaignRound
 from hangdog_server.auth.audit_log import AuditEntry, AuditLog, followed
@@ -16,7 +17,7 @@ from hangdog_server.campaigns import campaign_request
 from hangdog_server.campaigns.campaign_registry import CampaignRegistry, ended
 from hangdog_server.etag import digest
 from hangdog_server.incidents import decode
-from hangdog_server.incidents.round_capture import count, named, steady
+from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.rate_limits import RateLimits
 from hangdog_server.store.campaigns import Campaign, CampaignState
 from hangdog_server.store.tables import storable
@@ -70,7 +71,7 @@ class CampaignPages:
             f"{named(machines)} {'is' if len(machines) == 1 else 'are'} loaded with tests until one is convicted or "
             f"nothing more can be learnt, beginning with {step.reason}; a machine on which a job runs refuses."
         )
-        given = {"what": "diagnose", "machines": count(machines, "machine"), "does": does, "seen": _seen(before)}
+        given = {"what": "diagnose", "machines": counted(len(machines), "machine"), "does": does, "seen": _seen(before)}
         return _confirm(f"hangdog: diagnose {incident}", f"/incidents/{incident}", person, given)
 
     async def _does(self, request: Request, person: Person) -> Response:
@@ -152,7 +153,7 @@ class CampaignPages:
         try:
             async for step in followed(self._registry.run(asked), self._audit, entry):
                 if not began.done():
-                    began.set_result(step.incident)
+                    began.set_result(step.name)
         except HangdogError as error:
             if not began.done():
                 began.set_exception(error)  # else it is kept with the campaign

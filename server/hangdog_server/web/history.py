@@ -4,19 +4,19 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from hangdog_models.counts import named
+from hangdog_models.incident import Incident
+from hangdog_models.machine_history import MachineTests, VerdictMention
 from hangdog_server.campaigns import campaign_report
 from hangdog_server.etag import digest
 from hangdog_server.grpc_api.action_service import ActionService, ActionsOverview, concerned
-from hangdog_server.incidents.round_capture import named
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions, machine_history, test_results
 from hangdog_server.store import campaigns as records
 from hangdog_server.store.actions import OPEN, ActionRecord, ActionState, describe
 from hangdog_server.store.campaigns import Campaign, CampaignState, Glimpse
-from hangdog_server.store.machine_history import HistoryEntry
-from hangdog_server.store.store import Incident, Store
-from hangdog_server.store.test_results import MachineTests
-from hangdog_server.web.format_time import utc
+from hangdog_server.store.store import Store
+from hangdog_server.web.render import utc
 
 #: What ended is told of on the first page for so long: a shift and its hand-over. Seconds.
 LATELY_S = 12 * 3600.0
@@ -94,11 +94,10 @@ class Lately:
 
 @dataclass(frozen=True, slots=True)
 class MachineLife:
-    """What is kept of one machine: tests and convictions, what verdicts said, what was done to it; Unix seconds or 0."""
+    """What is kept of one machine: tests and convictions, what verdicts said, what was done to it."""
 
     past: MachineTests
-    probation: float
-    ledger: tuple[HistoryEntry, ...]
+    ledger: tuple[VerdictMention, ...]
     acts: tuple[ActionRecord, ...]
 
     def __bool__(self) -> bool:
@@ -157,10 +156,10 @@ class History:
 
     async def life(self, machine: str) -> MachineLife:
         """What is kept of a machine."""
-        found = await self._store.ask(test_results.of, machine, MOST)
+        found = await self._store.ask(test_results.of, machine, MOST, self._settings.probation_s)
         stated = await self._store.ask(machine_history.of, machine, 0.0, MOST)
         acts = await self._store.ask(actions.of_machine, machine)
-        return MachineLife(found, found.probation(self._settings.probation_s), stated, acts[:MOST])
+        return MachineLife(found, stated, acts[:MOST])
 
     async def probation(self, machines: Collection[str]) -> frozenset[str]:
         """Those of the machines that are on probation, by their own convictions or those of parts that are in them."""

@@ -5,12 +5,12 @@ from importlib.resources import files
 from typing import Any
 
 from hangdog_models.actions.caps import Mode
-from hangdog_models.operations.past_events import MentionKind
+from hangdog_models.incident import IncidentState
+from hangdog_models.machine_history import MentionKind
 from hangdog_models.verdict import Kind
 from hangdog_server.incidents.decode import WHY
 from hangdog_server.store.actions import ActionState
 from hangdog_server.store.campaigns import CampaignState
-from hangdog_server.store.store import IncidentState
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "number"}

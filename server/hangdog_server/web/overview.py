@@ -3,17 +3,18 @@
 import json
 from dataclasses import asdict, dataclass
 
+from hangdog_models.incident import UNDER_WAY, Incident, IncidentState
+from hangdog_models.machine_history import MachineRecord
 from hangdog_models.ranks import format_ranks
 from hangdog_models.verdict import from_json
-from hangdog_models.views.is_accused import LEAST, RECENT_S, accuses
+from hangdog_models.views.answer_text import LEAST, RECENT_S, accuses
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.etag import digest
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history
-from hangdog_server.store.machine_history import MachineRecord
-from hangdog_server.store.store import UNFINISHED, Incident, IncidentState, Store
+from hangdog_server.store.store import Store
 
 #: Verdicts whose suspects are shown, of as many jobs; suspects of each.
 VERDICTS, SUSPECTS = 10, 3
@@ -122,7 +123,7 @@ class Observatory:
 
     def _jobs(self, latest: tuple[Incident, ...]) -> tuple[JobView, ...]:
         clock = steady()
-        under_way = {one.job: one for one in reversed(latest) if one.state in (*UNFINISHED, IncidentState.RECORDED)}
+        under_way = {one.job: one for one in reversed(latest) if one.state in UNDER_WAY}
         newest = {one.job: one for one in reversed(latest)}
         found = []
         for job in self._fleet.jobs():

@@ -12,20 +12,20 @@ from markupsafe import Markup, escape
 
 from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.errors import ServerUnreachable
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.reading.printable import printable
 from hangdog_models.topology import build
 from hangdog_models.verdict import Verdict, from_json
 from hangdog_models.views import incident_view
+from hangdog_models.views.answer_text import accuses
 from hangdog_models.views.incident_view import IncidentView
-from hangdog_models.views.is_accused import accuses
 from hangdog_server.incidents.replay import StoredRound, replay
 from hangdog_server.store.actions import describe
 from hangdog_server.store.captures import RawCapture
-from hangdog_server.store.store import Incident, IncidentState, Store
-from hangdog_server.web.format_time import ago, utc
+from hangdog_server.store.store import Store
 from hangdog_server.web.history import TONES, ActionView, campaign_text, mark
 from hangdog_server.web.incident_page import IncidentHeader, incident_page
-from hangdog_server.web.render import page, part
+from hangdog_server.web.render import ago, page, part, utc
 
 #: Pages kept as they were drawn: at three in the morning several people open the same one. A large one is some MiB.
 KEPT = 8
@@ -149,12 +149,13 @@ def _scene(
 
 
 def _pending(incident: Incident, events: str, done: Markup, person: str, now: float) -> str:
-    words = {
+    known: dict[str, str] = {
         IncidentState.SUSPECTED: "It is suspected to stand still; its machines are about to be looked at.",
         IncidentState.CAPTURING: "Its machines are being looked at. This page turns into the verdict by itself.",
         IncidentState.RECORDED: "Its agents recorded it while no server was there, and hand it over. This page turns into the verdict by itself.",
         IncidentState.FAILED: "It could not be judged.",
-    }.get(incident.state, "")
+    }
+    words = known.get(incident.state, "")
     began = f"{utc(incident.began)}, {ago(now - incident.began)} ago"
     return page(
         "pending.html",

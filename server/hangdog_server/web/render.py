@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -99,3 +100,16 @@ def _text(name: str) -> str:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def utc(moment: float) -> str:
+    """A Unix time for people, to the second."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def ago(seconds: float) -> str:
+    """A span in the one unit that says it best: `4 s`, `12 min`, `3 h`, `5 d`."""
+    for span, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * span:
+            return f"{seconds / span:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

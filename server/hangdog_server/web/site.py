@@ -20,13 +20,12 @@ from hangdog_server.web import api
 from hangdog_server.web.action_pages import ActionPages
 from hangdog_server.web.campaign_pages import CampaignPages
 from hangdog_server.web.credentials import HttpCredentials, inside
-from hangdog_server.web.format_time import ago, utc
 from hangdog_server.web.history import TONES, History, campaign_text, mark
 from hangdog_server.web.live_feed import Feed, Seen
 from hangdog_server.web.openapi import document
 from hangdog_server.web.overview import Observatory, Present
 from hangdog_server.web.remembered_pages import Drawn, done_part
-from hangdog_server.web.render import page
+from hangdog_server.web.render import ago, page, utc
 from hangdog_server.web.request_guard import Guard, form, nav
 
 #: Bytes of what is posted to log in: a token is 51 characters.

@@ -1,6 +1,6 @@
 """A look that is too large for the server loses its largest stacks, never its processes."""
 
-from hangdog_agent.connection.truncation import fitting
+from hangdog_agent.connection.answer import fitting
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, ProcessState, ProcessTrace, Reason, Thread
 from hangdog_proto.codec.traces import unpack

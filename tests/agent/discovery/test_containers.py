@@ -15,8 +15,8 @@ import pytest
 from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.confinement.capabilities import CAPABILITIES
-from hangdog_agent.discovery.container import container
 from hangdog_agent.discovery.discover import find
+from hangdog_agent.discovery.owners import container
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.doctor import doctor
 from hangdog_agent.doctor.doctor import Health

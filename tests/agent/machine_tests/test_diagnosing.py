@@ -15,9 +15,9 @@ import pytest
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.discovery.watch import LocalJob
 from hangdog_agent.machine_tests.ordered_tests import REPETITIONS, Kit, OrderedTest, repeated, written
-from hangdog_agent.machine_tests.remote_settings import RemoteTestSettings
 from hangdog_agent.machine_tests.remote_tests import Jobs, RemoteTests, wanted
 from hangdog_agent.machine_tests.rendezvous import Rendezvous
+from hangdog_agent.machine_tests.settings import RemoteTestSettings
 from hangdog_agent.machine_tests.torch_engine import Engine
 from hangdog_agent.settings import chosen
 from hangdog_models.errors import WrongUse

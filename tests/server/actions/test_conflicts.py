@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.actions.caps import Mode
+from hangdog_models.incident import Incident
 from hangdog_models.owner import Owner, OwnerKind, read, written
 from hangdog_models.ranks import Rank
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -17,7 +18,6 @@ from hangdog_server.actions.backends.backend import Backend, IsolationCase, JobP
 from hangdog_server.actions.backends.slurm_drain import Slurm
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store import actions
-from hangdog_server.store.store import Incident
 from support.servers.cast import PATIENT, Listener, Stage, stage, trainer
 from support.servers.cast_acting import Played, World, world
 

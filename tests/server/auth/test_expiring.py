@@ -12,7 +12,7 @@ from hangdog_agent.connection import own_certificate
 from hangdog_agent.doctor_finding import Health
 from hangdog_agent.metrics.metrics import AgentMetrics, AgentStatus
 from hangdog_proto import x509
-from hangdog_proto.expiry import SHARE, SOON_S, ends_soon
+from hangdog_proto.x509 import SHARE, SOON_S, ends_soon
 from hangdog_server.auth import certificates
 from hangdog_server.auth import issuer as issuing
 from hangdog_server.auth.tls import Peer

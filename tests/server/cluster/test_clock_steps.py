@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_proto.client.incidents import Client, IncidentLine
+from hangdog_models.incident import Incident
+from hangdog_proto.client.incidents import Client
 from support.fakes.targets import WAIT, running, until
 from support.real import stepped
 from support.real.stepped import Clock
@@ -97,8 +98,8 @@ def test_a_standstill_is_recorded_told_and_judged_at_the_servers_time(tmp_path: 
     def spooled() -> list[Path]:
         return list(tmp_path.glob("[ab]/spool/*.look"))
 
-    def judged(client: Client, why: str) -> list[IncidentLine]:
-        return [line for line in client.incidents() if line.why.startswith(why) and line.verdict]
+    def judged(client: Client, why: str) -> list[Incident]:
+        return [line for line in client.incidents() if line.why.startswith(why) and line.kind]
 
     with contextlib.ExitStack() as stack:
         for rank, (machine, clock) in enumerate(zip("ab", clocks, strict=True)):

@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable, UnreadableEvidence, WrongUse
+from hangdog_models.incident import IncidentState
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
@@ -20,7 +21,7 @@ from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.listener import LOCAL, OpenListeners
 from hangdog_server.main import running
-from hangdog_server.store.store import IncidentState, Store
+from hangdog_server.store.store import Store
 from support.servers.cast import PATIENT, Agent, Stage, stage, trainer, verdict
 
 

@@ -4,8 +4,8 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+from hangdog_models.incident import IncidentState
 from hangdog_server.settings import ServerSettings
-from hangdog_server.store.store import IncidentState
 
 TEXT = (Path(__file__).parents[3] / "docs" / "server.md").read_text(encoding="utf-8")
 #: What a default is written in.

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.incident import Incident
 from hangdog_models.owner import Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessState, ProcessTrace, Thread
@@ -19,7 +20,6 @@ from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions.backends.actions_config import ActionsConfig
-from hangdog_server.store.store import Incident
 from support.cases.stalled import LOADER, REDUCE
 from support.servers.cast import PATIENT, Agent, Stage, stage
 from support.servers.cast_acting import WIDE, Played

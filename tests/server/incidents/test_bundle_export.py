@@ -14,6 +14,7 @@ from msgspec import structs
 import hangdog
 from hangdog.main import main
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, ProcessTrace
 from hangdog_models.verdict import Kind, Verdict, from_json
@@ -22,7 +23,6 @@ from hangdog_proto.codec.collectives import Statement
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.gather import FURTHER
-from hangdog_server.store.store import Incident, IncidentState
 from support.cases.evidence import flight
 from support.cases.stories import trace
 from support.servers.cast import NOON, PATIENT, QUICK, Agent, Stage, cluster, stage

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.errors import ServerUnreachable
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Reason
@@ -23,7 +24,7 @@ from hangdog_server.incidents.incident_run import AGAIN_S, IncidentServices
 from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.replay import StoredRound, replay
 from hangdog_server.incidents.resume import ATTEMPTS
-from hangdog_server.store.store import Incident, IncidentState, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 from support.servers.cast import NOON, PATIENT, Listener, Stage, cluster, stage, texts, trainer, verdict
 

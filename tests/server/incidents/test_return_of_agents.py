@@ -88,7 +88,7 @@ def test_a_standstill_without_a_server_is_judged_by_the_next_one_whoever_is_kill
         assert len(rows(store)) < LOOKS, "killed in the middle"
         with server(port, store), Client(f"127.0.0.1:{port}") as client:
             until(lambda: not list(spool.glob("*.look")), 30)
-            until(lambda: any(line.verdict for line in client.incidents()), 30)
+            until(lambda: any(line.kind for line in client.incidents()), 30)
             (incident,) = client.incidents()
     assert rows(store) == list(range(LOOKS)), "nothing that was acknowledged is lost, and nothing is there twice"
     assert incident.job == "alone" and incident.why.startswith("recorded while no server was there: rank")

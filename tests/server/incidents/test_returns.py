@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Topology
@@ -17,7 +18,6 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.resume import ATTEMPTS
 from hangdog_server.store.offline_captures import Spooled
 from hangdog_server.store.retention import Retention
-from hangdog_server.store.store import Incident, IncidentState
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.store.trusted_date import ClockRun
 from support.servers.cast import NOON, PATIENT, Agent, Listener, Stage, stage, trainer, verdict

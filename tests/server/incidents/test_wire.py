@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from hangdog_models.incident import IncidentState
 from hangdog_models.snapshot import Job
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.verdict import from_json
@@ -17,7 +18,6 @@ from hangdog_server.incidents.gather import Gathering, RoundAnswer, RoundPlan, c
 from hangdog_server.incidents.judge import triage
 from hangdog_server.incidents.round_diff import explained
 from hangdog_server.protocol.jobs import AnnouncedJob
-from hangdog_server.store.store import IncidentState
 from support.servers.cast import NOON, PATIENT, QUICK, Agent, Listener, cluster, failed, stage, texts, trainer, verdict
 
 

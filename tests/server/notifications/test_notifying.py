@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from hangdog_models.actions.caps import Caps, Mode
+from hangdog_models.incident import Incident
+from hangdog_models.incident import IncidentState as Judged
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.verdict import Kind
@@ -13,8 +15,6 @@ from hangdog_server.notifications import changes, notify_loop
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store import actions, campaigns
 from hangdog_server.store.campaigns import Campaign, CampaignState, Convict
-from hangdog_server.store.store import Incident
-from hangdog_server.store.store import IncidentState as Judged
 from support.servers.cast import NOON
 from support.servers.cast_acting import NOTHING
 from support.servers.notified import receiver, watched

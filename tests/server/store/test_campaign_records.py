@@ -75,7 +75,7 @@ async def test_the_past_follows_a_part_from_machine_to_machine_and_is_forgotten_
     here = await store.ask(test_results.of, "GPU-1", 9)
     assert [(one.machine, one.test, one.outcome) for one in here.tests] == [("b", "one device: gemm", "pass")]
     assert [(one.machine, one.part) for one in here.convictions] == [("a", "GPU-1")]
-    assert (here.probation(100.0), here.probation(0.0)) == (110.0, 0.0)
+    assert here.probation == 0.0 and (await store.ask(test_results.of, "GPU-1", 9, 100.0)).probation == 110.0
     assert (await store.ask(test_results.of, "a", 9)).convictions == (), "what was convicted in it is elsewhere now"
     found = await store.ask(test_results.offences, ["a", "b", "z"], 0.0)
     assert found.counts == {"GPU-1": 1, "z": 1} and found.serials["b"] == ("b", "GPU-1")

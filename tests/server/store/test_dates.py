@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from hangdog_models.incident import Incident
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
@@ -25,7 +26,7 @@ from hangdog_server.store import sessions as lives
 from hangdog_server.store import trusted_date
 from hangdog_server.store.captures import RawCapture
 from hangdog_server.store.retention import Retention
-from hangdog_server.store.store import Incident, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.tables import SESSIONS
 from hangdog_server.store.trusted_date import HELD_S, STEP_S, ClockRun, believed
 from support.real import stepped

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hangdog_models.incident import Incident
 from hangdog_server.store import json_columns
 from hangdog_server.store.json_columns import NoNumber
-from hangdog_server.store.store import Incident, Store
+from hangdog_server.store.store import Store
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 TEXTS = st.text(st.characters(codec=None), max_size=20)  # lone surrogates and NUL, too

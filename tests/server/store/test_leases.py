@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from hangdog_models.errors import ServerUnreachable
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -26,7 +27,7 @@ from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import leases
 from hangdog_server.store.leases import Lease, NotOurs
-from hangdog_server.store.store import Incident, IncidentState, Store
+from hangdog_server.store.store import Store
 from support.real.postgres import Postgres
 from support.servers.cast import NOON, PATIENT, Agent, Listener, Stage, trainer, verdict
 

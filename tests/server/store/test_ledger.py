@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from hangdog.main import main
-from hangdog_models.operations.past_events import MentionKind
+from hangdog_models.incident import Incident, IncidentState
+from hangdog_models.machine_history import MentionKind
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
@@ -20,7 +21,7 @@ from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history
 from hangdog_server.store.machine_history import MOST
 from hangdog_server.store.retention import Retention
-from hangdog_server.store.store import Incident, IncidentState, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 from support.cases.old_store import OLD, old
 from support.servers.cast import NOON, stage, verdict

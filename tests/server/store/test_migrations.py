@@ -11,11 +11,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from hangdog_models.errors import WrongUse
+from hangdog_models.incident import IncidentState
 from hangdog_server.store.captures import RawCapture
 from hangdog_server.store.database import Database
 from hangdog_server.store.offline_captures import Spooled
 from hangdog_server.store.sqlite import VERSION
-from hangdog_server.store.store import IncidentState, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.tables import TABLES
 from hangdog_server.store.transactions import WITHIN_S
 from support.cases.old_store import OLD, SPOOLED, old

@@ -7,7 +7,10 @@ import sqlalchemy as sa
 
 from hangdog_models.actions.action_history import Body, WantedAction
 from hangdog_models.actions.caps import Mode
-from hangdog_models.operations.past_events import Came, MachineTestRecord, MentionKind, Naming, PastEvents, PastIncident
+from hangdog_models.incident import Incident as Row
+from hangdog_models.incident import IncidentState
+from hangdog_models.machine_history import MentionKind
+from hangdog_models.operations.past_events import Came, MachineTestRecord, Naming, PastEvents, PastIncident
 from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.planning.campaign.level_planner import Conclusion
 from hangdog_models.reading.hardware.test_report import Diagnosed, OneTest
@@ -18,8 +21,7 @@ from hangdog_server.grpc_api import operations_service
 from hangdog_server.store import actions, campaigns
 from hangdog_server.store.actions import ActionState
 from hangdog_server.store.campaigns import Campaign, Convict, StoredCampaign
-from hangdog_server.store.store import Incident as Row
-from hangdog_server.store.store import IncidentState, Store
+from hangdog_server.store.store import Store
 from support.servers.cast import NOON
 from support.servers.cast_acting import NOTHING, WIDE
 

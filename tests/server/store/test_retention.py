@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from hangdog.main import main
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
@@ -19,7 +20,7 @@ from hangdog_server.settings import ServerSettings
 from hangdog_server.store.captures import RawCapture
 from hangdog_server.store.offline_captures import OfflineCapture, Spooled
 from hangdog_server.store.retention import ROWS, Retention
-from hangdog_server.store.store import Incident, IncidentState, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.store.tables import CAPTURES, SPOOLED
 from support.servers.cast import NOON, stage, verdict

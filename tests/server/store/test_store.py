@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.errors import WrongUse
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
@@ -17,7 +18,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.captures import RawCapture, unfolded
 from hangdog_server.store.offline_captures import OfflineCapture, Spooled
-from hangdog_server.store.store import Incident, IncidentState, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 from support.servers.cast import verdict
 

@@ -12,10 +12,10 @@ import jsonschema
 import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.incident import Incident
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
-from hangdog_server.store.store import Incident
 from hangdog_server.web.live_feed import MOST
 from support.servers.browsed import Browsed, browsed, hang
 from support.servers.cast import NOON, cluster

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hangdog_models.actions.action_history import Body
 from hangdog_models.actions.caps import Caps, Mode
+from hangdog_models.incident import Incident
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
@@ -22,7 +23,7 @@ from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store import actions
 from hangdog_server.store.actions import ActionState
-from hangdog_server.store.store import Incident, Store
+from hangdog_server.store.store import Store
 from support.servers.cast import NOON, PATIENT, verdict
 
 NOTHING = verdict(Snapshot(Job("llama"), (Round(0, ()),)), Topology(8, {}, {"a": (Rank(0),)}))

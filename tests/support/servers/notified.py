@@ -8,6 +8,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from hangdog_models.incident import Incident
 from hangdog_models.verdict import Eviction, Kind
 from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.notifications.message import Message
@@ -16,7 +17,6 @@ from hangdog_server.notifications.notify_loop import NotifyLoop
 from hangdog_server.notifications.send import Posted
 from hangdog_server.observability.metrics import Metrics
 from hangdog_server.store import trusted_date
-from hangdog_server.store.store import Incident
 from support.servers.cast import PATIENT
 from support.servers.cast_acting import NOTHING, World, world
 

@@ -8,12 +8,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from hangdog_agent.confinement import confined_children, syscalls
 from hangdog_agent.confinement.credentials import Credentials
 from hangdog_agent.confinement.subprocesses import ParentDeathGuard
-from hangdog_agent.stalls.progress.file_query import FileQuery, Found
 
 #: A line of wishes must fit into an empty pipe, so that writing it never waits. Bytes.
 MOST_ASKED = 60 << 10
@@ -23,6 +23,37 @@ _MOST_ANSWER = 1 << 20
 _DEATH_S = 0.2
 
 K = TypeVar("K")
+#: Device and number of a file: names of the same file are equal in this.
+Identity = tuple[int, int]
+#: The longest path the kernel takes.
+MOST_PATH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class FileQuery:
+    """A file to be looked at: its content from `offset` on if it still is the file `known`, of any other only its end.
+
+    `trainer` is its pid and start time. The file is what it has open as `descriptor`, else what `path` leads to from its
+    root or working folder. At most `most` bytes are read, and the last ones where more were appended; 0 reads nothing.
+    """
+
+    trainer: tuple[int, int]
+    descriptor: int | None = None
+    path: str = ""
+    most: int = 0
+    known: Identity | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A regular file as it is now; `data` ends at `offset`, and `joins` what was read of it before."""
+
+    identity: Identity
+    touched_ns: int
+    offset: int
+    data: bytes = b""
+    joins: bool = False
 
 
 class FileReader(Generic[K]):

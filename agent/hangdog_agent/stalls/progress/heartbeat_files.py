@@ -13,8 +13,7 @@ from typing import Generic, TypeVar
 
 from hangdog_agent.confinement import credentials
 from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
-from hangdog_agent.stalls.progress.file_query import MOST_PATH, FileQuery, Found
-from hangdog_agent.stalls.progress.file_reader import FileReader
+from hangdog_agent.stalls.progress.file_reader import MOST_PATH, FileQuery, FileReader, Found
 
 #: A round takes a millisecond, unless a file hangs; whoever waits for it waits no longer. Seconds.
 _GRACE_S = 0.05

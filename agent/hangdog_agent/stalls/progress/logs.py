@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_agent.discovery.discover import HEARTBEAT, LOG, STEP_PATTERN, Key, RankProcesses
-from hangdog_agent.stalls.progress.file_query import FileQuery, Found, Identity
+from hangdog_agent.stalls.progress.file_reader import FileQuery, Found, Identity
 from hangdog_agent.stalls.progress.heartbeat_files import Files
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
 from hangdog_agent.stalls.progress.safe_regex import safe

@@ -17,8 +17,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from hangdog.durations import seconds
-from hangdog.options import Number, format_option, server_option
+from hangdog.options import Number, format_option, seconds, server_option
 from hangdog.output import campaign_lines
 from hangdog.output.campaign_lines import WantedTests
 from hangdog.output.terminal import console_for, printable

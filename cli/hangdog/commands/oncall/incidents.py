@@ -10,9 +10,10 @@ from hangdog.options import format_option, server_option
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import local_time, utc
+from hangdog_models.incident import Incident
 from hangdog_models.views.answer_text import percent
 from hangdog_proto.client.channel_options import ServerAddress
-from hangdog_proto.client.incidents import Client, IncidentLine
+from hangdog_proto.client.incidents import Client
 
 
 @click.command("incidents")
@@ -33,25 +34,25 @@ def command(job: str, limit: int, form: str, server: ServerAddress) -> None:
         click.echo(f"no incidents{f' of job {printable(job)}' if job else ''}")
 
 
-def as_json(incident: IncidentLine) -> dict[str, object]:
+def as_json(incident: Incident) -> dict[str, object]:
     """An incident as the JSON object of the list; `verdict` is the kind of its verdict, null before there is one."""
     return {
         "id": incident.id,
         "job": incident.job,
         "began": utc(incident.began),
         "state": incident.state,
-        "verdict": incident.verdict or None,
-        "confidence": round(incident.confidence, 3) if incident.verdict else None,
+        "verdict": incident.kind or None,
+        "confidence": round(incident.confidence, 3) if incident.kind else None,
         "evict": list(incident.evict),
         "why": incident.why,
         "note": incident.note,
     }
 
 
-def _table(incidents: tuple[IncidentLine, ...]) -> Table:
+def _table(incidents: tuple[Incident, ...]) -> Table:
     rows = table("incident", "began", "job", "state", "verdict", "evict", "note")
     for incident in incidents:
-        verdict = f"{incident.verdict} {percent(incident.confidence)}" if incident.verdict else ""
+        verdict = f"{incident.kind} {percent(incident.confidence)}" if incident.kind else ""
         cells = (
             incident.id,
             local_time(incident.began),

@@ -9,17 +9,17 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from hangdog.evidence.machine_facts import UNDER_WAY
 from hangdog.options import format_option, server_option
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for
 from hangdog.output.times import local_time, utc
+from hangdog_models.incident import UNDER_WAY, Incident
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.printable import printable
 from hangdog_models.views.answer_text import percent
 from hangdog_proto.client.channel_options import ServerAddress
-from hangdog_proto.client.incidents import Client, IncidentLine, MachineLine
+from hangdog_proto.client.incidents import Client, MachineLine
 
 #: Incidents that are looked through for those of the jobs: what a server tells at once.
 INCIDENTS = 1000
@@ -41,8 +41,8 @@ class JobRow:
     ranks: tuple[Rank, ...]
     world_size: int
     topology: str
-    under_way: IncidentLine | None
-    judged: IncidentLine | None
+    under_way: Incident | None
+    judged: Incident | None
     owner: Owner = UNKNOWN
     conflict: str = ""
 
@@ -74,7 +74,7 @@ def command(form: str, server: ServerAddress) -> None:
         click.echo("no job is known; `hangdog machines` lists the agents that look for them")
 
 
-def running_jobs(machines: Iterable[MachineLine], incidents: Sequence[IncidentLine]) -> tuple[JobRow, ...]:
+def running_jobs(machines: Iterable[MachineLine], incidents: Sequence[Incident]) -> tuple[JobRow, ...]:
     """The jobs that agents told of, those with an open incident first; `incidents` are the latest, newest first."""
     on: dict[str, list[MachineLine]] = {}
     for machine in machines:
@@ -84,7 +84,7 @@ def running_jobs(machines: Iterable[MachineLine], incidents: Sequence[IncidentLi
     return tuple(sorted(found, key=lambda job: (job.under_way is None, not job.lost, job.name)))
 
 
-def _job(name: str, machines: Sequence[MachineLine], incidents: Sequence[IncidentLine]) -> JobRow:
+def _job(name: str, machines: Sequence[MachineLine], incidents: Sequence[Incident]) -> JobRow:
     local = [one for machine in machines for one in machine.jobs if one.job == name]
     return JobRow(
         name,
@@ -94,7 +94,7 @@ def _job(name: str, machines: Sequence[MachineLine], incidents: Sequence[Inciden
         max(one.world_size for one in local),
         next((one.topology for one in local if one.topology), ""),
         next((one for one in incidents if one.state in UNDER_WAY), None),
-        next((one for one in incidents if one.verdict), None),
+        next((one for one in incidents if one.kind), None),
         next((one.owner for one in local if one.owner.known), UNKNOWN),
         next((one.conflict for one in local if one.conflict), ""),
     )
@@ -122,7 +122,7 @@ def _last(job: JobRow) -> str:
     if one is None:
         return "-"
     evict = f", evict {', '.join(one.evict)}" if one.evict else ""
-    return f"{one.verdict} {percent(one.confidence)}{evict}, {one.id}, {local_time(one.began)}"
+    return f"{one.kind} {percent(one.confidence)}{evict}, {one.id}, {local_time(one.began)}"
 
 
 def as_json(job: JobRow) -> dict[str, object]:
@@ -142,7 +142,7 @@ def as_json(job: JobRow) -> dict[str, object]:
         "last": {
             "id": last.id,
             "began": utc(last.began),
-            "verdict": last.verdict,
+            "verdict": last.kind,
             "confidence": round(last.confidence, 3),
             "evict": list(last.evict),
         }

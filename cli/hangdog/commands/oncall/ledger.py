@@ -11,8 +11,8 @@ from hangdog.options import Number, format_option, server_option
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import local_time, utc
+from hangdog_models.machine_history import MachineRecord, VerdictMention
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.history import HistoryLine, MachineRecordLine
 from hangdog_proto.client.incidents import Client
 
 #: Seconds of a day.
@@ -46,19 +46,19 @@ def command(machine: str, days: float | None, limit: int, form: str, server: str
         click.echo(f"no verdict named {printable(machine) if machine else 'a machine'}")
 
 
-def _entry(entry: HistoryLine) -> dict[str, object]:
+def _entry(entry: VerdictMention) -> dict[str, object]:
     return {
         "at": utc(entry.at),
         "mention": entry.mention,
         "probability": round(entry.probability, 3),
         "among": entry.among,
-        "verdict": entry.verdict,
+        "verdict": entry.kind,
         "incident": entry.incident,
         "job": entry.job,
     }
 
 
-def _record(record: MachineRecordLine) -> dict[str, object]:
+def _record(record: MachineRecord) -> dict[str, object]:
     return {
         "machine": record.machine,
         "convicted": record.convicted,
@@ -69,16 +69,16 @@ def _record(record: MachineRecordLine) -> dict[str, object]:
     }
 
 
-def _lines(entries: Iterable[HistoryLine]) -> Table:
+def _lines(entries: Iterable[VerdictMention]) -> Table:
     rows = table("when", "standing", "probability", "verdict", "incident", "job")
     for entry in entries:
         among = f" of {entry.among}" if entry.among > 1 else ""
         likely = "" if entry.mention == "cleared" else f"{percent(entry.probability)}{among}"
-        add_row(rows, local_time(entry.at), entry.mention, likely, entry.verdict, entry.incident, entry.job)
+        add_row(rows, local_time(entry.at), entry.mention, likely, entry.kind, entry.incident, entry.job)
     return rows
 
 
-def _list(machines: Iterable[MachineRecordLine]) -> Table:
+def _list(machines: Iterable[MachineRecord]) -> Table:
     rows = table("machine", "convicted", "suspected", "cleared", "weight", "last named")
     for one in machines:
         counts = (str(one.convicted), str(one.suspected), str(one.cleared))

@@ -11,9 +11,10 @@ from hangdog.output.lines import Line, print_line
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import local_time
 from hangdog.output.verdict_text import print_verdict
+from hangdog_models.incident import Incident
 from hangdog_models.verdict import to_json
 from hangdog_proto.client.channel_options import ServerAddress
-from hangdog_proto.client.incidents import Client, IncidentLine
+from hangdog_proto.client.incidents import Client
 
 #: Exit status for an incident without a verdict: as little is decided as by `undetermined`.
 UNDECIDED = 2
@@ -44,6 +45,6 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
     ctx.exit(verdict.exit_code if verdict else UNDECIDED)
 
 
-def _heading(line: IncidentLine) -> str:
+def _heading(line: Incident) -> str:
     reason = "; ".join(text for text in (line.why, line.note) if text)
     return f"incident {line.id} of job {line.job}, {local_time(line.began)}: {line.state}{f' ({reason})' if reason else ''}"

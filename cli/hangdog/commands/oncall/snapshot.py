@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from hangdog.evidence.machine_facts import UNDER_WAY
 from hangdog.options import Number, format_option, server_option
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.verdict_text import print_verdict
 from hangdog.retry import RetryPolicy
 from hangdog_models.errors import OurFault, ServerUnreachable, UnreadableEvidence, WrongUse
+from hangdog_models.incident import UNDER_WAY
 from hangdog_models.reading.job import read_job
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_proto.client.channel_options import ServerAddress

@@ -8,19 +8,18 @@ from collections.abc import Callable, Generator, Iterable
 import click
 
 from hangdog.commands.oncall.incidents import as_json
-from hangdog.durations import seconds
-from hangdog.evidence.machine_facts import UNDER_WAY
-from hangdog.options import format_option, server_option
+from hangdog.options import format_option, seconds, server_option
 from hangdog.output.terminal import console_for
 from hangdog.output.times import local_time
 from hangdog.output.verdict_text import print_verdict
 from hangdog.retry import RetryPolicy
 from hangdog_models.errors import ServerUnreachable
+from hangdog_models.incident import UNDER_WAY, Incident
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import to_json
 from hangdog_models.views.answer_text import percent
 from hangdog_proto.client.channel_options import ServerAddress
-from hangdog_proto.client.incidents import Client, IncidentLine
+from hangdog_proto.client.incidents import Client
 
 #: Incidents that are looked at each time: more do not change between two looks.
 LATEST = 100
@@ -58,10 +57,10 @@ def command(ctx: click.Context, incident: str, job: str, every: float, form: str
 
 
 def changes(
-    ask: Callable[[], Iterable[IncidentLine]],
+    ask: Callable[[], Iterable[Incident]],
     every: float,
     wait: Callable[[float], None] = time.sleep,
-) -> Generator[IncidentLine, None, None]:
+) -> Generator[Incident, None, None]:
     """The incidents that are open then each that begins or changes, oldest first; never ends by itself.
 
     Raises what the first request raises; later, while no server answers, it says so once on stderr and goes on.
@@ -115,20 +114,20 @@ def _until_verdict(client: Client, name: str, form: str, every: float) -> int:
         return verdict.exit_code
 
 
-def _change_key(line: IncidentLine) -> ChangeKey:
-    return line.state, line.verdict, line.confidence, line.note
+def _change_key(line: Incident) -> ChangeKey:
+    return line.state, line.kind, line.confidence, line.note
 
 
-def _print(line: IncidentLine, form: str, err: bool = False) -> None:
+def _print(line: Incident, form: str, err: bool = False) -> None:
     text = json.dumps({"schema": "hangdog.incident/1", **as_json(line)}) if form == "json" else _line_text(line)
     click.echo(text, err=err)
     sys.stdout.flush()
 
 
-def _line_text(line: IncidentLine) -> str:
+def _line_text(line: Incident) -> str:
     """`2026-11-22 03:04:05  3fa9…  llama-70b: judged, machine 97%, evict node-64`."""
-    verdict = f", {line.verdict} {percent(line.confidence)}" if line.verdict else ""
+    verdict = f", {line.kind} {percent(line.confidence)}" if line.kind else ""
     evict = f", evict {printable(', '.join(line.evict), NAMED)}" if line.evict else ""
-    why = printable(line.note or ("" if line.verdict else line.why), SENTENCE)
+    why = printable(line.note or ("" if line.kind else line.why), SENTENCE)
     reason = f": {why}" if why else ""
     return f"{local_time(line.began)}  {line.id}  {printable(line.job, NAMED)}: {line.state}{verdict}{evict}{reason}"

@@ -110,7 +110,7 @@ def _mentions(facts: MachineFacts) -> Iterator[Line]:
     for entry in facts.mentions[:LEDGER]:
         likely = "" if entry.mention == "cleared" else f" {percent(entry.probability)}"
         among = f" of {entry.among} machines" if entry.among > 1 and likely else ""
-        by = f"{'campaign' if entry.verdict == CAMPAIGN else 'incident'} {entry.incident}"
+        by = f"{'campaign' if entry.kind == CAMPAIGN else 'incident'} {entry.incident}"
         of = f" of {printable(entry.job, NAMED)}" if entry.job else ""
         yield Line(f"{local_time(entry.at)}  {entry.mention}{likely}{among}, {by}{of}", "- ")
     yield from more(len(facts.mentions) - LEDGER, "verdict", "hangdog ledger MACHINE")

@@ -15,7 +15,7 @@ from hangdog.output.terminal import printable
 from hangdog.output.times import ago, utc
 from hangdog.server_paths import DENIED, next_to_default_store
 from hangdog_models.errors import WrongUse
-from hangdog_proto.expiry import ends_soon
+from hangdog_proto.x509 import ends_soon
 
 #: Kinds of owners, as certificates name them.
 KINDS = ("machine", "client", "server")

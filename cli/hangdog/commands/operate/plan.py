@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from hangdog.durations import seconds
-from hangdog.options import Number, format_option
+from hangdog.options import Number, format_option, seconds
 from hangdog.output.plan_text import heading, pairs, pool_json, pools_table
 from hangdog.output.terminal import console_for, printable
 from hangdog_models.counts import counted

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from hangdog.durations import seconds
 from hangdog.evidence.run_histories import read_histories
-from hangdog.options import format_option, server_option
+from hangdog.options import format_option, seconds, server_option
 from hangdog.output.report_text import print_report
 from hangdog_models.operations import run_histories
 from hangdog_models.operations.report import OperationsReport

@@ -12,8 +12,7 @@ from types import FrameType
 
 import click
 
-from hangdog.durations import seconds
-from hangdog.options import server_option
+from hangdog.options import seconds, server_option
 from hangdog.output.terminal import printable
 from hangdog.supervising import hooks
 from hangdog.supervising.history_file import HistoryFile

@@ -9,10 +9,9 @@ from pathlib import Path
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from hangdog.durations import optional_seconds
 from hangdog.evidence.open_bundle import Progress as Update
 from hangdog.offline import open_case
-from hangdog.options import Number
+from hangdog.options import Number, optional_seconds
 from hangdog.output.explanation import print_explanation
 from hangdog.output.terminal import console_for
 from hangdog.output.verdict_text import print_verdict

@@ -12,7 +12,7 @@ import pytest
 
 from hangdog_agent.confinement import confined_children
 from hangdog_agent.stalls.progress import heartbeat_files
-from hangdog_agent.stalls.progress.file_query import FileQuery, Found
+from hangdog_agent.stalls.progress.file_reader import FileQuery, Found
 from hangdog_agent.stalls.progress.heartbeat_files import Files
 from support.fakes import targets
 

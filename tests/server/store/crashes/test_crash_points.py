@@ -20,13 +20,14 @@ import pytest
 import sqlalchemy as sa
 
 from hangdog_models.errors import HangdogError
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.topology import build
 from hangdog_models.verdict import to_json
 from hangdog_proto.client.incidents import Client
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.replay import StoredRound, replay
-from hangdog_server.store.store import Incident, IncidentState, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.tables import LEDGER
 from support.real.postgres import Postgres
 from support.servers import crashing

@@ -17,9 +17,10 @@ import pytest
 import sqlalchemy as sa
 
 from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_proto.client.incidents import Client
 from hangdog_server.store.captures import RawCapture
-from hangdog_server.store.store import Incident, IncidentState, Store
+from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed, advice
 from support.real import postgres
 from support.real.postgres import Postgres

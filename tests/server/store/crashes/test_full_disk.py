@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
-from hangdog_proto.client.incidents import IncidentLine
 from hangdog_server import main
 from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.incidents.incident_run import UNWRITTEN, IncidentServices
@@ -24,7 +24,6 @@ from hangdog_server.notifications.notify_loop import NotifyLoop
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions
 from hangdog_server.store import store as stores
-from hangdog_server.store.store import IncidentState
 from hangdog_server.store.tables import NOTICES
 from support.real.small_disk import small_disk
 from support.servers.cast import PATIENT, Stage, cluster, stage, trainer, verdict
@@ -72,8 +71,8 @@ def fill(folder: Path) -> Path:
     return path
 
 
-async def shown(on: Stage) -> tuple[IncidentLine, Verdict | None]:
-    def ask() -> tuple[IncidentLine, Verdict | None]:
+async def shown(on: Stage) -> tuple[Incident, Verdict | None]:
+    def ask() -> tuple[Incident, Verdict | None]:
         with on.client() as client:
             (line,) = client.incidents()
             found, said = client.incident(line.id[:6])
@@ -119,7 +118,7 @@ async def test_an_incident_on_a_full_disk_is_judged_told_shown_and_written_when_
         said = await judged(on)
         assert "not stored" in said[-1]
         line, verdict_ = await shown(on)
-        assert (line.state, line.verdict, line.evict) == ("judged", "machine", ("a",))
+        assert (line.state, line.kind, line.evict) == ("judged", "machine", ("a",))
         assert line.note.startswith(UNWRITTEN) and verdict_ is not None and verdict_.kind is Kind.MACHINE
 
         async def told() -> bool:
