@@ -16,6 +16,7 @@ from frameworks.environment import HOME, PYTHON, TRAINERS, WORLD, Framework
 from frameworks.served import SHARD
 from hangdog.demo.conductor import free_port
 from hangdog.demo.processes import DEATH_S, reap_leftovers
+from hangdog_agent.procfs import Proc
 from hangdog_models.errors import OurFault
 
 #: Until the first steps: a framework is loaded four times over. Seconds.
@@ -85,7 +86,7 @@ class Job:
 
     def alive(self) -> bool:
         """Whether all ranks are there, those that are stopped included."""
-        return all(Path(f"/proc/{pid}").exists() for pid in self.pids.values())
+        return all((stat := Proc().stat(pid)) is not None and stat.state not in "ZX" for pid in self.pids.values())
 
     def last_words(self) -> str:
         log = (self.folder / "log").read_text(errors="replace")

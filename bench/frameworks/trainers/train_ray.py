@@ -38,12 +38,13 @@ def train_loop():
 
 def main():
     world = int(os.environ["FRAMEWORKS_WORLD"])
-    ray.init(num_cpus=world + 1, include_dashboard=False, object_store_memory=100 << 20)
+    folder = os.environ["FRAMEWORKS_FOLDER"]
+    ray.init(num_cpus=world + 1, include_dashboard=False, object_store_memory=100 << 20, _temp_dir=f"{folder}/ray")
     trainer = TorchTrainer(
         train_loop,
         torch_config=TorchConfig(backend="gloo"),
         scaling_config=train.ScalingConfig(num_workers=world),
-        run_config=train.RunConfig(name="frameworks", storage_path=os.environ["FRAMEWORKS_FOLDER"]),
+        run_config=train.RunConfig(name="frameworks", storage_path=folder),
     )
     trainer.fit()
 
