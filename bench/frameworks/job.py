@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from frameworks.environment import HOME, PYTHON, TRAINERS, WORLD, Framework
+from frameworks.environment import EXTENSIONS, HOME, PYTHON, TRAINERS, WORLD, Framework
 from frameworks.served import SHARD
 from hangdog.demo.conductor import free_port
 from hangdog.demo.processes import DEATH_S, reap_leftovers
@@ -50,13 +50,20 @@ class Job:
                 )
                 for command, environ in self._commands()
             ]  # fmt: skip
-        self._wait(lambda: min(self.steps(), default=0) >= 3, "first steps", START_S)
-        self.pids = {rank: int((self.folder / f"pid-{rank}").read_text()) for rank in range(WORLD)}
+        try:
+            self._wait(lambda: min(self.steps(), default=0) >= 3, "first steps", START_S)
+            self.pids = {rank: int((self.folder / f"pid-{rank}").read_text()) for rank in range(WORLD)}
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         for started in self._started:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(started.pid, signal.SIGKILL)
@@ -127,6 +134,7 @@ class Job:
             "PYTHONWARNINGS": "ignore",
             "PYTHONDONTWRITEBYTECODE": "1",
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "TORCH_EXTENSIONS_DIR": str(EXTENSIONS),
             **self.framework.environ,
         }
 
