@@ -1,6 +1,5 @@
 """Which frameworks are recorded, in which versions, and how their ranks are started; makes the environment they run in."""
 
-import os
 import subprocess
 import sys
 import venv
@@ -12,9 +11,6 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Where the trainers' environment lies: beside hangdog's own, which no framework must change.
 HOME = ROOT / ".venv-frameworks"
 PYTHON = HOME / "bin" / "python"
-#: Where DeepSpeed's operators are built, once: a build that is killed leaves a lock for which all later ones wait for ever.
-EXTENSIONS = HOME / "extensions"
-BUILD = "from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder as Builder; Builder().load()"
 TRAINERS = Path(__file__).with_name("trainers")
 #: All frameworks run on this one; nothing that is installed may bring another.
 TORCH = "torch==2.13.0"
@@ -84,14 +80,6 @@ def install() -> int:
         if done.returncode != 0:
             failed.append(name)
             print(done.stderr[-2000:], file=sys.stderr)
-    if "deepspeed" not in failed:
-        (EXTENSIONS / "deepspeed_shm_comm" / "lock").unlink(missing_ok=True)
-        environ = os.environ | {"DS_ACCELERATOR": "cpu", "TORCH_EXTENSIONS_DIR": str(EXTENSIONS), "PATH": _path()}
-        subprocess.run([str(PYTHON), "-c", BUILD], env=environ, capture_output=True, check=False)
     if failed:
         print(f"cannot be installed here: {', '.join(failed)}")
     return len(failed)
-
-
-def _path() -> str:
-    return f"{HOME / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"

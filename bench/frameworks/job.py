@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from frameworks.environment import EXTENSIONS, HOME, PYTHON, TRAINERS, WORLD, Framework
+from frameworks.environment import HOME, PYTHON, TRAINERS, WORLD, Framework
 from frameworks.served import SHARD
 from hangdog.demo.conductor import free_port
 from hangdog.demo.processes import DEATH_S, reap_leftovers
@@ -37,7 +37,7 @@ class Job:
 
     def __enter__(self) -> Self:
         self.folder.mkdir()
-        (self.folder / "tmp").mkdir()
+        (self.folder / "cache").mkdir()
         for rank in range(WORLD):
             (self.folder / f"shard-{rank}").write_bytes(SHARD)
         for name in ("held-out", "checkpoint"):
@@ -127,14 +127,14 @@ class Job:
             "FRAMEWORKS_FOLDER": str(self.folder),
             "FRAMEWORKS_SERVER": self._server,
             "FRAMEWORKS_WORLD": str(WORLD),
-            "TMPDIR": str(self.folder / "tmp"),
+            "TMPDIR": str(self.folder / "cache"),
             "OMP_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",
             "CUDA_VISIBLE_DEVICES": "",
             "PYTHONWARNINGS": "ignore",
             "PYTHONDONTWRITEBYTECODE": "1",
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            "TORCH_EXTENSIONS_DIR": str(EXTENSIONS),
+            "TORCH_EXTENSIONS_DIR": str(self.folder / "cache"),
             **self.framework.environ,
         }
 
