@@ -1,5 +1,6 @@
 """Looks at a job with the agent's own capture, and writes what it saw as an evidence bundle."""
 
+import gzip
 import io
 import json
 import os
@@ -85,8 +86,6 @@ def packed(bundle: Path, archive: Path) -> None:
     with tarfile.open(fileobj=content, mode="w") as tar:
         for path in sorted(path for path in bundle.rglob("*") if path.is_file()):
             tar.add(path, str(path.relative_to(bundle)), filter=plain)
-    import gzip
-
     archive.write_bytes(gzip.compress(content.getvalue(), mtime=0))
 
 
