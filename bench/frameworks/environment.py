@@ -31,6 +31,8 @@ class Framework:
     environ: Mapping[str, str] = field(default_factory=dict)
     #: Names of cases that this framework cannot play.
     without: frozenset[str] = frozenset()
+    #: Whether its trainers are ended by a signal in what they do: Python handles signals in the main thread alone.
+    interruptible: bool = True
 
 
 FRAMEWORKS = {
@@ -48,7 +50,7 @@ FRAMEWORKS = {
         Framework(
             "deepspeed", ("deepspeed==0.19.8",), "train_deepspeed.py", hint="deepspeed", environ={"DS_ACCELERATOR": "cpu"}
         ),
-        Framework("ray", ("ray[train]==2.60.0",), "train_ray.py", starter="itself"),
+        Framework("ray", ("ray[train]==2.60.0",), "train_ray.py", starter="itself", interruptible=False),
     )
 }  # fmt: skip
 

@@ -7,23 +7,32 @@ from pathlib import Path
 from typing import Any
 
 from frameworks.cases import Case
-from frameworks.environment import WORLD, Framework
+from frameworks.environment import FRAMEWORKS, WORLD, Framework
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models import topology
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import format_ranks, parse_ranks
 from hangdog_models.verdict import Verdict
 
-#: A recording is judged as a whole and by its first look alone.
+#: A recording is judged as a whole and by its first look alone; where the job's parallel sizes are told, also without them.
 LOOKS = ("several", "one")
+UNTOLD = ("several-untold", "one-untold")
 RECORDINGS = Path(__file__).resolve().parents[2] / "tests" / "recordings" / "frameworks"
 MISSES = RECORDINGS / "known_misses.toml"
 
 
+def ways(recording: Path) -> tuple[str, ...]:
+    """How a recording is judged."""
+    told = any(framework.sizes for name, framework in FRAMEWORKS.items() if recording.name.startswith(f"{name}-"))
+    return (*LOOKS, *UNTOLD) if told else LOOKS
+
+
 def judge(recording: Path, looks: str) -> Verdict:
     snapshot, layout = open_bundle(recording / "bundle.tar.gz")
-    if looks == "one":
+    if looks.startswith("one"):
         snapshot = replace(snapshot, rounds=snapshot.rounds[:1], interval_s=None)
+    if looks in UNTOLD:
+        layout = replace(layout, sizes={})
     built, _ = topology.build(layout, snapshot.highest_rank())
     return diagnose(snapshot, built)
 
@@ -32,7 +41,7 @@ def expected(recording: Path, looks: str) -> dict[str, Any]:
     """The expectation of a recording; a table `one_look` in it holds what differs for a single look."""
     table = tomllib.loads((recording / "expected.toml").read_text())
     other: Mapping[str, Any] = table.pop("one_look", {})
-    return {**table, **other} if looks == "one" else table
+    return {**table, **other} if looks.startswith("one") else table
 
 
 def missed(verdict: Verdict, want: Mapping[str, Any]) -> list[str]:

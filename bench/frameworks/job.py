@@ -16,6 +16,7 @@ from frameworks.environment import HOME, PYTHON, TRAINERS, WORLD, Framework
 from frameworks.served import SHARD
 from hangdog.demo.conductor import free_port
 from hangdog.demo.processes import DEATH_S, reap_leftovers
+from hangdog_agent.procfs import Proc
 from hangdog_models.errors import OurFault
 
 #: Until the first steps: a framework is loaded four times over. Seconds.
@@ -36,7 +37,7 @@ class Job:
 
     def __enter__(self) -> Self:
         self.folder.mkdir()
-        (self.folder / "tmp").mkdir()
+        (self.folder / "cache").mkdir()
         for rank in range(WORLD):
             (self.folder / f"shard-{rank}").write_bytes(SHARD)
         for name in ("held-out", "checkpoint"):
@@ -49,13 +50,20 @@ class Job:
                 )
                 for command, environ in self._commands()
             ]  # fmt: skip
-        self._wait(lambda: min(self.steps(), default=0) >= 3, "first steps", START_S)
-        self.pids = {rank: int((self.folder / f"pid-{rank}").read_text()) for rank in range(WORLD)}
+        try:
+            self._wait(lambda: min(self.steps(), default=0) >= 3, "first steps", START_S)
+            self.pids = {rank: int((self.folder / f"pid-{rank}").read_text()) for rank in range(WORLD)}
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         for started in self._started:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(started.pid, signal.SIGKILL)
@@ -85,7 +93,7 @@ class Job:
 
     def alive(self) -> bool:
         """Whether all ranks are there, those that are stopped included."""
-        return all(Path(f"/proc/{pid}").exists() for pid in self.pids.values())
+        return all((stat := Proc().stat(pid)) is not None and stat.state not in "ZX" for pid in self.pids.values())
 
     def last_words(self) -> str:
         log = (self.folder / "log").read_text(errors="replace")
@@ -119,13 +127,14 @@ class Job:
             "FRAMEWORKS_FOLDER": str(self.folder),
             "FRAMEWORKS_SERVER": self._server,
             "FRAMEWORKS_WORLD": str(WORLD),
-            "TMPDIR": str(self.folder / "tmp"),
+            "TMPDIR": str(self.folder / "cache"),
             "OMP_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",
             "CUDA_VISIBLE_DEVICES": "",
             "PYTHONWARNINGS": "ignore",
             "PYTHONDONTWRITEBYTECODE": "1",
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "TORCH_EXTENSIONS_DIR": str(self.folder / "cache"),
             **self.framework.environ,
         }
 

@@ -1,8 +1,10 @@
 """Looks at a job with the agent's own capture, and writes what it saw as an evidence bundle."""
 
+import gzip
 import io
 import json
 import os
+import sys
 import sysconfig
 import tarfile
 import time
@@ -21,10 +23,25 @@ from hangdog_agent.discovery.discover import Process, ProcessRole, RankProcesses
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.procfs import Proc
 from hangdog_models.ranks import Rank
+from hangdog_models.stack import Reason
 
 #: Looks at a job, and the time between them in seconds.
 LOOKS, INTERVAL_S = 3, 5.0
 NAME = "frameworks"
+
+
+class _Announcing(Proc):
+    """A process table in which all ranks say so: of those that do not the agent keeps no account."""
+
+    def __init__(self, pids: Mapping[int, int]) -> None:
+        super().__init__()
+        self._ranks = {pid: rank for rank, pid in pids.items()}
+
+    def raw(self, pid: int, name: str) -> bytes | Reason:
+        read = super().raw(pid, name)
+        if name == "environ" and pid in self._ranks and isinstance(read, bytes):
+            return b"RANK=%d\0WORLD_SIZE=%d\0" % (self._ranks[pid], WORLD) + read
+        return read
 
 
 def discovered(pids: Mapping[int, int]) -> tuple[int, ...]:
@@ -41,7 +58,7 @@ def discovered(pids: Mapping[int, int]) -> tuple[int, ...]:
 
 def record(framework: Framework, name: str, pids: Mapping[int, int], folder: Path, bundle: Path) -> None:
     """Looks at all processes of a job some times; writes a bundle in which no path of this machine is left."""
-    table = ProcessTable(Proc())
+    table = ProcessTable(_Announcing(pids))
     tools = Tools(Proc(), pyspy.load(), CaptureSettings())
     series = CaptureSeries(NAME, lambda: _members(table.take(), pids), tools)
     bundle.mkdir()
@@ -69,8 +86,6 @@ def packed(bundle: Path, archive: Path) -> None:
     with tarfile.open(fileobj=content, mode="w") as tar:
         for path in sorted(path for path in bundle.rglob("*") if path.is_file()):
             tar.add(path, str(path.relative_to(bundle)), filter=plain)
-    import gzip
-
     archive.write_bytes(gzip.compress(content.getvalue(), mtime=0))
 
 
@@ -122,7 +137,7 @@ def _elsewhere(trace: dict[str, object], folder: Path) -> dict[str, object]:
         str(TRAINERS): "/home/user/train",
         str(HOME): "/opt/venv",
         sysconfig.get_paths()["stdlib"]: "/usr/local/lib/python3.11",
-        sysconfig.get_config_var("base"): "/usr/local",
+        sys.base_prefix: "/usr/local",
         "/tmp/ray": "/scratch/ray",
     }
     text = json.dumps(trace)

@@ -30,6 +30,8 @@ def record_all(frameworks: Sequence[Framework], cases: Sequence[Case], folder: P
             if not PYTHON.exists():
                 raise OurFault("the trainers' environment is not there: python bench/frameworks install")
             due = [case for case in cases if case.name not in framework.without]
+            if not framework.interruptible:
+                due.sort(key=lambda case: bool(case.act))  # all others in one job
             number = 0
             while due:
                 number += 1
@@ -39,7 +41,7 @@ def record_all(frameworks: Sequence[Framework], cases: Sequence[Case], folder: P
                         while due:
                             case = due.pop(0)
                             _record(job, case)
-                            if not case.ends:
+                            if not _ends(framework, case) or case.name == "compile":  # what it started may work on
                                 break
                             job.wait_on(case.name)
                 except OurFault as error:
@@ -48,6 +50,10 @@ def record_all(frameworks: Sequence[Framework], cases: Sequence[Case], folder: P
                     if not place.joinpath("step-0").exists():
                         return failed + len(due)
     return failed
+
+
+def _ends(framework: Framework, case: Case) -> bool:
+    return case.ends and (framework.interruptible or not case.act)
 
 
 def _record(job: Job, case: Case) -> None:
@@ -66,9 +72,9 @@ def _record(job: Job, case: Case) -> None:
         shutil.rmtree(bundle, ignore_errors=True)
         found = looks.discovered(job.pids)
         looks.record(job.framework, name, job.pids, job.folder, bundle)
-        if not job.alive():
+        if not job.alive() or not list(bundle.glob("round-*/*/rank*")):
             raise OurFault(f"{name}: a rank has ended by itself: {job.last_words()}")
-        if case.act and case.ends:
+        if case.act and _ends(job.framework, case):
             job.release(ranks)
     place = RECORDINGS / name
     place.mkdir(parents=True, exist_ok=True)

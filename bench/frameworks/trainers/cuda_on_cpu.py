@@ -1,7 +1,6 @@
 """Megatron-Core has no CPU mode: what it asks of `torch.cuda` is answered by the CPU. To be imported before it."""
 
 import torch
-from torch._dynamo.trace_rules import get_torch_obj_rule_map
 
 #: Functions that make tensors; `device="cuda"` is what they are asked for.
 FACTORIES = ("arange", "empty", "full", "ones", "rand", "randn", "tensor", "zeros")
@@ -21,16 +20,21 @@ def no_device(*_):
 
 
 def redirect() -> None:
-    get_torch_obj_rule_map()  # the compiler lists torch's functions: before they are others
     for name in FACTORIES:
         setattr(torch, name, _on_cpu(getattr(torch, name)))
     cuda = torch.cuda
     cuda.current_device = lambda: "cpu"
     cuda.default_generators = {"cpu": torch.default_generator}
     cuda._lazy_call = lambda call, **_: call()
-    cuda._lazy_init = cuda.synchronize = cuda.empty_cache = cuda.set_device = lambda *_, **__: None
+    for name in (
+        "_lazy_init",
+        "synchronize",
+        "empty_cache",
+        "set_device",
+    ):  # each its own: the compiler wants no two names
+        setattr(cuda, name, lambda *_, **__: None)
     cuda.get_device_properties = no_device
-    cuda.manual_seed = torch.manual_seed
+    cuda.manual_seed = lambda seed: torch.manual_seed(seed)
     cuda.get_rng_state = cuda.random.get_rng_state = lambda *_, **__: torch.get_rng_state()
     cuda.set_rng_state = cuda.random.set_rng_state = lambda state, *_, **__: torch.set_rng_state(state)
     kind = torch.Tensor.type

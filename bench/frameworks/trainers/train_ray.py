@@ -14,7 +14,7 @@ LENGTH, VOCABULARY = 32, 128
 
 
 def train_loop():
-    from user_code import Between, Shards
+    from user_code import Between, Shards, reduce_apart
 
     rank = train.get_context().get_world_rank()
     torch.manual_seed(1)
@@ -25,7 +25,7 @@ def train_loop():
     between = Between(
         rank,
         dist.barrier,
-        lambda value: dist.all_reduce(torch.tensor([value])),
+        reduce_apart(),
         lambda file: torch.save(model.state_dict(), file),
     )
     for tokens in DataLoader(Shards(rank, 8, LENGTH + 1, VOCABULARY), batch_size=None):
@@ -38,12 +38,13 @@ def train_loop():
 
 def main():
     world = int(os.environ["FRAMEWORKS_WORLD"])
-    ray.init(num_cpus=world + 1, include_dashboard=False, object_store_memory=100 << 20)
+    folder = os.environ["FRAMEWORKS_FOLDER"]
+    ray.init(num_cpus=world + 1, include_dashboard=False, object_store_memory=100 << 20, _temp_dir=f"{folder}/ray")
     trainer = TorchTrainer(
         train_loop,
         torch_config=TorchConfig(backend="gloo"),
         scaling_config=train.ScalingConfig(num_workers=world),
-        run_config=train.RunConfig(name="frameworks", storage_path=os.environ["FRAMEWORKS_FOLDER"]),
+        run_config=train.RunConfig(name="frameworks", storage_path=folder),
     )
     trainer.fit()
 

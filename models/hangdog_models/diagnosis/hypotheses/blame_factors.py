@@ -169,8 +169,15 @@ def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: 
     if state.activity is Activity.COMPUTE and state.busy and not state.interpreting and moved in ("", "still"):
         factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINS_IN_C))
     compiles = compiling(state)
+    unknown = state.activity is Activity.UNKNOWN and state.sleeping
+    if unknown:
+        factors.append(Factor("it sleeps where no rule knows, which speaks for code", UNKNOWN_SLEEPER))
     if moved:
-        times = {"still": 1.0 if compiles else ROOT_STILL, "moving": ROOT_MOVING, "travelling": ROOT_TRAVELLING}[moved]
+        times = {
+            "still": 1.0 if compiles or unknown else ROOT_STILL,
+            "moving": ROOT_MOVING,
+            "travelling": ROOT_TRAVELLING,
+        }[moved]
         factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
     elif state.activity is Activity.COMPUTE:
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / WAITING_REMARKABLE)))
@@ -178,9 +185,6 @@ def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: 
         factors.append(Factor("it runs: what it writes or waits for moves", DATA_MOVES))
     elif motion.known and state.sleeping and rank not in motion.counted and state.activity in _TRANSFERS:
         factors.append(Factor("it sleeps, and nobody counted whether anything comes", UNCOUNTED_SLEEPER))
-    unknown = state.activity is Activity.UNKNOWN and state.sleeping
-    if unknown:
-        factors.append(Factor("it sleeps where no rule knows, which speaks for code", UNKNOWN_SLEEPER))
     if compiles and rank in motion.working:
         factors.append(Factor("it runs: a compiler that runs is compiling", COMPILER_RUNS))
     own = runs_own_code(rank, state, motion)
