@@ -62,7 +62,7 @@ def test_two_held_at_the_very_same_place_are_one_matter() -> None:
 
 
 def test_who_was_captured_in_one_of_two_looks_is_a_suspect_beside_one_that_stood_still() -> None:
-    held, other = trace(5, LOCK, state="S"), trace(40, "user", state="S")
+    held, other = trace(5, LOCK, state="S"), trace(40, "user")
     lost = snapshot(look(held, other), look(held, trace(40, "timed out")))
     assert diagnose(lost, WIDE).evict.machines == ("node-0", "node-5")
 

@@ -1,0 +1,91 @@
+"""A rank that others wait for, and that gets on: an evaluation, an upload, a compilation, or a loop that does not end."""
+
+import pytest
+from msgspec import structs
+
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.stack import ProcessTrace
+from hangdog_models.verdict import Kind, Verdict
+from support.cases.stories import first, job, look, snapshot, trace
+
+WIDE = job(dp=16, per_machine=1)
+EVALUATION = ["<module> train.py", "evaluate evaluation.py", "edit_distance evaluation.py"]
+UPLOAD = ["<module> train.py", "save checkpoint.py", "send http/client.py"]
+WRITER = ["<module> train.py", "save torch/serialization.py", "_save torch/serialization.py"]
+COMPILER = ["<module> train.py", "_compile torch/_dynamo/convert_frame.py"]
+
+
+def counted(trace_: ProcessTrace, number: int, *, ran_s: float | None, wakes: int | None) -> ProcessTrace:
+    """The same process in look `number`: what its thread used the processor, and how often it was woken, so far."""
+    assert trace_.state is not None
+    so_far = structs.replace(
+        trace_.state,
+        ran_s=None if ran_s is None else 100 + number * ran_s,
+        wakes=None if wakes is None else 1000 + number * wakes,
+    )
+    return structs.replace(trace_, state=so_far)
+
+
+def beside_a_barrier(
+    odd: ProcessTrace, *, ran_s: float | None = None, wakes: int | None = None, waits: str = "gather"
+) -> Verdict:
+    """Three looks a second apart at 16 ranks: rank 3 as it stands, and all others where they wait."""
+    seen = [look({"0-2,4-15": waits}) for _ in range(3)]
+    looks = [[*each, counted(odd, at, ran_s=ran_s, wakes=wakes)] for at, each in enumerate(seen)]
+    return diagnose(snapshot(*looks), WIDE)
+
+
+def test_whoever_runs_code_of_its_own_is_slow_and_evicts_nobody() -> None:
+    verdict = beside_a_barrier(trace(3, EVALUATION, state="R", active=True, gil=True), ran_s=0.9, wakes=5)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (3,), ())
+
+
+def test_whose_thread_does_not_run_is_not_at_work() -> None:
+    """The tool's word that it is active is one moment; the kernel counts."""
+    verdict = beside_a_barrier(trace(3, EVALUATION, state="R", active=True, gil=True), ran_s=0.0, wakes=0)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (3,), ("node-3",))
+
+
+@pytest.mark.parametrize("stack", [UPLOAD, WRITER])
+def test_who_sleeps_in_a_transfer_and_is_woken_again_and_again_gets_on(stack: list[str]) -> None:
+    sleeper = trace(3, stack, state="S")
+    sleeper = structs.replace(sleeper, state=structs.replace(sleeper.state, syscall="44"))  # sendto
+    assert beside_a_barrier(sleeper, ran_s=0.01, wakes=40).kind is not Kind.MACHINE
+    stuck = beside_a_barrier(sleeper, ran_s=0.0, wakes=0)
+    assert first(stuck) == (3,) and stuck.suspects[0].probability >= 0.5
+
+
+def test_a_sleeper_that_nobody_counted_is_named_and_not_evicted() -> None:
+    writer = trace(3, WRITER, state="S")
+    verdict = beside_a_barrier(writer)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (3,), ())
+    assert beside_a_barrier(writer, ran_s=0.0, wakes=0).evict.machines == ("node-3",)
+
+
+def test_a_compiler_that_runs_is_slow() -> None:
+    compiler = trace(3, COMPILER, state="R", active=True)
+    verdict = beside_a_barrier(compiler, ran_s=0.9, wakes=5)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (3,), ())
+    assert beside_a_barrier(compiler, ran_s=0.0, wakes=0).kind is Kind.UNDETERMINED
+
+
+def test_one_that_polls_among_many_alike_is_one_of_them() -> None:
+    """Its lines change, those of the others do not: waits that poll have lines, too."""
+    place = ["<module> train.py", "train loop.py", "poll loop.py"]
+
+    def moved(at: int) -> list[ProcessTrace]:
+        polling = [trace(rank, place, state="S") for rank in range(16)]
+        (thread,) = polling[3].threads
+        frames = (*thread.frames[:-1], structs.replace(thread.frames[-1], line=at + 1))
+        polling[3] = structs.replace(polling[3], threads=(structs.replace(thread, frames=frames),))
+        return polling
+
+    verdict = diagnose(snapshot(*[moved(at) for at in range(3)]), WIDE)
+    assert not verdict.evict.machines and verdict.kind is not Kind.MACHINE
+
+
+def test_an_address_outside_of_the_job_is_no_sick_machine() -> None:
+    asking = trace(3, UPLOAD, state="S")
+    asking = structs.replace(asking, state=structs.replace(asking.state, syscall="45"))  # recvfrom
+    verdict = beside_a_barrier(asking)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.DEPENDENCY, (3,), ())
