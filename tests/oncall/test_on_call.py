@@ -66,7 +66,10 @@ async def on(tmp_path: Path) -> AsyncIterator[Stage]:
 
 async def shows(agent: Agent, stories: dict[int, str]) -> None:
     """Answers an order with two looks that are the same."""
-    order, traces = await agent.order(), [trace(rank, stack, state="S") for rank, stack in stories.items()]
+    order, traces = (
+        await agent.order(),
+        [trace(rank, stack, state="" if stack == "user" else "S") for rank, stack in stories.items()],
+    )
     for number in (0, 1):
         capture = pack(traces)
         await agent.say(captured=pb.Captured(order=order.order, round=number, capture=capture, last=number == 1))

@@ -59,7 +59,10 @@ def with_part(serial: str, answer: Answer) -> Answer:
 
 async def shows(agent: Agent, stories: dict[int, str]) -> None:
     """Answers an order with two looks that are the same."""
-    order, traces = await agent.order(), [trace(rank, stack, state="S") for rank, stack in stories.items()]
+    order, traces = (
+        await agent.order(),
+        [trace(rank, stack, state="" if stack == "user" else "S") for rank, stack in stories.items()],
+    )
     await agent.answer(order, *traces)
     await agent.answer(order, *traces, look=1, last=True)
 

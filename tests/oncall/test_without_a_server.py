@@ -159,7 +159,8 @@ def test_the_demo_tells_what_came_of_it_as_its_golden_file_does(monkeypatch: pyt
 
     def play(plan: DemoPlan, *_: object) -> DemoOutcome:
         stacks = {rank: "stage" if rank // 4 != plan.rank // 4 else "backward" for rank in range(WORLD_SIZE)}
-        looks = [[trace(rank, stack, state="S") for rank, stack in (stacks | {plan.rank: "user"}).items()]] * 3
+        odd = trace(plan.rank, "user")
+        looks = [[odd if rank == plan.rank else trace(rank, stack, state="S") for rank, stack in stacks.items()]] * 3
         machines = {
             name: tuple(rank for rank in map(Rank, range(WORLD_SIZE)) if machine(rank) == name) for name in MACHINES
         }
