@@ -134,7 +134,7 @@ def _elsewhere(trace: dict[str, object], folder: Path) -> dict[str, object]:
     """The same with the paths of another machine."""
     places = {
         str(folder): "/scratch/run",
-        str(TRAINERS): "/srv/train",
+        str(TRAINERS): "/opt/train",
         str(HOME): "/opt/venv",
         sysconfig.get_paths()["stdlib"]: "/usr/local/lib/python3.11",
         sys.base_prefix: "/usr/local",
