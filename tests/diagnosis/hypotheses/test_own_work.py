@@ -26,6 +26,12 @@ def counted(trace_: ProcessTrace, number: int, *, ran_s: float | None, wakes: in
     return structs.replace(trace_, state=so_far)
 
 
+def in_call(one: ProcessTrace, syscall: str) -> ProcessTrace:
+    """The same process in a system call."""
+    assert one.state is not None
+    return structs.replace(one, state=structs.replace(one.state, syscall=syscall))
+
+
 def beside_a_barrier(
     odd: ProcessTrace, *, ran_s: float | None = None, wakes: int | None = None, waits: str = "gather"
 ) -> Verdict:
@@ -48,8 +54,7 @@ def test_whose_thread_does_not_run_is_not_at_work() -> None:
 
 @pytest.mark.parametrize("stack", [UPLOAD, WRITER])
 def test_who_sleeps_in_a_transfer_and_is_woken_again_and_again_gets_on(stack: list[str]) -> None:
-    sleeper = trace(3, stack, state="S")
-    sleeper = structs.replace(sleeper, state=structs.replace(sleeper.state, syscall="44"))  # sendto
+    sleeper = in_call(trace(3, stack, state="S"), "44")  # sendto
     assert beside_a_barrier(sleeper, ran_s=0.01, wakes=40).kind is not Kind.MACHINE
     stuck = beside_a_barrier(sleeper, ran_s=0.0, wakes=0)
     assert first(stuck) == (3,) and stuck.suspects[0].probability >= 0.5
@@ -85,7 +90,5 @@ def test_one_that_polls_among_many_alike_is_one_of_them() -> None:
 
 
 def test_an_address_outside_of_the_job_is_no_sick_machine() -> None:
-    asking = trace(3, UPLOAD, state="S")
-    asking = structs.replace(asking, state=structs.replace(asking.state, syscall="45"))  # recvfrom
-    verdict = beside_a_barrier(asking)
+    verdict = beside_a_barrier(in_call(trace(3, UPLOAD, state="S"), "45"))  # recvfrom
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.DEPENDENCY, (3,), ())
