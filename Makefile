@@ -12,6 +12,8 @@ BOOTSTRAP = @python="$(PYTHON)"; [ -n "$$python" ] || { \
 	echo 'hangdog needs Python 3.11 or newer; on Debian 12, Ubuntu 24.04 or later: apt-get install python3' >&2; exit 1; }; \
 	"$$python" tools/bootstrap.py
 IN := .venv/bin
+# the tests start hundreds of programs, each of which would compile its modules anew
+unexport PYTHONDONTWRITEBYTECODE
 OUR_CODE := agent server models proto cli tests tools bench
 
 .PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy fuzz locks base-image clean
