@@ -12,6 +12,8 @@ BOOTSTRAP = @python="$(PYTHON)"; [ -n "$$python" ] || { \
 	echo 'hangdog needs Python 3.11 or newer; on Debian 12, Ubuntu 24.04 or later: apt-get install python3' >&2; exit 1; }; \
 	"$$python" tools/bootstrap.py
 IN := .venv/bin
+# the tests start hundreds of programs, each of which would compile its modules anew
+unexport PYTHONDONTWRITEBYTECODE
 OUR_CODE := agent server models proto cli tests tools bench
 
 .PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy frameworks fuzz locks base-image clean
@@ -26,10 +28,10 @@ torch: .venv/torch.stamp ## add torch to .venv: the demo and the slow tests need
 demo: .venv/run.stamp .venv/torch.stamp ## hang a real 8-rank training job here and name the culprit (FAULT=gc SEED=3 to choose, STAY=1 to look at it in a browser)
 	@$(IN)/hangdog demo $(if $(FAULT),--fault $(FAULT)) $(if $(SEED),--seed $(SEED)) $(if $(STAY),--stay)
 
-test: .venv/dev.stamp ## run the fast tests
-	$(IN)/python -m pytest -q $(ARGS)
+test: .venv/dev.stamp ## run the fast tests, side by side (a few of them, ARGS="FILE... -k WORD", one after another)
+	$(IN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
 
-test-slow: .venv/dev.stamp .venv/torch.stamp ## run the slow tests: real training jobs, every fault
+test-slow: .venv/dev.stamp .venv/torch.stamp ## run the slow tests, one after another: real training jobs, every fault
 	$(IN)/python -m pytest -q -m slow $(ARGS)
 
 soak: .venv/dev.stamp .venv/torch.stamp ## watch an hour of healthy training, and break more live jobs: too long for every change

@@ -1,6 +1,8 @@
-"""What holds for all tests."""
+"""What holds for all tests, and how many workers run them."""
 
+import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -10,6 +12,21 @@ import hangdog_agent  # noqa: F401 - before gRPC, whose handlers of forks it tur
 # Speed is measured in bench/, never by a test: on a busy machine every deadline is met by chance.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+#: A core has work for two: the tests wait three quarters of their time, for processes, sockets and clocks.
+WORKERS_OF_A_CORE = 2
+#: From here on, what each worker needs to begin is more than it spares.
+MOST_WORKERS = 16
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many `-n auto` are: none of their own for a few tests, which would wait for them, and for slow ones, which are timed."""
+    named = [Path(one.partition("::")[0]) for one in config.option.file_or_dir]
+    few = config.option.keyword or (named and all(path.is_file() for path in named))
+    if few or config.option.markexpr != "not slow":
+        return 0
+    return min(WORKERS_OF_A_CORE * len(os.sched_getaffinity(0)), MOST_WORKERS)
 
 
 def pytest_configure() -> None:

@@ -1,15 +1,23 @@
-"""Which tests run when: the fast ones always, slow ones with `-m slow`, and those that take hours only where they are named."""
+"""Which tests run when: the fast ones always, slow ones with `-m slow`, and those that take hours only where they are named.
 
+The fast ones run side by side, a few of them and the slow ones one after another.
+"""
+
+import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+CONFTEST = ROOT / "tests/conftest.py"
 TESTS = """
-import pytest
+import os, pytest
 def test_fast(): pass
 @pytest.mark.slow
 def test_slow(): pass
@@ -21,12 +29,70 @@ def test_days(): pass
 """
 
 
-@pytest.mark.parametrize(("asked", "run"), [("slow", {"test_slow"}), ("soak", {"test_hours", "test_days"})])
-def test_what_takes_hours_runs_only_where_it_is_named(asked: str, run: set[str], tmp_path: Path) -> None:
+SIDE_BY_SIDE = """
+import os
+def test_well(): assert os.environ["PYTEST_XDIST_WORKER"]
+def test_ill(): assert os.environ["PYTEST_XDIST_WORKER"] == "a failing test says why"
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """One with our settings, and no test yet."""
     (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copy(ROOT / "tests/conftest.py", tmp_path / "tests")
-    (tmp_path / "tests/test_lanes_of_this.py").write_text(TESTS)
-    call = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-m", asked]
-    found = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    shutil.copy(CONFTEST, tmp_path / "tests")
+    return tmp_path
+
+
+def pytested(repository: Path, tests: str, *asked: str) -> str:
+    """What pytest says to these tests."""
+    (repository / "tests/test_lanes_of_this.py").write_text(tests)
+    call = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *asked]
+    return subprocess.run(call, cwd=repository, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.parametrize(("asked", "run"), [("slow", {"test_slow"}), ("soak", {"test_hours", "test_days"})])
+def test_what_takes_hours_runs_only_where_it_is_named(asked: str, run: set[str], repository: Path) -> None:
+    found = pytested(repository, TESTS, "-q", "--collect-only", "-m", asked)
     assert {line.rpartition("::")[2] for line in found.splitlines() if "::" in line} == run
+
+
+def options(target: str) -> str:
+    """What `make` tells pytest."""
+    rule = re.search(rf"^{target}:.*\n\t.* -m pytest (.*) \$\(ARGS\)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert rule, target
+    return rule[1]
+
+
+def test_the_fast_tests_run_side_by_side_and_those_that_are_timed_do_not() -> None:
+    assert "-n auto" in options("test")
+    assert "-n " not in options("test-slow") + options("soak")
+
+
+@pytest.mark.parametrize(
+    ("paths", "keyword", "marks", "workers"),
+    [
+        ([], "", "not slow", True),
+        (["tests/house", "tests/server"], "", "not slow", True),
+        (["tests/house", "tests/house/test_lanes.py"], "", "not slow", True),
+        (["tests/house/test_lanes.py"], "", "not slow", False),
+        (["tests/house/test_lanes.py::test_a", "tests/house/test_rooms.py::test_b[c/d]"], "", "not slow", False),
+        (["tests/house"], "report", "not slow", False),
+        ([], "", "slow", False),
+        ([], "", "soak", False),
+    ],
+)
+def test_a_few_tests_wait_for_no_workers(
+    paths: list[str], keyword: str, marks: str, workers: bool, request: pytest.FixtureRequest
+) -> None:
+    named = [os.fspath(ROOT / path) for path in paths]
+    conftest: Any = request.config.pluginmanager.get_plugin(os.fspath(CONFTEST))
+    option = SimpleNamespace(file_or_dir=named, keyword=keyword, markexpr=marks)
+    assert bool(conftest.pytest_xdist_auto_num_workers(SimpleNamespace(option=option))) is workers
+
+
+def test_tests_that_run_side_by_side_are_told_of_as_ever(repository: Path) -> None:
+    said = pytested(repository, SIDE_BY_SIDE, *options("test").split())
+    assert "a failing test says why" in said and "FAILED tests/test_lanes_of_this.py::test_ill - " in said
+    assert re.fullmatch(r"1 failed, 1 passed in [0-9.]+s.*", said.splitlines()[-1]), said

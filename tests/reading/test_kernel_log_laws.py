@@ -54,9 +54,9 @@ def test_any_line_has_a_message_or_none(line: str) -> None:
 def test_reading_takes_time_in_proportion_to_the_text(unit: str) -> None:
     def seconds(size: int) -> float:
         text = (unit * (size // len(unit) + 1))[:size]
-        start = time.perf_counter()
+        start = time.thread_time()
         kernel_log.read(text)
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     seconds(10_000)
     small, large = min(seconds(50_000) for _ in range(3)), min(seconds(400_000) for _ in range(3))

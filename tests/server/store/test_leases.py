@@ -33,6 +33,8 @@ from support.servers.cast import NOON, PATIENT, Agent, Listener, Stage, trainer,
 
 #: Leases that run out soon, of servers that think of them all the time.
 SHORT = replace(PATIENT, lease_s=1.0, returned_s=5.0)
+#: Leases that outlast every test, however slow the machine that runs it.
+LASTING = replace(SHORT, lease_s=600.0)
 ONE, OTHER = Lease("one", "a:1"), Lease("other", "b:1")
 
 
@@ -98,8 +100,9 @@ async def nothing(_: Leading) -> None:
 
 @asynccontextmanager
 async def two(server: Postgres) -> AsyncIterator[tuple[Stage, Stage]]:
+    """Both look at once after whatever is announced, and by themselves never within a test."""
     url = server.database()
-    async with beside(url) as one, beside(url) as other:
+    async with beside(url, settings=LASTING) as one, beside(url, settings=LASTING) as other:
         yield one, other
 
 
@@ -140,8 +143,7 @@ async def test_machines_of_one_job_come_together_at_one_server(server: Postgres)
 
 
 async def test_who_announces_a_job_is_looked_after_and_sent_at_once(server: Postgres) -> None:
-    url, seldom = server.database(), replace(SHORT, lease_s=600.0)  # by themselves they look every 200 s
-    async with beside(url, settings=seldom) as one, beside(url, settings=seldom) as other:
+    async with two(server) as (one, other):
         async with one.agent("a") as a, other.agent("b") as b:
             await a.hello(llama=[0])
             await led(one, "llama")
@@ -228,7 +230,7 @@ async def test_whoever_asks_first_follows_what_another_server_left(
     monkeypatch.setattr(Leading, "noticed", lambda *_: None)  # nor does it look by itself within this test
     url = server.database()
     other = Store(url)
-    async with beside(url, settings=replace(SHORT, lease_s=600.0)) as on, on.agent("a") as a:
+    async with beside(url, settings=LASTING) as on, on.agent("a") as a:
         plan = RoundPlan("0a", Job("llama"), 1, 0.1, {"a": (Rank(0),)})
         await other.begin(Incident("0a", "llama", NOON), remembered(plan, "", {"a": AnnouncedJob("llama", (Rank(0),))}))
         await a.hello(llama=[0])

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -206,15 +207,21 @@ def test_a_user_whose_process_ends_is_left_alone_for_a_while(
     assert len([record for record in caplog.records if "are not followed for 60 s" in record.message]) == 1
 
 
-def test_files_are_looked_at_as_their_trainer_s_user(tmp_path: Path, rounds: Files[str]) -> None:
+@pytest.fixture
+def way_for_all() -> Iterator[Path]:
+    """A folder that every user enters: pytest shuts its own ones whenever it starts anywhere on this machine."""
+    with tempfile.TemporaryDirectory(prefix="hangdog-files-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_files_are_looked_at_as_their_trainer_s_user(way_for_all: Path, rounds: Files[str]) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to start a process of another user")
-    open_to_all, closed = tmp_path / "open", tmp_path / "closed"
+    open_to_all, closed = way_for_all / "open", way_for_all / "closed"
     for path in (open_to_all, closed):
         path.write_bytes(b"step 1")
         path.chmod(0o644 if path is open_to_all else 0o600)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
     call = ("setpriv", "--reuid=40001", "--regid=40001", "--clear-groups", "/bin/sleep", "600")
     with subprocess.Popen(call) as process:
         targets.until(lambda: Path(f"/proc/{process.pid}/comm").read_text().strip() == "sleep")
