@@ -60,7 +60,7 @@ async def shows(agent: Agent, *looked: list[ProcessTrace], said: tuple[Statement
 
 
 def ranks(stories: dict[int, str]) -> list[ProcessTrace]:
-    return [trace(rank, stack, state="S") for rank, stack in stories.items()]
+    return [trace(rank, stack, state="" if stack == "user" else "S") for rank, stack in stories.items()]
 
 
 TWO = replace(PATIENT, rounds=2)
