@@ -4,14 +4,19 @@ import contextlib
 import os
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from support.fakes import targets
 
+Answer = TypeVar("Answer")
+
 #: Between two samples: py-spy lives for 10 ms and more. Seconds.
 _PAUSE_S = 0.001
+#: A busy machine samples a tool of 10 ms now and then never: so often the tool is run again.
+_TRIES = 20
 _LIMIT = re.compile(r"^Max (address space|cpu time|file size|core file size) +(\S+)", re.MULTILINE)
 
 
@@ -51,7 +56,15 @@ class Tools:
 
     def named(self, part: str) -> list[Tool]:
         """Those whose command line holds these words."""
-        return [tool for tool in self._seen.values() if part in tool.name]
+        return [tool for tool in self.all() if part in tool.name]
+
+    def sampled(self, part: str, act: Callable[[], Answer]) -> Answer:
+        """What `act` answers, which starts a tool whose command line holds these words; done again until one was seen."""
+        for _ in range(_TRIES):
+            answer = act()
+            if self.named(part):
+                break
+        return answer
 
     def all(self) -> list[Tool]:
         return list(self._seen.values())
