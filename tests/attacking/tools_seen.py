@@ -4,14 +4,21 @@ import contextlib
 import os
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from support.fakes import targets
 
+Answer = TypeVar("Answer")
+
 #: Between two samples: py-spy lives for 10 ms and more. Seconds.
 _PAUSE_S = 0.001
+#: A busy machine samples a tool of 10 ms now and then never: so often the tool is run again.
+_TRIES = 20
+#: What sets the bounds, and then becomes the tool: it looks at nothing of the trainer's.
+_BOUNDING = {b"/usr/bin/prlimit", b"/usr/bin/setpriv"}
 _LIMIT = re.compile(r"^Max (address space|cpu time|file size|core file size) +(\S+)", re.MULTILINE)
 
 
@@ -51,7 +58,15 @@ class Tools:
 
     def named(self, part: str) -> list[Tool]:
         """Those whose command line holds these words."""
-        return [tool for tool in self._seen.values() if part in tool.name]
+        return [tool for tool in self.all() if part in tool.name]
+
+    def sampled(self, part: str, act: Callable[[], Answer]) -> Answer:
+        """What `act` answers, which starts a tool whose command line holds these words; done again until one was seen."""
+        for _ in range(_TRIES):
+            answer = act()
+            if self.named(part):
+                break
+        return answer
 
     def all(self) -> list[Tool]:
         return list(self._seen.values())
@@ -66,6 +81,8 @@ class Tools:
         home = Path(f"/proc/{pid}")
         command = (home / "cmdline").read_bytes()
         if not command or command == self._own:  # a copy of ours that has not become a program yet, or one that ended
+            return
+        if command.split(b"\0", 1)[0] in _BOUNDING:
             return
         limits = dict(_LIMIT.findall((home / "limits").read_text()))
         said = dict(line.split(":\t", 1) for line in (home / "status").read_text().splitlines() if ":\t" in line)

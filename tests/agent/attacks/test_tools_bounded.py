@@ -80,7 +80,7 @@ def swollen(program: Path) -> None:
 
 def test_py_spy_is_bounded(tools: Tools) -> None:
     with targets.running(targets.WAIT) as process, Seen(process.pid) as seen:
-        assert look(targets.row(process), tools, until()).threads
+        assert seen.sampled("dump", lambda: look(targets.row(process), tools, until())).threads
     assert seen.named("dump")
     for tool in seen.named("dump"):
         assert tool.bounded(), tool
@@ -111,7 +111,7 @@ def test_a_filter_of_system_calls_stands_before_what_reads_a_trainer_s_bytes(too
     match = "=".join(next(iter(environ.items())))
     command = [sys.executable, "-m", "hangdog_agent.main", "--once", "--match-env", match]
     with targets.running(targets.WAIT, environ=environ) as process, Seen(process.pid) as below:
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
+        below.sampled("dump", lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60))
     dumps = below.named("dump")
     assert seen.all() and dumps
     assert {tool.seccomp for tool in (*seen.all(), *dumps)} == {2}, (seen.all(), dumps)
@@ -124,7 +124,7 @@ def test_a_program_with_more_symbols_than_memory(tools: Tools, tmp_path: Path) -
     program = tmp_path / "python"
     swollen(program)
     with running(program, "-c", WAIT) as process, Seen(process.pid) as seen:
-        told = look(targets.row(process), tools, until())
+        told = seen.sampled("dump", lambda: look(targets.row(process), tools, until()))
     assert told.threads or told.missing is not None
     assert seen.named("dump")
     assert max(tool.most_bytes for tool in seen.named("dump")) < MOST_BYTES
@@ -136,7 +136,7 @@ def test_a_library_that_is_huge_and_no_library(tools: Tools, tmp_path: Path, con
     library.write_bytes(content)
     os.truncate(library, HUGE)
     with running(os.path.realpath(sys.executable), "-c", WAIT, library) as process, Seen(process.pid) as seen:
-        told = look(targets.row(process), tools, until())
+        told = seen.sampled("dump", lambda: look(targets.row(process), tools, until()))
         deep = native_stacks.look(targets.row(process), tools)
     assert told.missing is not None or told.threads
     assert deep.missing is not None or deep.threads

@@ -31,9 +31,19 @@ FIRST = Incident("0a", "llama", 1.0)
 
 
 @pytest.fixture
+def syncing() -> Iterator[Postgres]:
+    """A PostgreSQL that the test may kill: what it acknowledged must outlive its end."""
+    yield from lent(fsync=True)
+
+
+@pytest.fixture
 def own() -> Iterator[Postgres]:
-    """A PostgreSQL that the test may end; it syncs, since what it acknowledged must outlive its end."""
-    with postgres.started(fsync=True) as running:
+    """One that the test may stop; it need not wait for the disk."""
+    yield from lent(fsync=False)
+
+
+def lent(fsync: bool) -> Iterator[Postgres]:
+    with postgres.started(fsync) as running:
         if running is None:
             pytest.skip("PostgreSQL is not installed: no initdb and pg_ctl on PATH or in /usr/lib/postgresql/*/bin")
         yield running
@@ -73,18 +83,18 @@ def test_the_database_of_the_tests_is_started_by_no_child_in_which_fork_handlers
 
 
 async def test_a_database_killed_and_back_has_all_that_was_acknowledged(
-    own: Postgres, monkeypatch: pytest.MonkeyPatch
+    syncing: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hangdog_server.store.database.BACK_S", 60.0)  # a busy machine starts one slowly
-    store = Store(own.database())
+    store = Store(syncing.database())
     await store.begin(FIRST, {})
     for number in range(20):
         await store.keep("0a", [RawCapture("m", number, b"x" * 5000)])
-    own.kill()
+    syncing.kill()
     with ThreadPoolExecutor(1) as other:
         waiting = asyncio.create_task(store.move("0a", IncidentState.CAPTURING, 2.0))  # asked while it is away
         await asyncio.sleep(0)
-        starting = asyncio.get_running_loop().run_in_executor(other, own.start)
+        starting = asyncio.get_running_loop().run_in_executor(other, syncing.start)
         await asyncio.gather(waiting, starting)  # a database that is back within seconds costs nobody a step
     _, kept = await store.recall("0a")
     assert len(kept) == 20 and (await store.find("0a")).state is IncidentState.CAPTURING
