@@ -31,8 +31,7 @@ PRIVATE = {
 NO_FIELDS = {"words", "because"}
 #: Fields that a contract names: they stand in written verdicts.
 CONTRACTS = {"because"}
-#: Columns of tables that the store has had since before, until a migration renames them, and steps of migrations that are past.
-COLUMNS = {"standing", "standstill", "told"}
+#: Steps of migrations that are past.
 PAST = "server/hangdog_server/store/migrations/versions"
 #: What an SRE or a training engineer searches a repository for; so many of them must name a file or folder.
 SEARCHED = [
@@ -115,7 +114,7 @@ def test_no_identifier_is_of_a_private_language(room: str) -> None:
     for path in modules(room):
         if path.is_relative_to(ROOT / PAST):
             continue
-        names = set(identifiers(path)) - (COLUMNS if room == "server" else set())
+        names = set(identifiers(path))
         wrong |= {f"{path.relative_to(ROOT)}: {name}" for name in names if parts(name) & PRIVATE}
         held = set(fields(ast.parse(path.read_text(encoding="utf-8")))) - CONTRACTS
         wrong |= {f"{path.relative_to(ROOT)}: field {name}" for name in held if parts(name) & NO_FIELDS}

@@ -64,7 +64,7 @@ def propose(
         connection.execute(
             INTENTS.insert().values(
                 incident=wanted.incident, machine=machine, job=wanted.job, domain=facts.domains.get(machine, ""),
-                state=state, at=rule.now, changed=rule.now, because=because, words=words, who="hangdog",
+                state=state, at=rule.now, changed=rule.now, reason=because, message=words, who="hangdog",
                 evidence_at=wanted.evidence_at, boot=body.boot, serial=body.serial, marked=False, runs={},
                 owner=written(facts.owner), pods=list(facts.pods.get(machine, ())),
             )
@@ -86,7 +86,9 @@ def approve(
     bodies = {row.machine: row.body for row in rows}
     wanted = WantedAction(incident, rows[0].job, tuple(bodies), rows[0].evidence_at, bodies)
     words, refused = _decided(connection, wanted, facts, rule, dry=False, new=False)
-    values = {"words": words} if refused else {"state": ActionState.PENDING, "at": rule.now, "who": who, "words": ""}
+    values = (
+        {"message": words} if refused else {"state": ActionState.PENDING, "at": rule.now, "who": who, "message": ""}
+    )
     mine = sa.and_(INTENTS.c.incident == incident, INTENTS.c.state.in_(OPEN))
     connection.execute(INTENTS.update().where(mine).values(changed=rule.now, **values))
     return of(connection, incident)
@@ -95,9 +97,9 @@ def approve(
 def dismiss(connection: sa.Connection, incident: str, words: str, who: str, now: float) -> tuple[ActionRecord, ...]:
     """Has what is open of an incident not be done, and what is being done be undone; raises WrongUse."""
     rows = of(connection, incident)
-    _change(connection, incident, OPEN, state=ActionState.DISMISSED, words=words, who=who, changed=now)
+    _change(connection, incident, OPEN, state=ActionState.DISMISSED, message=words, who=who, changed=now)
     _change(
-        connection, incident, (ActionState.PENDING,), state=ActionState.RELEASING, words=words, who=who, changed=now
+        connection, incident, (ActionState.PENDING,), state=ActionState.RELEASING, message=words, who=who, changed=now
     )
     after = of(connection, incident)
     if after == rows:
@@ -110,7 +112,7 @@ def dismiss(connection: sa.Connection, incident: str, words: str, who: str, now:
 def release(connection: sa.Connection, machine: str, words: str, who: str, now: float) -> tuple[ActionRecord, ...]:
     """Has our marks of a machine be taken away; raises WrongUse when there are none."""
     ours = sa.and_(INTENTS.c.machine == machine, INTENTS.c.marked)
-    values = {"state": ActionState.RELEASING, "words": words, "who": who, "changed": now}
+    values = {"state": ActionState.RELEASING, "message": words, "who": who, "changed": now}
     if not connection.execute(INTENTS.update().where(ours).values(values)).rowcount:
         raise WrongUse(f"hangdog holds no mark on {machine}", "hangdog actions lists what it holds")
     return tuple(row for row in of_machine(connection, machine) if row.state is ActionState.RELEASING)

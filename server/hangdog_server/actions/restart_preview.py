@@ -22,7 +22,7 @@ WITHIN_S = 10.0
 #: Characters that are kept of it: what is to be changed in two or three manifests.
 WORDS = 600
 #: What nobody has decided yet, and nothing is said of.
-OPEN = sa.and_(INTENTS.c.state.in_((ActionState.WAITING, ActionState.DRY_RUN)), INTENTS.c.words == "")
+OPEN = sa.and_(INTENTS.c.state.in_((ActionState.WAITING, ActionState.DRY_RUN)), INTENTS.c.message == "")
 
 log = logging.getLogger(__name__)
 
@@ -88,14 +88,14 @@ class RestartPreviews:
 
 def _undecided(connection: sa.Connection, since: float) -> tuple[IsolationCase, ...]:
     """The machines that wait for a person, or would be taken, since then at most (Unix seconds); by incident."""
-    query = sa.select(*(INTENTS.c[name] for name in ("incident", "machine", "job", "because", "owner", "pods")))
+    query = sa.select(*(INTENTS.c[name] for name in ("incident", "machine", "job", "reason", "owner", "pods")))
     rows = connection.execute(query.where(OPEN, INTENTS.c.at >= since).order_by(INTENTS.c.incident, INTENTS.c.machine))
     return tuple(
-        IsolationCase(row.incident, row.machine, row.job, row.because, read(row.owner), tuple(row.pods)) for row in rows
+        IsolationCase(row.incident, row.machine, row.job, row.reason, read(row.owner), tuple(row.pods)) for row in rows
     )
 
 
 def _noted(connection: sa.Connection, incident: str, words: str, /) -> bool:
     """Notes what is to be known, unless somebody decided meanwhile; whether it is noted."""
     mine = INTENTS.update().where(INTENTS.c.incident == incident, OPEN)
-    return bool(connection.execute(mine.values(words=words)).rowcount)
+    return bool(connection.execute(mine.values(message=words)).rowcount)

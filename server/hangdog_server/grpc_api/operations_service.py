@@ -112,13 +112,13 @@ def _naming(row: Any) -> Naming:
     came = Came.DISMISSED if state is ActionState.DISMISSED else Came.LEFT
     if state in TOOK:
         came = Came.GIVEN_UP if state is ActionState.FAILED and not row.marked else Came.TAKEN
-    reason = state is ActionState.DISMISSED and row.words not in ("", f"by {row.who}")  # the latter: nobody gave one
+    reason = state is ActionState.DISMISSED and row.message not in ("", f"by {row.who}")  # the latter: nobody gave one
     out = row.changed if state is ActionState.DONE else None
     return Naming(row.incident, row.machine, row.at, came, row.began, out, reason)
 
 
 def _mention(row: Any) -> MachineMention:
-    return MachineMention(row.machine, row.incident, row.at, MentionKind(row.standing), row.probability, row.among)
+    return MachineMention(row.machine, row.incident, row.at, MentionKind(row.mention), row.probability, row.among)
 
 
 def _trials(since: float) -> sa.Select[Any]:

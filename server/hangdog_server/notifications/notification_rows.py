@@ -99,7 +99,7 @@ def note(
         connection.execute(
             NOTICES.insert().values(
                 subject=one.subject, receiver=one.receiver, number=number + 1, about=one.about, mark=one.mark,
-                message=message, state=state, noted=now, changed=now, due=now, tries=0, unsure=False, words="",
+                message=message, state=state, noted=now, changed=now, due=now, tries=0, unsure=False, outcome="",
             )
         )  # fmt: skip
         known[storable(one.subject), one.receiver] = number + 1, one.mark
@@ -134,7 +134,7 @@ def begin(connection: sa.Connection, row: Notice, now: float) -> bool:
 def end(connection: sa.Connection, row: Notice, state: Sent, words: str, due: float, now: float) -> None:
     """Notes what came of a message; `row` is as `due` gave it, begun or not."""
     mine = sa.and_(_which(row), NOTICES.c.state.in_((Sent.WAITING, Sent.SENDING)))
-    values = {"state": state, "words": words, "due": due, "changed": now}
+    values = {"state": state, "outcome": words, "due": due, "changed": now}
     connection.execute(NOTICES.update().where(mine).values(values))
 
 

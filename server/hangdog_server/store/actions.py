@@ -67,7 +67,7 @@ def move(
 ) -> bool:
     """Notes how far an act is, unless somebody changed it meanwhile; whether it is noted."""
     mine = sa.and_(INTENTS.c.incident == row.incident, INTENTS.c.machine == row.machine, INTENTS.c.state == row.state)
-    values = {"state": state, "changed": now, "words": words, "marked": marked}
+    values = {"state": state, "changed": now, "message": words, "marked": marked}
     return bool(connection.execute(INTENTS.update().where(mine).values(values)).rowcount)
 
 
@@ -164,7 +164,7 @@ def _rows(
     query = sa.select(INTENTS).where(which).order_by(INTENTS.c.at.desc(), INTENTS.c.incident, INTENTS.c.machine)
     return tuple(
         ActionRecord(
-            row.incident, row.machine, row.job, row.domain, ActionState(row.state), row.at, row.changed, row.because, row.words,
+            row.incident, row.machine, row.job, row.domain, ActionState(row.state), row.at, row.changed, row.reason, row.message,
             row.who, row.evidence_at, Body(row.boot, row.serial), row.marked, dict(row.runs),
             read(row.owner), tuple(row.pods),
         )

@@ -161,7 +161,7 @@ def end(
         return False
     for one in named:
         test_results.convict(connection, name, one.machine, one.parts, at)
-        line = {"machine": one.machine, "incident": name, "job": "", "at": at, "standing": MentionKind.CONVICTED}
+        line = {"machine": one.machine, "incident": name, "job": "", "at": at, "mention": MentionKind.CONVICTED}
         connection.execute(LEDGER.insert().values(**line, probability=one.probability, among=1, kind=KIND))
     return True
 

@@ -39,16 +39,16 @@ def note(connection: sa.Connection, incident: str, verdict: Verdict, at: float) 
     before = {row.machine: row for row in connection.execute(_latest().where(LEDGER.c.incident == incident))}
     now = mentions(verdict)
     for machine, row in before.items():
-        if machine not in now and row.standing != MentionKind.CLEARED:
+        if machine not in now and row.mention != MentionKind.CLEARED:
             now[machine] = MentionKind.CLEARED, 0.0, 1
     lines = []
     for machine, (state, probability, among) in sorted(now.items()):
         known = before.get(machine)
         stated = {"probability": probability, "among": among, "kind": str(verdict.kind)}
-        if known is not None and known.standing == state:
+        if known is not None and known.mention == state:
             connection.execute(LEDGER.update().where(LEDGER.c.id == known.id).values(stated))
         else:
-            lines.append({"machine": machine, "incident": incident, "job": job, "at": at, "standing": state, **stated})
+            lines.append({"machine": machine, "incident": incident, "job": job, "at": at, "mention": state, **stated})
     if lines:
         connection.execute(LEDGER.insert(), lines)
 
@@ -59,7 +59,7 @@ def of(connection: sa.Connection, machine: str, since: float, limit: int) -> tup
     rows = connection.execute(query.order_by(LEDGER.c.at.desc(), LEDGER.c.id.desc()).limit(limit))
     return tuple(
         VerdictMention(
-            row.machine, row.incident, row.job, row.at, MentionKind(row.standing), row.probability, row.among, row.kind
+            row.machine, row.incident, row.job, row.at, MentionKind(row.mention), row.probability, row.among, row.kind
         )
         for row in rows
     )
@@ -69,9 +69,9 @@ def worst(connection: sa.Connection, since: float, limit: int) -> tuple[MachineR
     """The machines that verdicts since then name, by their latest standing in each incident: most convicted, then weighed."""
     lines = last(since).subquery()
     share = sa.func.sum(lines.c.probability / lines.c.among)
-    query = sa.select(lines.c.machine, lines.c.standing, sa.func.count(), share, sa.func.max(lines.c.at))
+    query = sa.select(lines.c.machine, lines.c.mention, sa.func.count(), share, sa.func.max(lines.c.at))
     found: dict[str, MachineRecord] = {}
-    for machine, state, count, weight, at in connection.execute(query.group_by(lines.c.machine, lines.c.standing)):
+    for machine, state, count, weight, at in connection.execute(query.group_by(lines.c.machine, lines.c.mention)):
         record = found.get(machine, MachineRecord(machine))
         counted = {str(MentionKind(state)): count, "weight": record.weight + weight, "last": max(record.last, at)}
         found[machine] = replace(record, **counted)

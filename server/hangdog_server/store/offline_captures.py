@@ -84,7 +84,7 @@ def _fold(connection: sa.Connection, kept: OfflineCapture, name: str, near_s: fl
     before = connection.execute(mine.where(SPOOLED.c.id == kept.id)).scalar()
     if before is not None:
         return Folded(before, again=True)
-    same = mine.where(SPOOLED.c.standstill == kept.stall, SPOOLED.c.job == kept.of_job)
+    same = mine.where(SPOOLED.c.stall == kept.stall, SPOOLED.c.job == kept.of_job)
     incident = connection.execute(same.limit(1)).scalar() or _near(connection, kept, near_s)
     pruned = sa.select(INCIDENTS.c.pruned).where(INCIDENTS.c.id == incident).with_for_update()
     if incident is not None and connection.execute(pruned).scalar_one():
@@ -108,11 +108,9 @@ def _fold(connection: sa.Connection, kept: OfflineCapture, name: str, near_s: fl
     connection.execute(CAPTURES.insert().values(capture))
     count(connection, incident, len(kept.packed))
     reported = asdict(kept)
-    columns = {key: reported.pop(key) for key in ("machine", "id", "began", "round")} | {
-        "standstill": reported.pop("stall")
-    }
+    columns = {key: reported.pop(key) for key in ("machine", "id", "began", "round")} | {"stall": reported.pop("stall")}
     del reported["packed"]
-    connection.execute(SPOOLED.insert().values(**columns, incident=incident, job=kept.of_job, told=reported))
+    connection.execute(SPOOLED.insert().values(**columns, incident=incident, job=kept.of_job, stated=reported))
     return Folded(incident)
 
 
@@ -161,13 +159,13 @@ def _of(connection: sa.Connection, incident: str, packed: bool) -> tuple[Offline
 
 
 def _kept(row: Any) -> OfflineCapture:
-    reported = dict(row.told)
+    reported = dict(row.stated)
     local = reported.pop("local")
     ranks = tuple(Rank(rank) for rank in local["ranks"])
     return OfflineCapture(
         machine=row.machine,
         id=row.id,
-        stall=row.standstill,
+        stall=row.stall,
         began=row.began,
         round=row.round,
         packed=row.packed,

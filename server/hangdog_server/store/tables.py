@@ -58,10 +58,10 @@ SPOOLED = sa.Table(
     sa.Column("id", Text, primary_key=True),
     sa.Column("incident", sa.ForeignKey("incidents.id"), nullable=False, index=True),
     sa.Column("job", Text, nullable=False, index=True),
-    sa.Column("standstill", Text, nullable=False),
+    sa.Column("stall", Text, nullable=False),
     sa.Column("began", sa.Float, nullable=False),
     sa.Column("round", sa.Integer, nullable=False),
-    sa.Column("told", sa.JSON, nullable=False),
+    sa.Column("stated", sa.JSON, nullable=False),
 )
 #: Which server leads the incidents of a job, where agents reach it, and until when (Unix seconds of the database's clock).
 LEASES = sa.Table(
@@ -81,7 +81,7 @@ LEDGER = sa.Table(
     sa.Column("incident", Text, nullable=False, index=True),
     sa.Column("job", Text, nullable=False),
     sa.Column("at", sa.Float, nullable=False, index=True),
-    sa.Column("standing", Text, nullable=False),
+    sa.Column("mention", Text, nullable=False),
     sa.Column("probability", sa.Float, nullable=False),
     sa.Column("among", sa.Integer, nullable=False),
     sa.Column("kind", Text, nullable=False),
@@ -177,8 +177,8 @@ INTENTS = sa.Table(
     sa.Column("state", Text, nullable=False, index=True),
     sa.Column("at", sa.Float, nullable=False, index=True),
     sa.Column("changed", sa.Float, nullable=False),
-    sa.Column("because", Text, nullable=False),
-    sa.Column("words", Text, nullable=False),
+    sa.Column("reason", Text, nullable=False),
+    sa.Column("message", Text, nullable=False),
     sa.Column("who", Text, nullable=False),
     sa.Column("evidence_at", sa.Float, nullable=False),
     sa.Column("boot", Text, nullable=False),
@@ -215,7 +215,7 @@ NOTICES = sa.Table(
     sa.Column("due", sa.Float, nullable=False),
     sa.Column("tries", sa.Integer, nullable=False),
     sa.Column("unsure", sa.Boolean, nullable=False),
-    sa.Column("words", Text, nullable=False),
+    sa.Column("outcome", Text, nullable=False),
 )
 #: Jobs as agents showed them without a break, from `began` to `until` (last known to be there); `start`: seen to begin.
 SESSIONS = sa.Table(
@@ -230,7 +230,7 @@ SESSIONS = sa.Table(
 )
 #: When they stood still; `over` is empty where nobody saw them get on.
 STALLS = sa.Table(
-    "standstills",
+    "stalls",
     TABLES,
     sa.Column("session", sa.ForeignKey("sessions.id"), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),

@@ -29,6 +29,7 @@ from hangdog_server.store.retention import Retention
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import SESSIONS
 from hangdog_server.store.trusted_date import HELD_S, STEP_S, ClockRun, believed
+from support.cases.old_store import BEFORE_0013
 from support.real import stepped
 from support.servers.cast import NOON, PATIENT, verdict
 from support.servers.notified import watched
@@ -219,6 +220,8 @@ async def test_a_store_of_before_is_as_old_as_what_happened_in_it_last(where: Pa
     await ended(store, "0a", NOON)
 
     def downgrade(connection: sa.Connection) -> None:
+        for statement in BEFORE_0013:
+            connection.execute(sa.text(statement))
         connection.execute(sa.text("DROP TABLE dates"))
         connection.execute(sa.text("ALTER TABLE intents DROP COLUMN owner"))
         connection.execute(sa.text("ALTER TABLE intents DROP COLUMN pods"))

@@ -23,7 +23,7 @@ from hangdog_server.store.machine_history import MOST
 from hangdog_server.store.retention import Retention
 from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
-from support.cases.old_store import OLD, old
+from support.cases.old_store import BEFORE_0013, OLD, old
 from support.servers.cast import NOON, stage, verdict
 
 DAY = 86400.0
@@ -125,6 +125,7 @@ async def test_verdicts_of_an_older_hangdog_are_taken_in_as_if_written_today(mem
     store.close()
     with sqlite3.connect(memory / "s.db") as file:
         file.execute("UPDATE incidents SET verdict = '[]'")  # whatever stood there before is no reason not to start
+        file.executescript(";".join(BEFORE_0013))
         file.executescript(
             "DROP TABLE ledger; DROP TABLE leases; DROP TABLE launches; DROP TABLE campaigns; DROP TABLE tests; DROP TABLE parts;"
             "DROP TABLE convictions; DROP TABLE intents; DROP TABLE breaker; DROP TABLE notices; DROP TABLE standstills; DROP TABLE sessions; DROP TABLE dates;"

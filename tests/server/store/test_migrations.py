@@ -12,6 +12,8 @@ from alembic.runtime.migration import MigrationContext
 
 from hangdog_models.errors import WrongUse
 from hangdog_models.incident import IncidentState
+from hangdog_models.machine_history import MentionKind
+from hangdog_server.store import machine_history
 from hangdog_server.store.captures import RawCapture
 from hangdog_server.store.database import Database
 from hangdog_server.store.offline_captures import Spooled
@@ -19,7 +21,7 @@ from hangdog_server.store.sqlite import VERSION
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import TABLES
 from hangdog_server.store.transactions import WITHIN_S
-from support.cases.old_store import OLD, SPOOLED, old
+from support.cases.old_store import BEFORE_0013, OLD, SPOOLED, old
 
 
 @pytest.mark.parametrize("script", [OLD + SPOOLED, OLD], ids=["all", "before spooled"])
@@ -109,4 +111,21 @@ def test_a_step_that_fails_in_the_middle_leaves_nothing_behind(
         with sqlite3.connect(where) as file:
             assert file.execute("SELECT name FROM sqlite_master").fetchall() == []
         file.close()
+    compare(where)
+
+
+async def test_what_is_kept_under_words_of_before_is_found_under_those_of_today(where: Path | str) -> None:
+    database = Database(where, WITHIN_S)
+    with database.begin() as connection:
+        for statement in BEFORE_0013:
+            connection.execute(sa.text(statement))
+        row = "'a', '0a', 'llama', 5.0, 'convicted', 0.97, 1, 'machine'"
+        columns = "machine, incident, job, at, standing, probability, among, kind"
+        connection.execute(sa.text(f"INSERT INTO ledger ({columns}) VALUES ({row})"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0012'"))
+    database.close()
+    store = Store(where)
+    (found,) = await store.ask(machine_history.of, "a", 0.0, 9)
+    assert (found.mention, found.probability, found.at) == (MentionKind.CONVICTED, 0.97, 5.0)
+    store.close()
     compare(where)

@@ -28,6 +28,17 @@ INSERT INTO spooled VALUES ('b', '1', '0b', 'qwen', 's', 2.5, 0, '{"local": {"jo
     "world_size": 1, "topology": ""}, "last": true, "more": false, "rounds": 1, "interval_s": 2.0, "why": "", "refused": 0}');
 """
 
+#: Takes back what version 0013 renamed.
+BEFORE_0013 = (
+    "ALTER TABLE ledger RENAME COLUMN mention TO standing",
+    "ALTER TABLE spooled RENAME COLUMN stall TO standstill",
+    "ALTER TABLE spooled RENAME COLUMN stated TO told",
+    "ALTER TABLE intents RENAME COLUMN reason TO because",
+    "ALTER TABLE intents RENAME COLUMN message TO words",
+    "ALTER TABLE notices RENAME COLUMN outcome TO words",
+    "ALTER TABLE stalls RENAME TO standstills",
+)
+
 
 def old(path: Path, script: str, version: int = 1) -> Path:
     """A file as an older hangdog left it, in the journal mode it used."""
