@@ -17,8 +17,8 @@ Answer = TypeVar("Answer")
 _PAUSE_S = 0.001
 #: A busy machine samples a tool of 10 ms now and then never: so often the tool is run again.
 _TRIES = 20
-#: What sets the bounds, and then becomes the tool: it looks at nothing of the trainer's.
-_BOUNDING = {b"/usr/bin/prlimit", b"/usr/bin/setpriv"}
+#: What sets limits and rights, and then becomes the tool: it has not all of them yet.
+_LAUNCHERS = "prlimit", "setpriv"
 _LIMIT = re.compile(r"^Max (address space|cpu time|file size|core file size) +(\S+)", re.MULTILINE)
 
 
@@ -82,7 +82,7 @@ class Tools:
         command = (home / "cmdline").read_bytes()
         if not command or command == self._own:  # a copy of ours that has not become a program yet, or one that ended
             return
-        if command.split(b"\0", 1)[0] in _BOUNDING:
+        if Path(os.fsdecode(command.partition(b"\0")[0])).name in _LAUNCHERS:
             return
         limits = dict(_LIMIT.findall((home / "limits").read_text()))
         said = dict(line.split(":\t", 1) for line in (home / "status").read_text().splitlines() if ":\t" in line)

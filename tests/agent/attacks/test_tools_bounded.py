@@ -94,9 +94,21 @@ def test_a_native_py_spy_is_bounded(tools: Tools) -> None:
         assert tool.bounded(), tool
 
 
+def asking(tools: Tools, folder: Path) -> Seen:
+    """What runs while a trainer's flight record is asked for.
+
+    The trainer is found before: to find one, processes in uninterruptible sleep are read by a tool of its own, and tests
+    that run beside this one have such.
+    """
+    with played(folder, 0, pickled(7, 6), "late") as process:
+        member = trainer(process)
+        with Seen(process.pid) as seen:
+            assert record(member, tools, replace(BRIEF, dump_s=8.0)).data
+    return seen
+
+
 def test_whoever_asks_for_a_flight_record_is_bounded(tools: Tools, tmp_path: Path) -> None:
-    with played(tmp_path, 0, pickled(7, 6), "late") as process, Seen(process.pid) as seen:
-        assert record(trainer(process), tools, replace(BRIEF, dump_s=8.0)).data
+    seen = asking(tools, tmp_path)
     assert seen.all()
     for tool in seen.all():
         assert tool.bounded(), tool
@@ -105,8 +117,7 @@ def test_whoever_asks_for_a_flight_record_is_bounded(tools: Tools, tmp_path: Pat
 @pytest.mark.skipif(not Path("/proc/sys/kernel/seccomp").exists(), reason="this kernel has no seccomp")
 def test_a_filter_of_system_calls_stands_before_what_reads_a_trainer_s_bytes(tools: Tools, tmp_path: Path) -> None:
     """2: seccomp's filter mode. Tools may have theirs from the agent itself."""
-    with played(tmp_path, 0, pickled(7, 6), "late") as process, Seen(process.pid) as seen:
-        assert record(trainer(process), tools, replace(BRIEF, dump_s=8.0)).data
+    seen = asking(tools, tmp_path)
     environ = {"HANGDOG_TEST_FILTER": str(os.getpid()), "RANK": "0"}
     match = "=".join(next(iter(environ.items())))
     command = [sys.executable, "-m", "hangdog_agent.main", "--once", "--match-env", match]

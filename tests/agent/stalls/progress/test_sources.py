@@ -191,9 +191,10 @@ def test_who_ended_is_forgotten(tmp_path: Path) -> None:
 
 
 def test_discovery_keeps_what_the_witnesses_need() -> None:
+    job = f"kept-{os.getpid()}"  # other tests run beside this one, and other people's
     wanted = {"HANGDOG_LOG": "/a", "HANGDOG_STEP_PATTERN": "b", "HANGDOG_HEARTBEAT": "/c"}
-    with targets.running(targets.WAIT, environ={"RANK": "0", "WORLD_SIZE": "1", "HANGDOG_JOB": "kept", **wanted}):
-        (found,) = [member for member in find(ProcessTable(targets.proc).take()) if member.job == "kept"]
+    with targets.running(targets.WAIT, environ={"RANK": "0", "WORLD_SIZE": "1", "HANGDOG_JOB": job, **wanted}):
+        (found,) = [member for member in find(ProcessTable(targets.proc).take()) if member.job == job]
     assert wanted.items() <= (found.process.environ or {}).items()
 
 
