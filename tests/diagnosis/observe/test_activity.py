@@ -13,6 +13,9 @@ RULES = packaged()
 ENGINE = "deepspeed/runtime/pipe/engine.py"
 
 
+JAX = ["<module> train.py", "cache_miss jax/_src/pjit.py"]
+
+
 @pytest.mark.parametrize(
     ("stack", "activity", "operation", "dim"),
     [
@@ -47,6 +50,16 @@ ENGINE = "deepspeed/runtime/pipe/engine.py"
          "compute", "foreach_all_gather_copy_out", "dp"),
         (["main_loop ray/_private/worker.py"], "idle", "main_loop", None),
         (["step train.py", "trace_dispatch bdb.py", "cmdloop cmd.py"], "idle", "debugger", None),
+        ([*JAX, "from_hlo jax/_src/interpreters/pxla.py", "compile_or_get_cached jax/_src/compiler.py",
+          "backend_compile_and_load jax/_src/compiler.py"], "compile", "compile_or_get_cached", None),
+        ([*JAX, "lower_jaxpr_to_module jax/_src/interpreters/mlir.py"], "compile", "lower_jaxpr_to_module", None),
+        ([*JAX, "process_allgather jax/experimental/multihost_utils.py", "tree_map jax/_src/tree_util.py",
+          "_handle_array_process_allgather jax/experimental/multihost_utils.py"], "collective",
+         "_handle_array_process_allgather", None),
+        ([*JAX, "sync_global_devices jax/experimental/multihost_utils.py", "assert_equal jax/experimental/multihost_utils.py",
+          "broadcast_one_to_all jax/experimental/multihost_utils.py"], "collective", "broadcast_one_to_all", None),
+        ([*JAX, "sync_global_devices jax/experimental/multihost_utils.py"], "collective", "barrier", None),
+        ([*JAX, "initialize jax/_src/distributed.py"], "rendezvous", "initialize", None),
     ],
 )  # fmt: skip
 def test_frames_tell_activity_operation_and_group(stack: str, activity: str, operation: str, dim: str | None) -> None:
