@@ -23,7 +23,7 @@ def prepared(
     snapshot: Snapshot, job_toml: str, announced: Mapping[str, AnnouncedJob], placed: Placement
 ) -> tuple[Snapshot, Topology]:
     """The snapshot with its job described, in the layout that people declared or agents announced; misfits are noted."""
-    job, layout, odd = describe(snapshot.job.id, job_toml, announced, placed)
+    job, layout, odd = describe(snapshot.job.id, job_toml, announced, placed, snapshot.job.stalled_s)
     topology, unfit = build(layout, snapshot.highest_rank())
     account = replace(snapshot.account, notes=(*snapshot.account.notes, *odd, *unfit))
     return replace(snapshot, job=job, account=account), topology

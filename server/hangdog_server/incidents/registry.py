@@ -143,7 +143,7 @@ class IncidentRegistry:
         asked, absent = fleet.asked(request.job), fleet.absent(request.job, steady())
         plan = RoundPlan(
             order=new_name(),
-            job=Job(request.job),
+            job=Job(request.job, stalled_s=request.stood_s or None),
             rounds=rounds,
             interval_s=interval_s,
             asked={machine: local.ranks for machine, local in asked.items()},

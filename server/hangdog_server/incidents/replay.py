@@ -80,7 +80,7 @@ def replay(job: str, asked: Mapping[str, Any], kept: Iterable[StoredRound]) -> R
         ranks = {trace.rank for traces in inside.native.values() for trace in traces}
         snapshot = deepen(snapshot, ranks, _closer(inside), packaged()).snapshot
     placed = gather.placement(gathering)
-    described, layout, _ = describe(job, asked["job_toml"], {**absent, **asking}, placed)
+    described, layout, _ = describe(job, asked["job_toml"], {**absent, **asking}, placed, snapshot.job.stalled_s)
     return Replayed(replace(snapshot, job=described), layout, tuple(_counted(inside, owners)))
 
 
@@ -101,7 +101,7 @@ def _kept(
         rounds = 1 + max((look.number for look in held), default=0)
     plan = RoundPlan(
         order="again",
-        job=Job(job),
+        job=Job(job, stalled_s=asked.get("stood_s") or None),
         rounds=rounds,
         interval_s=asked["interval_s"],
         asked={machine: local.ranks for machine, local in asking.items()},

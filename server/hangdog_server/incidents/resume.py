@@ -82,7 +82,7 @@ def fresh(cut: Cut, fleet: Fleet, settings: ServerSettings) -> IncidentSubject:
     }
     plan = RoundPlan(
         order=name,
-        job=Job(job),
+        job=Job(job, stalled_s=asked.get("stood_s") or None),
         rounds=asked["rounds"],
         interval_s=asked["interval_s"],
         asked={machine: local.ranks for machine, local in here.items()},

@@ -43,19 +43,24 @@ def sole(sizes: Collection[int | None]) -> int | None:
 
 
 def describe(
-    job: str, job_toml: str, announced: Mapping[str, AnnouncedJob], placed: Placement
+    job: str,
+    job_toml: str,
+    announced: Mapping[str, AnnouncedJob],
+    placed: Placement,
+    stalled_s: float | None = None,
 ) -> tuple[Job, Layout, tuple[str, ...]]:
     """The job and its layout, with notes on what did not fit; raises the reader's error when `job_toml` is unreadable.
 
-    What a person declares in `job_toml` wins; what the agents announce fills the rest. `placed` says where ranks run.
+    What a person declares in `job_toml` wins; what the agents announce fills the rest. `placed` says where ranks run, and
+    `stalled_s` for how long the job had stood still when it was suspected.
     """
     if job_toml:
         declared, layout = read_job(job_toml)
         notes: tuple[str, ...] = ()
-        described = Job(job, declared.framework)
+        described = Job(job, declared.framework, declared.stalled_s or stalled_s)
     else:
         layout, notes = _announced(announced)
-        described = Job(job)
+        described = Job(job, stalled_s=stalled_s)
     # A derived "node-3" names no machine of this cluster: only declared and reporting machines are placed upon.
     return described, replace(layout, machines=_merged(layout.machines, placed), ranks_per_machine=None), notes
 

@@ -87,6 +87,15 @@ async def test_a_machine_outside_the_collective_is_evicted_from_the_bundle_too(t
         assert gone.exit_code == 64 and "were removed on 2027-01-15" in gone.output
 
 
+async def test_for_how_long_a_job_stood_is_in_its_bundle(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db", diagnose, QUICK) as on, cluster(on, a=[0, 1]) as (a,):
+        name, _ = await judged(on, shows(a, ranks({0: "scatter", 1: "scatter"})))
+        asked, _ = await on.store.kept(name)
+        await on.store.remember(name, {**asked, "stood_s": 12.5})
+        await exported(on, name, tmp_path / "out")
+        assert "stalled_s = 12.5\n" in (tmp_path / "out" / "job.toml").read_text()
+
+
 async def test_code_that_calls_different_collectives(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db", diagnose, TWO) as on, cluster(on, a=[0, 1], b=[2, 3]) as (a, b):
         one, other = ranks({0: "gather", 1: "gather"}), ranks({2: "scatter", 3: "scatter"})

@@ -161,6 +161,9 @@ async def test_a_job_that_stands_still_is_asked_after_by_itself(tmp_path: Path) 
             await agent.answer(order, *(trainer(rank) for rank in ranks))
         assert (await incident(on)).startswith("suspected: ranks 0-3 stand still for")
         assert listener.snapshot is not None and listener.snapshot.job.id == "llama"
+        assert (listener.snapshot.job.stalled_s or 0.0) >= STUCK.seconds, (
+            "for how long it stands goes with what is judged"
+        )
 
 
 async def test_a_bug_in_one_thought_does_not_end_the_watch(
