@@ -43,7 +43,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     captured = max(sum(state.activity is not Activity.MISSING for state in look.values()), ras.answered)
     clusters = clustering(options.clustering)(look, topology)
     odd = outliers.find(clusters, look, held, topology)
-    scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured)
+    scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured, snapshot.job.stalled_s)
     hypotheses = reports.weighed(explain(scene), snapshot.findings, topology)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, contradictions)
 

@@ -1,5 +1,7 @@
 """What a single look tells of several machines: who is held is stuck, who may be at a moment of a step is left alone."""
 
+from dataclasses import replace
+
 import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
@@ -7,7 +9,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Verdict
-from support.cases.stories import job, snapshot, trace
+from support.cases.stories import first, job, snapshot, trace
 
 WIDE = job(dp=64, per_machine=8)
 LOCK = ["<module> train.py", "log train.py", "acquire logging/__init__.py"]
@@ -108,3 +110,14 @@ def test_peers_that_spin_beside_one_that_is_held_are_no_work() -> None:
 def test_who_waits_is_past_what_it_asked_of_a_service() -> None:
     reads = trace(5, "uninterruptible sleep", state="D", wchan="nfs_wait_on_request")
     assert once(reads).evict.machines == ("node-0",)
+
+
+def test_a_stated_standstill_is_no_moment_of_a_step() -> None:
+    """Nor is it decided by one look alone that nothing moved: somebody saw it."""
+    one = snapshot([*(trace(rank, "gather") for rank in range(3)), trace(3, "loader", state="S")])
+    few = job(dp=4, per_machine=1)
+    stated = (None, 1.0, 20.0, 1800.0)
+    known = [diagnose(replace(one, job=replace(one.job, stalled_s=stalled_s)), few) for stalled_s in stated]
+    unstated, short, long, longer = (verdict.suspects[0].probability for verdict in known)
+    assert unstated == short < long < longer
+    assert all(first(verdict) == (3,) for verdict in known)

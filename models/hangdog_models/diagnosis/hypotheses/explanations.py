@@ -28,6 +28,7 @@ CULPRIT_UNCAPTURED = likelihood("culprit_uncaptured")
 HEALTHY_MOMENT = likelihood("healthy_moment")
 JOB_AT_WORK = likelihood("job_at_work")
 MOMENT_AMONG_FEW = likelihood("moment_among_few")
+MOMENT_S = likelihood("moment_s")
 FEW_WAIT = likelihood("few_wait")
 PLACES_AT_REST = likelihood("places_at_rest")
 PLACES_AT_REST_IN_STAGES = likelihood("places_at_rest_in_stages")
@@ -43,7 +44,15 @@ def explain_unseen(scene: Scene) -> list[Hypothesis]:
 
 def explain_moment(scene: Scene) -> list[Hypothesis]:
     """Where nothing shows what moves: one look may have caught a healthy step."""
-    return [] if scene.motion.known else [moment(scene.look, scene.waits, scene.topology)]
+    if scene.motion.known:
+        return []
+    found = moment(scene.look, scene.waits, scene.topology)
+    if scene.stalled_s is None:
+        return [found]
+    stated = Factor(
+        f"nothing had moved for {scene.stalled_s:.0f} s, as was stated", min(1.0, MOMENT_S / scene.stalled_s)
+    )
+    return [found.moved(stated)]
 
 
 def explain_slow_step(scene: Scene) -> list[Hypothesis]:

@@ -24,6 +24,7 @@ class Contradiction:
 class Scene:
     """`records` are the ranks' counters, `captured` how many ranks were seen in any way, at most as many as there are.
 
+    `stalled_s`: for how many seconds nothing had moved, as somebody stated; None when nobody did.
     `outliers` do something else than their peers; `contradictions` are where stacks and counters deny each other.
     """
 
@@ -36,3 +37,4 @@ class Scene:
     outliers: Apart
     contradictions: Sequence[Contradiction]
     captured: int
+    stalled_s: float | None = None
