@@ -162,7 +162,7 @@ def test_a_process_that_ends_while_it_is_read_is_told_so(tmp_path: Path) -> None
     fake.write_text("""#!/bin/sh
         for last; do :; done
         kill -9 $last
-        while [ -e /proc/$last/exe ] && [ "$(cut -d' ' -f3 /proc/$last/stat)" != Z ]; do :; done
+        while state=$(cut -d' ' -f3 /proc/$last/stat) && [ "$state" != Z ]; do :; done
         echo '[{"pid": 1, "thread_id": 1, "thread_name": "MainThread", "os_thread_id": 1, "active": false, "owns_gil": false,
                 "frames": [{"name": "f", "filename": "f.py", "short_filename": "f.py", "module": null, "line": 1}]}]'
         """)
