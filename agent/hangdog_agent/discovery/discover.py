@@ -15,6 +15,7 @@ from pathlib import PurePath
 from hangdog_agent.discovery.launchers import RAYLET, launches
 from hangdog_agent.discovery.owners import job_key
 from hangdog_agent.discovery.ray_train import Announced
+from hangdog_agent.discovery.self_started import Started, ranks
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import MAX_RANK, Rank
 
@@ -47,9 +48,13 @@ _DOORS = (
 )
 #: Names the members of a test of this machine (`hangdog test`): they carry ranks, and no job hangs with them.
 DIAGNOSIS = "HANGDOG_DIAGNOSIS"
+#: What a program that starts its ranks itself gives them, in the order of `Started`.
+_SELF_STARTED = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
+#: Whoever carries one of these was given a rank by somebody else.
+_OWN_RANKS = frozenset(rank for rank, _ in _PLACES)
 #: All that is ever kept of an environment.
 ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {
-    *(*_JOB_NAMES, *_DOORS, MEETING, TOPOLOGY, LOG, STEP_PATTERN, HEARTBEAT, "LOCAL_RANK", _STEP, DIAGNOSIS),
+    *(*_JOB_NAMES, *_DOORS, MEETING, TOPOLOGY, LOG, STEP_PATTERN, HEARTBEAT, *_SELF_STARTED, _STEP, DIAGNOSIS),
 }
 #: A job's name and topology are printed and sent; longer ones are cut.
 _MOST_CHARACTERS = 200
@@ -144,6 +149,8 @@ def find(
     `match` keeps the trainers whose environment has that value under that name; `without` are pids that are never trainers.
     """
     table = {process.pid: process for process in processes}
+    own = _started_by_themselves(table)
+    table |= own
     children: dict[int, list[Process]] = {}
     for process in sorted(table.values(), key=lambda process: (process.started, process.pid)):
         children.setdefault(process.parent, []).append(process)
@@ -158,10 +165,10 @@ def find(
     }
     if match is not None:
         places = {pid: place for pid, place in places.items() if (table[pid].environ or {}).get(match[0]) == match[1]}
-    tops = _tops(table, places)
+    tops = _tops(table, places, own.keys())
     found: dict[tuple[str, Rank], list[list[RankProcesses]]] = {}
     for pid in sorted(tops, key=lambda pid: _preference(table[pid], places[pid])):
-        family = _family(table[pid], places[pid], children)
+        family = _family(table[pid], places[pid], children, own.keys())
         found.setdefault((family[0].key, family[0].rank), []).append(family)
     return tuple(member for _, families in sorted(found.items()) for member in _of_rank(families))
 
@@ -181,15 +188,38 @@ def _of_rank(families: list[list[RankProcesses]]) -> list[RankProcesses]:
     return [replace(member, contested=True) for member in members] if contested else members
 
 
-def _tops(table: Mapping[int, Process], places: dict[int, _LaunchPlace]) -> set[int]:
-    """The candidates with no candidate above them, after those that turn out to be launchers were taken out."""
+def _started_by_themselves(table: Mapping[int, Process]) -> dict[int, Process]:
+    """The rows of ranks that a program started by itself, its own among them, as if a launcher had started all of them."""
+    rows = {
+        process.pid: Started(process.pid, process.parent, *(_number(environ.get(name, "")) for name in _SELF_STARTED))
+        for process in table.values()
+        if process.python and (environ := process.environ) is not None and environ.keys().isdisjoint(_OWN_RANKS)
+    }
+    found = ranks(rows.values())
+    copies = {rows[pid].parent: table[pid] for pid in found if rows[pid].local}
+    given: dict[int, Process] = {}
+    for pid, rank in found.items():
+        like = copies.get(pid, table[pid])  # the program itself set what its copies were given after it had begun
+        environ = {**(like.environ or {}), **(table[pid].environ or {}), _PLACES[0][0]: str(rank)}
+        environ |= {"LOCAL_RANK": str(rows[pid].local or 0)}
+        given[pid] = replace(
+            table[pid], environ=environ, owner=table[pid].owner if table[pid].owner.known else like.owner
+        )
+    return given
+
+
+def _tops(table: Mapping[int, Process], places: dict[int, _LaunchPlace], own: Collection[int] = ()) -> set[int]:
+    """The candidates with no candidate above them, after those that turn out to be launchers were taken out.
+
+    Of those in `own` one started the others, and all are ranks.
+    """
     while True:
         tops: set[int] = set()
         launchers: set[int] = set()
         for pid, place in places.items():
             ancestors = _ancestors(table, pid)
             top = next((ancestor for ancestor in reversed(ancestors) if ancestor in places), None)
-            if top is None:
+            if top is None or (pid in own and top in own):
                 tops.add(pid)
             elif (
                 places[top].strength < place.strength
@@ -215,7 +245,9 @@ def _ancestors(table: Mapping[int, Process], pid: int) -> list[int]:
     return found
 
 
-def _family(top: Process, place: _LaunchPlace, children: Mapping[int, list[Process]]) -> list[RankProcesses]:
+def _family(
+    top: Process, place: _LaunchPlace, children: Mapping[int, list[Process]], beside: Collection[int] = ()
+) -> list[RankProcesses]:
     environ = top.environ or {}
     names = [environ.get(name, "") for name in _JOB_NAMES]
     if top.announced is not None:  # the run's own name is better than that of what started Ray
@@ -230,7 +262,7 @@ def _family(top: Process, place: _LaunchPlace, children: Mapping[int, list[Proce
     below, seen = list(children.get(top.pid, ())), {top.pid}
     while below:
         process = below.pop(0)
-        if process.pid not in seen:
+        if process.pid not in seen and process.pid not in beside:
             seen.add(process.pid)
             members.append(replace(own, kind=_kind(process), process=process))
             below += children.get(process.pid, ())

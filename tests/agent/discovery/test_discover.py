@@ -219,3 +219,56 @@ def test_the_order_of_the_rows_does_not_matter() -> None:
         row(14, 11),
     ]
     assert find(table) == find(table[::-1])
+
+
+def copied(local: int, world: int = 4, node: int = 0) -> dict[str, str]:
+    """What Lightning gives the copies of a program that it starts itself: no RANK."""
+    return {"LOCAL_RANK": str(local), "NODE_RANK": str(node), "WORLD_SIZE": str(world), "MASTER_ADDR": "10.0.0.1"}
+
+
+def test_a_program_that_starts_its_ranks_itself_is_the_first_of_them() -> None:
+    table = [
+        INIT,
+        row(20, 1, {}),
+        row(21, 20, copied(1)),
+        row(22, 20, copied(2)),
+        row(23, 20, copied(3)),
+        row(24, 20, {}, comm="pt_data_worker"),
+        row(25, 21, copied(1), comm="pt_data_worker"),
+    ]
+    found = find(table)
+    assert told(found) == [
+        (0, ProcessRole.TRAINER, 20),
+        (0, ProcessRole.DATALOADER, 24),
+        (1, ProcessRole.TRAINER, 21),
+        (1, ProcessRole.DATALOADER, 25),
+        (2, ProcessRole.TRAINER, 22),
+        (3, ProcessRole.TRAINER, 23),
+    ]
+    assert {(member.world_size, member.rendezvous, member.key) for member in found} == {(4, "10.0.0.1", found[0].key)}
+
+
+def test_on_the_second_machine_its_ranks_go_on() -> None:
+    table = [INIT, row(20, 1, {}), row(21, 20, copied(1, node=1))]
+    assert told(find(table)) == [(2, ProcessRole.TRAINER, 20), (3, ProcessRole.TRAINER, 21)]
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        [row(22, 20, copied(2))],  # not all copies are there yet
+        [row(21, 20, copied(1)), row(22, 20, copied(1))],  # two are one
+        [row(21, 20, copied(1, world=3))],  # a job of three on machines of two
+        [row(21, 20, copied(1, node=2))],  # more machines than the job has
+        [row(21, 20, copied(1)), row(22, 20, copied(2, world=8))],
+        [row(21, 20, {"LOCAL_RANK": "1"})],
+    ],
+)
+def test_what_does_not_go_together_gives_no_ranks(below: list[Process]) -> None:
+    assert find([INIT, row(20, 1, {}), *below]) == ()
+
+
+def test_who_was_given_a_rank_by_a_launcher_keeps_it() -> None:
+    """A loader of a rank that torchrun started, in a process of its own, has all that its trainer has."""
+    table = [INIT, TORCHRUN, row(11, 10, rank(0)), row(12, 11, {**rank(0), **copied(1)})]
+    assert told(find(table)) == [(0, ProcessRole.TRAINER, 11), (0, ProcessRole.CHILD, 12)]
