@@ -44,7 +44,7 @@ from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.judge import Judge
 from hangdog_server.incidents.offline_ingest import OfflineIngest
 from hangdog_server.incidents.registry import IncidentRegistry
-from hangdog_server.incidents.session_writer import Living
+from hangdog_server.incidents.session_writer import SessionWriter
 from hangdog_server.incidents.stall_watch import StallWatcher
 from hangdog_server.listener import LOCAL, ListenerConfig, OpenListeners
 from hangdog_server.notifications.notify_config import NotifyConfig, read_config
@@ -133,7 +133,7 @@ async def running(
         OfflineIngest(services, settings, leading),
     )
     seen = SessionTracker(settings.away_s)
-    living = Living(services, seen, leading, settings)
+    living = SessionWriter(services, seen, leading, settings)
     campaigns = CampaignRegistry(
         campaign_run.CampaignServices(services.fleet, services.store, settings, services.clock)
     )

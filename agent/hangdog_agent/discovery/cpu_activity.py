@@ -26,7 +26,7 @@ PINNED_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class CpuSample:
     """Counters of one thread at the moment `at` (of `time.monotonic`).
 
     `ran_s` it was on a core, `queued_s` it was ready and had none, `wakes` times it was put on one.
@@ -38,7 +38,7 @@ class Beat:
     wakes: int
 
 
-def feel(proc: Proc, pid: int, now: float, tid: int | None = None) -> Beat | None:
+def feel(proc: Proc, pid: int, now: float, tid: int | None = None) -> CpuSample | None:
     """The beat of a process's main thread, or of the one named; None when it is gone, or the kernel does not count.
 
     The kernel counts with CONFIG_SCHED_INFO.
@@ -47,10 +47,10 @@ def feel(proc: Proc, pid: int, now: float, tid: int | None = None) -> Beat | Non
     if counted is None or not any(counted):
         return None
     ran_ns, queued_ns, wakes = counted
-    return Beat(now, ran_ns / 1e9, queued_ns / 1e9, wakes)
+    return CpuSample(now, ran_ns / 1e9, queued_ns / 1e9, wakes)
 
 
-def mode(before: Beat, after: Beat) -> CpuActivity:
+def mode(before: CpuSample, after: CpuSample) -> CpuActivity:
     """How the time between two beats was spent."""
     span = max(after.at - before.at, 1e-3)
     ran, queued = after.ran_s - before.ran_s, after.queued_s - before.queued_s

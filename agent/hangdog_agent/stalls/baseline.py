@@ -2,24 +2,24 @@
 
 from collections import deque
 
-from hangdog_agent.discovery.cpu_activity import Beat, CpuActivity, mode
+from hangdog_agent.discovery.cpu_activity import CpuActivity, CpuSample, mode
 
 #: Stretches remembered: the rhythm of now counts, not that of the slow first steps.
 REMEMBERED = 16
 
 
-class Rhythm:
+class Baseline:
     """The rhythm of one main thread. A stretch is the time since it was last lively; it may be silent or pinned."""
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._before: Beat | None = None
+        self._before: CpuSample | None = None
         self._mode = CpuActivity.LIVELY
         self._since: float | None = None
         self._lively_s = 0.0
         self._lengths: deque[float] = deque(maxlen=REMEMBERED)
 
-    def feel(self, beat: Beat) -> None:
+    def feel(self, beat: CpuSample) -> None:
         """Takes the next beat."""
         before, self._before = self._before, beat
         if before is None or beat.at <= before.at:
@@ -33,7 +33,7 @@ class Rhythm:
             self._lengths.append(before.at - self._since)
         self._since = None
 
-    def explain(self, at: float) -> None:
+    def mark_benign(self, at: float) -> None:
         """The stretch that lasts had an innocent reason up to then: it counts as one that ended."""
         if self._since is not None:
             self._lengths.append(at - self._since)

@@ -6,8 +6,8 @@ A pulse alone is no reason to disturb anybody, and neither is a witness or a sta
 from collections.abc import Iterable, Mapping, Sequence
 
 from hangdog_agent.discovery import discover
-from hangdog_agent.discovery.cpu_activity import Beat
-from hangdog_agent.stalls.baseline import Rhythm
+from hangdog_agent.discovery.cpu_activity import CpuSample
+from hangdog_agent.stalls.baseline import Baseline
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_agent.stalls.stack_motion import (
@@ -49,14 +49,14 @@ class JobMonitor:
         self._asked_until = float("-inf")
         self._glanced_at = float("-inf")
 
-    def feel(self, beats: Mapping[Key, tuple[Rank, Beat | None]]) -> None:
+    def feel(self, beats: Mapping[Key, tuple[Rank, CpuSample | None]]) -> None:
         """Takes the next beat of every trainer; one that is not among them has ended. None: its beats are not counted."""
         for key in self._trainers.keys() - beats.keys():
             del self._trainers[key]
         for key, (rank, beat) in beats.items():
-            trainer = self._trainers.setdefault(key, Trainer(rank, Rhythm(self._settings.settle_s)))
+            trainer = self._trainers.setdefault(key, Trainer(rank, Baseline(self._settings.settle_s)))
             if beat is not None:
-                trainer.rhythm.feel(beat)
+                trainer.baseline.feel(beat)
 
     def hear(self, signals: Mapping[Key, Sequence[ProgressSignal]]) -> None:
         """Takes the witnesses of every trainer, as they stand now."""
@@ -84,9 +84,9 @@ class JobMonitor:
         if self._alarmed or now < self._asked_until:
             return tuple(self._trainers)
         if self._probe not in due:
-            self._probe = max(due, key=lambda key: (self._trainers[key].rhythm.silent, due[key]))
-        at_work = [key for key, trainer in self._trainers.items() if key != self._probe and not trainer.rhythm.silent]
-        return (self._probe, *(at_work if self._trainers[self._probe].rhythm.silent else ()))
+            self._probe = max(due, key=lambda key: (self._trainers[key].baseline.silent, due[key]))
+        at_work = [key for key, trainer in self._trainers.items() if key != self._probe and not trainer.baseline.silent]
+        return (self._probe, *(at_work if self._trainers[self._probe].baseline.silent else ()))
 
     def take(self, samples: Mapping[Key, StackSample]) -> None:
         """Takes what the glances asked for showed."""
@@ -140,9 +140,9 @@ class JobMonitor:
     def _explain(self, trainers: Iterable[Trainer]) -> None:
         """They are busy, and move: their pulses, or their witnesses' stalls, have an innocent reason."""
         for trainer in trainers:
-            trainer.rhythm.explain(trainer.samples[-1].at)
+            trainer.baseline.mark_benign(trainer.samples[-1].at)
             for signal in trainer.signals:
-                signal.explain(trainer.samples[-1].at)
+                signal.mark_benign(trainer.samples[-1].at)
             trainer.samples.clear()
         self._probe = None
 
@@ -150,10 +150,10 @@ class JobMonitor:
         """The trainers whose stretch, or a witness that has stalled, makes wonder, and for how long it lasts."""
         found: dict[Key, float] = {}
         for key, trainer in self._trainers.items():
-            since = trainer.rhythm.since
+            since = trainer.baseline.since
             if since is not None:
                 since = max(since, trainer.proof_at)
-                least = max(self._settings.suspicious_s, _UNUSUAL * trainer.rhythm.usual_s)
+                least = max(self._settings.suspicious_s, _UNUSUAL * trainer.baseline.usual_s)
                 if now - since >= least:
                     found[key] = now - since
             stalled = trainer.stalled_since
@@ -178,11 +178,11 @@ class JobMonitor:
         if not waits and shown.doing is not Doing.STILL:
             return Sign(shown.doing, seconds, place=place, crowding=crowding)
         patience = max(self._settings.patience_s, self._settings.factor * self._longest.get(state.place, 0.0))
-        if trainer.rhythm.pinned:  # it spins, or computes: then it takes longer where cores are wanted
+        if trainer.baseline.pinned:  # it spins, or computes: then it takes longer where cores are wanted
             patience *= crowding
         # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute, which
         # takes longer on crowded cores.
-        unsure = waits or (trainer.rhythm.since is None and (stalled or self._unsure))
+        unsure = waits or (trainer.baseline.since is None and (stalled or self._unsure))
         if unsure and not trainer.surely_stands:
             patience = max(patience, self._settings.loop_s * crowding)
         if not (trainer.is_known(self._settings.settle_s)):
@@ -192,7 +192,7 @@ class JobMonitor:
     def _began(self, trainer: Trainer, shown: StackMotion) -> float:
         """Since when it does this: since its pulse or progress stopped, unless a glance has seen it elsewhere after that."""
         still, loops = shown.doing is Doing.STILL, shown.doing is Doing.LOOPING
-        cpu_activity = trainer.rhythm.since if still else None
+        cpu_activity = trainer.baseline.since if still else None
         stall = trainer.stalled_since if still or loops else None
         moved = trainer.samples[0].at < shown.since and not (stall is not None and at_one_place(trainer.samples))
         return shown.since if moved else min(since for since in (cpu_activity, stall, shown.since) if since is not None)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
-from hangdog_agent.discovery.cpu_activity import Beat, feel
+from hangdog_agent.discovery.cpu_activity import CpuSample, feel
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_agent.stalls.cpu_contention import Crowding
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
@@ -83,9 +83,9 @@ class StallMonitor:
         trainers: Mapping[Key, RankProcesses],
         received: Mapping[Key, Sequence[ProgressSignal]],
         threads: Mapping[Key, int],
-    ) -> dict[Key, tuple[Rank, Beat | None]]:
+    ) -> dict[Key, tuple[Rank, CpuSample | None]]:
         """Of all that are to be watched: where the kernel counts no beats, or no thread trains, those that have a witness."""
-        found: dict[Key, tuple[Rank, Beat | None]] = {}
+        found: dict[Key, tuple[Rank, CpuSample | None]] = {}
         for key, member in trainers.items():
             pid = member.process.pid
             tid = threads.get(key, pid)

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hangdog_agent.stalls.baseline import Rhythm
+from hangdog_agent.stalls.baseline import Baseline
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
 from hangdog_agent.stalls.stack_motion import StackSample, at_one_place
 from hangdog_models.ranks import Rank
@@ -18,7 +18,7 @@ class Trainer:
     """All times are of `time.monotonic`."""
 
     rank: Rank
-    rhythm: Rhythm
+    baseline: Baseline
     samples: deque[StackSample] = field(default_factory=lambda: deque(maxlen=_KEPT))
     signals: Sequence[ProgressSignal] = ()
 
@@ -37,7 +37,7 @@ class Trainer:
         """Whether the job's own progress has stalled, no GPU computes, and it only polls, or more than one kind has stalled."""
         stalled = [each for each in self.signals if each.stalled_since is not None]
         computes = any(each.kind is SignalKind.POWER and each.advancing for each in self.signals)
-        polls = not self.rhythm.pinned or len({each.kind for each in stalled}) > 1
+        polls = not self.baseline.pinned or len({each.kind for each in stalled}) > 1
         return any(each.vouches for each in stalled) and not computes and polls
 
     def gets_on(self, since: float) -> bool:
@@ -58,8 +58,8 @@ class Trainer:
     @property
     def is_sure(self) -> bool:
         """Whether what makes wonder at it is no mere stall that may have another reason."""
-        return self.rhythm.since is not None or self.surely_stands
+        return self.baseline.since is not None or self.surely_stands
 
     def is_known(self, settle_s: float) -> bool:
         """Whether its pulse, or the job's own progress, has been followed for long enough for its rhythm to be known."""
-        return self.rhythm.settled or any(each.vouches and each.known_s >= settle_s for each in self.signals)
+        return self.baseline.settled or any(each.vouches and each.known_s >= settle_s for each in self.signals)

@@ -123,7 +123,7 @@ class Executor:
         await self._moved(row, ActionState.MARKED, "out of use", marked=True)
 
     async def _unopposed(self, case: IsolationCase) -> None:
-        """Raises ActorFailed where an actor whose turn comes later would refuse: what those before it did would stand in vain.
+        """Raises BackendFailed where an actor whose turn comes later would refuse: what those before it did would stand in vain.
 
         Whoever is away refuses nothing. The first actor is looked at in its turn, which is before all marks.
         """
@@ -208,7 +208,7 @@ class Executor:
                 self._logged[case.key, actor.name] = steady()
 
     def _still_true(self, row: ActionRecord, what: str) -> None:
-        """Raises ActorFailed once the evidence is too old, or of another start of the machine."""
+        """Raises BackendFailed once the evidence is too old, or of another start of the machine."""
         there, age = self._services.fleet.bodies().get(row.machine), self._services.clock() - row.evidence_at
         if not age <= self._chosen.caps.evidence_s:
             raise BackendFailed(f"{what} until the evidence was too old{f' ({row.message})' if row.message else ''}")
@@ -256,7 +256,7 @@ def _case(row: ActionRecord) -> IsolationCase:
 
 
 def _of_this(case: IsolationCase, state: MachineMark) -> None:
-    """Raises ActorFailed where a mark of ours is another incident's."""
+    """Raises BackendFailed where a mark of ours is another incident's."""
     if state.mark is Mark.OURS and state.incident != case.incident:
         raise BackendFailed(f"{case.machine} is marked for incident {state.incident} already")
 

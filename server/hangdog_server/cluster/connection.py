@@ -54,7 +54,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class PastConnection:
-    """A machine as people are shown it; `heard` is when it last spoke."""
+    """A machine as people are shown it; `last_message` is when it last spoke."""
 
     machine: str
     version: str

@@ -26,7 +26,7 @@ PAUSE_S = 0.02
 log = logging.getLogger(__name__)
 
 
-class Living:
+class SessionWriter:
     """The store of what is `seen`; `keep` holds it until it is cancelled, then `close`."""
 
     def __init__(

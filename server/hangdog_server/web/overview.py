@@ -22,7 +22,7 @@ VERDICTS, SUSPECTS = 10, 3
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job that runs: on how many machines, how many ranks, and in words how it is. `standing` is ok, suspected or open.
+    """A job that runs: on how many machines, how many ranks, and in words how it is. `status` is ok, suspected or open.
 
     `incident` is the one under way, of a job that seems to stand still its latest one; else empty.
     """

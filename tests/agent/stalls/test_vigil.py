@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.discovery.cpu_activity import Beat, CpuActivity, mode
+from hangdog_agent.discovery.cpu_activity import CpuActivity, CpuSample, mode
 from hangdog_agent.procfs import Proc
 from hangdog_agent.stalls.cpu_contention import Crowding
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
@@ -42,7 +42,7 @@ class Machine:
             for key, (ran, wakes) in self.counters.items():
                 spent = SPENT["lively" if key[0] in lively else how]
                 self.counters[key] = (ran + spent[0], wakes + spent[1])
-                beats[key] = (Rank(key[0]), Beat(self.now, self.counters[key][0], 0.0, self.counters[key][1]))
+                beats[key] = (Rank(key[0]), CpuSample(self.now, self.counters[key][0], 0.0, self.counters[key][1]))
             self.vigil.feel(beats)
             wanted = self.vigil.wants(self.now)
             self.glanced += wanted
@@ -57,12 +57,14 @@ class Machine:
 
 
 def test_modes() -> None:
-    start = Beat(0.0, 0.0, 0.0, 0)
-    assert mode(start, Beat(1.0, 0.3, 0.1, 20)) is CpuActivity.LIVELY
-    assert mode(start, Beat(1.0, 0.001, 0.0, 1)) is CpuActivity.SILENT
-    assert mode(start, Beat(1.0, 0.001, 0.0, 100)) is CpuActivity.LIVELY  # polls, as a loop with a short sleep does
+    start = CpuSample(0.0, 0.0, 0.0, 0)
+    assert mode(start, CpuSample(1.0, 0.3, 0.1, 20)) is CpuActivity.LIVELY
+    assert mode(start, CpuSample(1.0, 0.001, 0.0, 1)) is CpuActivity.SILENT
     assert (
-        mode(start, Beat(1.0, 0.2, 0.78, 50)) is CpuActivity.PINNED
+        mode(start, CpuSample(1.0, 0.001, 0.0, 100)) is CpuActivity.LIVELY
+    )  # polls, as a loop with a short sleep does
+    assert (
+        mode(start, CpuSample(1.0, 0.2, 0.78, 50)) is CpuActivity.PINNED
     )  # wants to run all the time, on cores that are taken
 
 

@@ -20,7 +20,7 @@ from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
 from hangdog_server.cluster.session_tracker import SessionTracker
 from hangdog_server.incidents.incident_run import IncidentServices
-from hangdog_server.incidents.session_writer import Living
+from hangdog_server.incidents.session_writer import SessionWriter
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import sessions as lives
 from hangdog_server.store import trusted_date
@@ -172,7 +172,7 @@ async def test_no_other_watch_removes_by_a_date_that_jumped(where: Path | str) -
     await store.write_of("llama", lives.write, old)
     means = IncidentServices(Fleet(PATIENT), store, lambda *given: JUDGED, lambda: now)
     now += 2 * YEAR
-    living = Living(means, SessionTracker(60.0), Leading(store, means.fleet, PATIENT), PATIENT)
+    living = SessionWriter(means, SessionTracker(60.0), Leading(store, means.fleet, PATIENT), PATIENT)
     await living.forget()
     assert len(await store.ask(lambda c: c.execute(sa.select(SESSIONS)).all())) == 1
     store.close()

@@ -15,7 +15,7 @@ from hangdog_server.cluster.session_tracker import SessionTracker
 from hangdog_server.grpc_api import operations_service
 from hangdog_server.incidents import session_writer
 from hangdog_server.incidents.incident_run import IncidentServices
-from hangdog_server.incidents.session_writer import Living
+from hangdog_server.incidents.session_writer import SessionWriter
 from hangdog_server.store import leases
 from hangdog_server.store import sessions as rows
 from hangdog_server.store.leases import NotOurs
@@ -104,7 +104,7 @@ async def test_sessions_are_forgotten_with_age_and_never_while_they_last(
     means = IncidentServices(Fleet(PATIENT), store, verdict, lambda: NOON)
     for keep_s, left in ((0.0, 7), (PATIENT.keep_s, 2)):
         kept = replace(PATIENT, keep_s=keep_s)
-        await Living(means, SessionTracker(60.0), Leading(store, means.fleet, kept), kept).forget()
+        await SessionWriter(means, SessionTracker(60.0), Leading(store, means.fleet, kept), kept).forget()
         assert len(await sessions(store)) == left
     assert {one.job for one in await sessions(store)} == {"gpt", "llama"}
     store.close()

@@ -59,7 +59,7 @@ class ProgressSignal:
         self._advances += 1
         self._last_at, self._proof_at = at, before
 
-    def explain(self, at: float) -> None:
+    def mark_benign(self, at: float) -> None:
         """The stall that lasts had an innocent reason up to then: it counts as an interval that ended."""
         if self.stalled_since is not None and at > self._last_at:
             self._lengths.append(at - self._last_at)

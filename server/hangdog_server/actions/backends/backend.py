@@ -79,7 +79,7 @@ class BackendFailed(HangdogError):
 
 @runtime_checkable
 class Backend(Protocol):
-    """Takes machines out of use. Every method raises ActorFailed, and nothing else, when it cannot do its work.
+    """Takes machines out of use. Every method raises BackendFailed, and nothing else, when it cannot do its work.
 
     `again_s`: a mark does not last by itself and is made again so often (seconds); 0: it lasts.
     """
@@ -127,7 +127,7 @@ class Scheduler(Protocol):
     async def contradicts(self, stated: JobPlacement) -> tuple[str, ...]:
         """What of a job's placement is not so, in words.
 
-        Empty where nothing is known of it. Changes nothing; raises ActorFailed when nobody can be asked.
+        Empty where nothing is known of it. Changes nothing; raises BackendFailed when nobody can be asked.
         """
         ...
 
@@ -139,7 +139,7 @@ class RestartPreviewer(Protocol):
     async def preview_restart(self, cases: Sequence[IsolationCase]) -> str:
         """What is to be known before the job leaves these machines, in words; empty where it starts again at no cost.
 
-        Changes nothing; raises ActorFailed, which says as much where it is none that passes by itself.
+        Changes nothing; raises BackendFailed, which says as much where it is none that passes by itself.
         """
         ...
 

@@ -37,7 +37,7 @@ class HttpAnswer:
         return " ".join(self.content[:2000].decode("utf-8", "replace").split())[:200]
 
     def json(self) -> Any:
-        """Its content read as JSON; raises ActorFailed."""
+        """Its content read as JSON; raises BackendFailed."""
         try:
             return json.loads(self.content)
         except (ValueError, RecursionError) as error:
@@ -59,7 +59,7 @@ def opened(ca: str = "", **more: Any) -> httpx.AsyncClient:
 
 
 async def send(client: httpx.AsyncClient, method: str, url: str, within_s: float = WITHIN_S, **more: Any) -> HttpAnswer:
-    """The answer, whatever its status; raises ActorFailed when none has come whole in time."""
+    """The answer, whatever its status; raises BackendFailed when none has come whole in time."""
     content = bytearray()
     try:
         # httpx bounds each read: who answers a byte at a time would be heard for ever
@@ -79,7 +79,7 @@ async def send(client: httpx.AsyncClient, method: str, url: str, within_s: float
 
 
 async def delivered(client: httpx.AsyncClient, method: str, url: str, **more: Any) -> HttpAnswer:
-    """An answer of the kind 2xx; raises ActorFailed for every other."""
+    """An answer of the kind 2xx; raises BackendFailed for every other."""
     answer = await send(client, method, url, **more)
     if not answer.good:
         raise refused(url, answer)

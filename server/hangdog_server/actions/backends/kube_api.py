@@ -50,7 +50,7 @@ class KubeApi:
         return cls(f"https://{f'[{host}]' if ':' in host else host}:{port}", POD / "token", str(POD / "ca.crt"))
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """An object, or a list; raises ActorFailed."""
+        """An object, or a list; raises BackendFailed."""
         answer = await send(self._client, "GET", self._url + path, params=query, headers=self._headers())
         if not answer.good:
             raise self.failed(answer.status, path, answer.words)
@@ -93,7 +93,7 @@ class KubeApi:
 
 
 def named(name: str) -> str:
-    """The name, which is one node's or pod's; raises ActorFailed."""
+    """The name, which is one node's or pod's; raises BackendFailed."""
     if not NAME.fullmatch(name) or ".." in name:
         raise BackendFailed(f"{name[:60]!r} is no name of Kubernetes'", "see the agent's --machine: the node's name")
     return name
@@ -101,7 +101,7 @@ def named(name: str) -> str:
 
 @contextmanager
 def understood(what: str) -> Iterator[None]:
-    """Raises ActorFailed where an answer is built otherwise than Kubernetes' are: a proxy's, or half of one."""
+    """Raises BackendFailed where an answer is built otherwise than Kubernetes' are: a proxy's, or half of one."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:

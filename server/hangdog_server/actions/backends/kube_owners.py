@@ -23,7 +23,7 @@ class Owners:
         self._mute: set[str] = set()
 
     async def of(self, pods: Iterable[Object]) -> dict[Ref, Object]:
-        """Those that could be read; raises ActorFailed while the API server is away."""
+        """Those that could be read; raises BackendFailed while the API server is away."""
         found: dict[Ref, Object] = {}
         for first in islice(dict.fromkeys(map(owner, pods)), MOST):
             ref = first

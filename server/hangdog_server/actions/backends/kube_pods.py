@@ -24,7 +24,7 @@ NAMED = 8
 
 
 class Pods:
-    """The pods behind one API server; every method raises ActorFailed when it cannot be asked."""
+    """The pods behind one API server; every method raises BackendFailed when it cannot be asked."""
 
     def __init__(self, api: KubeApi) -> None:
         self._api = api

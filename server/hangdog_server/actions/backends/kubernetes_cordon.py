@@ -142,7 +142,7 @@ class Kubernetes:
         await self._api.close()
 
     async def _mine(self, case: IsolationCase) -> list[Pod]:
-        """The job's pods on it that run; raises ActorFailed where pods there are jobs', and its agent does not tell which it has."""
+        """The job's pods on it that run; raises BackendFailed where pods there are jobs', and its agent does not tell which it has."""
         found = await self._pods.on(case.machine)
         with understood(f"the pods on {case.machine}"):
             there = [pod for pod in found if _runs(pod)]

@@ -13,7 +13,7 @@ MOST = 1 << 20
 async def run(
     command: tuple[str, ...], environ: Mapping[str, str], within_s: float, given: bytes = b""
 ) -> tuple[int, str, str]:
-    """A command's exit status, output and complaints; raises ActorFailed when it cannot be run or does not end.
+    """A command's exit status, output and complaints; raises BackendFailed when it cannot be run or does not end.
 
     `given` is its standard input: what nobody else on the machine may read, as they may a command line.
     """

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from hangdog_agent.discovery.cpu_activity import Beat
+from hangdog_agent.discovery.cpu_activity import CpuSample
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
 from hangdog_agent.stalls.settings import StallSettings
@@ -55,10 +55,10 @@ class Machine:
             self.flow.look(flow, self.now)
             if power is not None:
                 self.power.look(power, self.now)
-            beats: dict[Key, tuple[Rank, Beat | None]] = {}
+            beats: dict[Key, tuple[Rank, CpuSample | None]] = {}
             for key, (ran, wakes) in self.counters.items():
                 self.counters[key] = ran + SPENT[how][0], wakes + SPENT[how][1]
-                beat = Beat(self.now, *self.counters[key][:1], 0.0, self.counters[key][1])
+                beat = CpuSample(self.now, *self.counters[key][:1], 0.0, self.counters[key][1])
                 beats[key] = Rank(key[0]), beat if self.beats else None
             self.vigil.feel(beats)
             of_all = [self.flow] if power is None else [self.flow, self.power]

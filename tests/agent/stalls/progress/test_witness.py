@@ -56,7 +56,7 @@ def test_an_advance_speaks_only_of_the_time_between_two_looks() -> None:
 def test_a_stall_that_was_explained_is_borne_next_time() -> None:
     witness = seen(every=1, until=10)
     witness.look(False, 30.0)
-    witness.explain(30.0)
+    witness.mark_benign(30.0)
     assert witness.stalled_since is None
     witness.look(False, 54.0)
     assert witness.stalled_since is None
