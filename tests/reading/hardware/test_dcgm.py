@@ -13,7 +13,7 @@ from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware import dcgm
 from hangdog_models.reading.json_document import read_json
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "public"
+CORPUS = Path(__file__).parents[4] / "shared" / "corpus" / "public"
 
 
 def document(

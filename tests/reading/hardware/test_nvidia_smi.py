@@ -13,7 +13,7 @@ from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware import nvidia_smi
 from hangdog_models.reading.limits import Limits
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "public"
+CORPUS = Path(__file__).parents[4] / "shared" / "corpus" / "public"
 
 #: A sound GPU: (section, name, value); names as the text writes them.
 SOUND: list[tuple[str, str, str]] = [

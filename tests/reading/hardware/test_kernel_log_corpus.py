@@ -7,7 +7,7 @@ import pytest
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware import kernel_log
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "public"
+CORPUS = Path(__file__).parents[4] / "shared" / "corpus" / "public"
 
 
 def corpus(case: str) -> dict[str, tuple[Finding, ...]]:
