@@ -38,12 +38,16 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to break a rank; `truth` says it to people, `right` is the kind of verdict that is correct."""
+    """One way to break a rank; `truth` says it to people, `right` is the kind of verdict that is correct.
+
+    `by_python` are kinds that are correct, too, where no native stack was read.
+    """
 
     name: str
     truth: str
     right: Kind
     strike: Callable[[Victim], None]
+    by_python: tuple[Kind, ...] = ()
 
 
 def _stop_process(victim: Victim) -> None:
@@ -123,6 +127,7 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
                 "it collects garbage for ever over millions of objects that are still in use",
                 Kind.MACHINE,
                 _change_settings(keep_samples=TOO_MANY_SAMPLES),
+                by_python=(Kind.SLOW,),  # a collection shows as the line that allocates: code at work looks the same
             ),
         )
     }
