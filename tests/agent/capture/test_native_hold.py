@@ -86,8 +86,9 @@ def main(seen: CapturedProcess) -> Thread:
 
 
 def is_free(process: subprocess.Popen[bytes]) -> bool:
+    targets.until(lambda: letter(process.pid) == "S")  # whoever was just let go runs for a moment
     status = targets.proc.status(process.pid)
-    return status is not None and status.tracer == 0 and letter(process.pid) == "S"
+    return status is not None and status.tracer == 0
 
 
 @pytest.mark.parametrize(("locked", "call"), [("1", "pthread_mutex_lock"), ("0", "poll")])
