@@ -46,7 +46,7 @@ def test_a_running_process_is_captured_whole(tools: Tools) -> None:
         assert (seen.state.pid, seen.state.state) == (target.pid, "S")
         assert "hunter2" not in seen.state.cmdline
         assert seen.state.wchan
-        assert letter(target.pid) == "S"
+        targets.until(lambda: letter(target.pid) == "S")
 
 
 @pytest.mark.parametrize(("program", "goes_on"), [(WAIT, False), (WORK, True)])

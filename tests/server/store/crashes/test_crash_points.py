@@ -270,7 +270,7 @@ async def _judged_once(store: Store, incident: Incident) -> None:
 
     def lines(connection: sa.Connection) -> list[tuple[str, str]]:
         query = sa.select(LEDGER.c.machine, LEDGER.c.mention).where(LEDGER.c.incident == incident.id)
-        return [(row.machine, row.standing) for row in connection.execute(query)]
+        return [(row.machine, row.mention) for row in connection.execute(query)]
 
     assert await store.ask(lines) == [(said["evict"]["machines"][0], "convicted")]
 
