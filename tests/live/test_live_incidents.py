@@ -74,7 +74,7 @@ def test_the_culprit_is_named(
     play(incident, launcher, tmp_path / "bundle")
     for counted in (True, False):
         verdict = judged(tmp_path / "bundle", counted)
-        assert verdict.kind in (incident.fault.right, *incident.fault.by_python), verdict.because  # none read natively
+        assert verdict.kind in (incident.fault.right, *incident.fault.also), verdict.because
         if verdict.kind is Kind.SOFTWARE:
             assert not verdict.evict.machines
         else:

@@ -40,14 +40,14 @@ class Victim:
 class Fault:
     """One way to break a rank; `truth` says it to people, `right` is the kind of verdict that is correct.
 
-    `by_python` are kinds that are correct, too, where no native stack was read.
+    `also` are kinds that are correct, too.
     """
 
     name: str
     truth: str
     right: Kind
     strike: Callable[[Victim], None]
-    by_python: tuple[Kind, ...] = ()
+    also: tuple[Kind, ...] = ()
 
 
 def _stop_process(victim: Victim) -> None:
@@ -127,7 +127,9 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
                 "it collects garbage for ever over millions of objects that are still in use",
                 Kind.MACHINE,
                 _change_settings(keep_samples=TOO_MANY_SAMPLES),
-                by_python=(Kind.SLOW,),  # a collection shows as the line that allocates: code at work looks the same
+                also=(
+                    Kind.SLOW,
+                ),  # the rank's own code at work: met at a new place in each look, it gets on for all one can see
             ),
         )
     }
