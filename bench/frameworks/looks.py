@@ -30,7 +30,7 @@ LOOKS, INTERVAL_S = 3, 5.0
 NAME = "frameworks"
 
 
-class _Announcing(Proc):
+class Announcing(Proc):
     """A process table in which all ranks say so: of those that do not the agent keeps no account."""
 
     def __init__(self, pids: Mapping[int, int]) -> None:
@@ -47,7 +47,7 @@ class _Announcing(Proc):
 def discovered(pids: Mapping[int, int]) -> tuple[int, ...]:
     """The ranks that the agent finds by itself, as what they are."""
     processes = ProcessTable(Proc()).take()
-    family = {member.process.pid for member in _members(processes, pids)}
+    family = {member.process.pid for member in members(processes, pids)}
     for process in processes:  # launchers, up to ourselves; no other job that runs here
         if process.pid in family:
             family |= _above(process, processes)
@@ -58,9 +58,9 @@ def discovered(pids: Mapping[int, int]) -> tuple[int, ...]:
 
 def record(framework: Framework, name: str, pids: Mapping[int, int], folder: Path, bundle: Path) -> None:
     """Looks at all processes of a job some times; writes a bundle in which no path of this machine is left."""
-    table = ProcessTable(_Announcing(pids))
+    table = ProcessTable(Announcing(pids))
     tools = Tools(Proc(), pyspy.load(), CaptureSettings())
-    series = CaptureSeries(NAME, lambda: _members(table.take(), pids), tools)
+    series = CaptureSeries(NAME, lambda: members(table.take(), pids), tools)
     bundle.mkdir()
     (bundle / "job.toml").write_text(_job(framework, name))
     (bundle / "rounds.toml").write_text(f"interval_s = {INTERVAL_S}\n")
@@ -69,7 +69,7 @@ def record(framework: Framework, name: str, pids: Mapping[int, int], folder: Pat
         for trace in series.look():
             place = bundle / f"round-{number}" / f"machine-node-{trace.rank}"
             place.mkdir(parents=True, exist_ok=True)
-            write_trace(place, _elsewhere(msgspec.to_builtins(trace), folder))
+            write_trace(place, json.loads(elsewhere(json.dumps(msgspec.to_builtins(trace)), folder)))
         if number < LOOKS - 1:
             time.sleep(max(0.0, began + INTERVAL_S - time.monotonic()))
 
@@ -89,7 +89,7 @@ def packed(bundle: Path, archive: Path) -> None:
     archive.write_bytes(gzip.compress(content.getvalue(), mtime=0))
 
 
-def _members(processes: Sequence[Process], pids: Mapping[int, int]) -> list[RankProcesses]:
+def members(processes: Sequence[Process], pids: Mapping[int, int]) -> list[RankProcesses]:
     """The ranks and what runs below them: not every starter tells ranks in a way that can be seen from outside."""
     ranks = {pid: rank for rank, pid in pids.items()}
     own = {process.pid: process for process in processes}
@@ -130,21 +130,21 @@ def _job(framework: Framework, name: str) -> str:
     )
 
 
-def _elsewhere(trace: dict[str, object], folder: Path) -> dict[str, object]:
-    """The same with the paths of another machine."""
+def elsewhere(text: str, folder: Path) -> str:
+    """Written JSON with the paths of another machine."""
     places = {
         str(folder): "/scratch/run",
         str(TRAINERS): "/opt/train",
         str(HOME): "/opt/venv",
+        str(HOME.resolve()): "/opt/venv",  # one environment may serve several checkouts
         sysconfig.get_paths()["stdlib"]: "/usr/local/lib/python3.11",
         sys.base_prefix: "/usr/local",
         "/tmp/ray": "/scratch/ray",
     }
-    text = json.dumps(trace)
     for here, there in places.items():
         text = text.replace(json.dumps(here)[1:-1], there)
     left = [word for word in (str(ROOT), os.environ.get("HOME", ""), "/tmp/") if len(word) > 1 and word in text]
     if left:
         at = text.index(left[0])
         raise AssertionError(f"a path of this machine is left: {text[max(0, at - 80) : at + 120]}")
-    return json.loads(text)  # type: ignore[no-any-return]
+    return text

@@ -41,7 +41,7 @@ def record_all(frameworks: Sequence[Framework], cases: Sequence[Case], folder: P
                         while due:
                             case = due.pop(0)
                             _record(job, case)
-                            if not _ends(framework, case) or case.name == "compile":  # what it started may work on
+                            if not ends(framework, case) or case.name == "compile":  # what it started may work on
                                 break
                             job.wait_on(case.name)
                 except OurFault as error:
@@ -52,7 +52,8 @@ def record_all(frameworks: Sequence[Framework], cases: Sequence[Case], folder: P
     return failed
 
 
-def _ends(framework: Framework, case: Case) -> bool:
+def ends(framework: Framework, case: Case) -> bool:
+    """Whether the job goes on when the case is over."""
     return case.ends and (framework.interruptible or not case.act)
 
 
@@ -66,7 +67,7 @@ def _record(job: Job, case: Case) -> None:
             stack.enter_context(slow_sink(job.folder / "checkpoint"))
             job.order(case.act, case.name, ranks)
         else:
-            stack.enter_context(_struck(job, case, ranks))
+            stack.enter_context(struck(job, case, ranks))
         time.sleep(case.settle_s)
         bundle = job.folder / "bundle"
         shutil.rmtree(bundle, ignore_errors=True)
@@ -74,7 +75,7 @@ def _record(job: Job, case: Case) -> None:
         looks.record(job.framework, name, job.pids, job.folder, bundle)
         if not job.alive() or not list(bundle.glob("round-*/*/rank*")):
             raise OurFault(f"{name}: a rank has ended by itself: {job.last_words()}")
-        if case.act and _ends(job.framework, case):
+        if case.act and ends(job.framework, case):
             job.release(ranks)
     place = RECORDINGS / name
     place.mkdir(parents=True, exist_ok=True)
@@ -85,7 +86,7 @@ def _record(job: Job, case: Case) -> None:
 
 
 @contextmanager
-def _struck(job: Job, case: Case, ranks: Sequence[int]) -> Iterator[None]:
+def struck(job: Job, case: Case, ranks: Sequence[int]) -> Iterator[None]:
     """What is done to a job from outside, until its block is left."""
     with ExitStack() as stack:
         if case.name == "sigstop":

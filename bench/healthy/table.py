@@ -1,0 +1,94 @@
+"""Prints what a replay found: a table by framework and phase, each alarm with its reason, and what may be concluded from none."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from hangdog_models.verdict import Kind
+from healthy.replay import Alarm, Frozen, Outcome
+
+#: Verdicts that name a machine, or a group of machines.
+NAMING = (Kind.MACHINE, Kind.GROUP)
+
+
+def as_json(outcomes: Sequence[Outcome]) -> str:
+    """All that was found."""
+    return json.dumps({"summary": summary(outcomes), "frameworks": [asdict(one) for one in outcomes]}, indent=1)
+
+
+def summary(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """The figures of all frameworks together."""
+    hours = sum(sum(one.seconds.values()) for one in outcomes) / 3600.0
+    alarms = [alarm for one in outcomes for alarm in one.alarms]
+    decisions = sum(bool(alarm.evicted) for alarm in alarms)
+    return {
+        "hours": hours,
+        "runs": sum(one.lives for one in outcomes),
+        "incidents": len(alarms),
+        "incidents_per_100_h": 100.0 * len(alarms) / hours if hours else 0.0,
+        "named_a_machine": sum(alarm.verdict in NAMING for alarm in alarms),
+        "decisions": decisions,
+        # of events that did not happen in n hours: at most 3 / n an hour, in 95 of 100 cases
+        "decisions_per_100_h_at_most": 300.0 / hours if hours and not decisions else float("nan"),
+    }
+
+
+def as_markdown(outcomes: Sequence[Outcome]) -> str:
+    """The table by framework and phase, then the reasons, then the summary."""
+    lines = [
+        "| framework | phase | hours | incidents | in 100 h | names a machine | evicts | a hang in it is suspected after s |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for outcome in outcomes:
+        for phase, seconds in sorted(outcome.seconds.items()):
+            alarms = [alarm for alarm in outcome.alarms if alarm.phase == phase]
+            hours = seconds / 3600.0
+            lines.append(
+                f"| {outcome.framework} | {phase} | {hours:.1f} | {len(alarms)} | {100.0 * len(alarms) / hours:.0f} "
+                f"| {sum(alarm.verdict in NAMING for alarm in alarms)} | {sum(bool(alarm.evicted) for alarm in alarms)} "
+                f"| {_hangs([hang for hang in outcome.hangs if hang.phase == phase])} |"
+            )
+    lines += ["", *_reasons([alarm for outcome in outcomes for alarm in outcome.alarms]), ""]
+    found = summary(outcomes)
+    bound = found["decisions_per_100_h_at_most"]
+    lines += [
+        f"{found['hours']:.0f} run-hours in {found['runs']} runs: {found['incidents']} incidents "
+        f"({found['incidents_per_100_h']:.1f} in 100 h), of which {found['named_a_machine']} name a machine or group; "
+        f"decisions: {found['decisions']}"
+        + (f", so at most {bound:.2f} in 100 h (rule of three)" if found["decisions"] == 0 else "")
+    ]
+    return "\n".join(lines)
+
+
+def _hangs(hangs: Sequence[Frozen]) -> str:
+    """Seconds by the age of the phase; a star where the phase itself was suspected already."""
+    words = [
+        ("never" if hang.suspected_s is None else f"{hang.suspected_s:.0f}") + ("*" if hang.before else "")
+        for hang in sorted(hangs, key=lambda hang: hang.age_s)
+    ]
+    return " / ".join(words) or "-"
+
+
+def _reasons(alarms: Sequence[Alarm]) -> list[str]:
+    """Each kind of alarm once, the commonest first."""
+    kinds: dict[tuple[str, str, str, str], list[Alarm]] = {}
+    for alarm in alarms:
+        kinds.setdefault(
+            (alarm.framework, alarm.phase, re.sub(r"\d+ s\b", "… s", alarm.why), alarm.verdict), []
+        ).append(alarm)
+    if not kinds:
+        return ["No incident was opened."]
+    lines = [
+        "| incidents | framework | phase | age of the phase s | why | verdict | evicts |",
+        "|---:|---|---|---|---|---|---|",
+    ]
+    for (framework, phase, why, verdict), found in sorted(kinds.items(), key=lambda one: -len(one[1])):
+        ages = sorted(alarm.age_s for alarm in found)
+        evicted = Counter(" ".join(alarm.evicted) for alarm in found if alarm.evicted)
+        evicts = ", ".join(f"{machines} ({count})" for machines, count in evicted.most_common(3)) or "-"
+        lines.append(
+            f"| {len(found)} | {framework} | {phase} | {ages[0]:.0f}-{ages[-1]:.0f} | {why} | {verdict} | {evicts} |"
+        )
+    return lines
