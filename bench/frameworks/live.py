@@ -1,0 +1,177 @@
+"""Faults and healthy phases of real trainers beside a real server and real agents: how soon suspected, how soon judged, and how right."""
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from frameworks.cases import Case
+from frameworks.environment import WORLD, Framework
+from frameworks.expectation import RECORDINGS, expected, missed
+from frameworks.guard import ClusterGuard
+from frameworks.job import Job
+from frameworks.record import LATE_S, struck
+from frameworks.served import server, slow_sink, slow_source
+from hangdog.demo.prctl import adopt_orphans
+from hangdog_agent.discovery.process_table import ProcessTable
+from hangdog_agent.discovery.watch import Watch
+from hangdog_agent.procfs import Proc
+from hangdog_agent.settings import AgentSettings
+from hangdog_models.errors import OurFault
+from hangdog_models.incident import Incident
+from hangdog_models.stack import Reason
+from hangdog_models.verdict import from_json
+
+#: Training under watch before anything happens, so that the ranks' rhythm is known. Seconds.
+TRAINED_S = 25.0
+#: A fault is waited for so long, and a healthy phase lasts so long. Seconds.
+FAULT_S, PHASE_S = 240.0, 90.0
+TICK_S = 0.1
+#: Which machine a rank runs on, as its environment says.
+MACHINE = "FRAMEWORKS_MACHINE"
+#: Who starts ranks so that their environment tells them; the ranks of all others are announced for them.
+TELLING = ("torchrun",)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case: seconds from the last progress to the suspicion, from there to the verdict, and what is wrong with that."""
+
+    framework: str
+    case: Case
+    incidents: int
+    why: str = ""
+    suspected_s: float | None = None
+    judged_s: float | None = None
+    verdict: str = ""
+    suspects: tuple[int, ...] = ()
+    evicted: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+
+class Announced(Proc):
+    """A process table in which each rank's environment names its machine and its job, and its rank where nothing else does."""
+
+    def __init__(self, framework: Framework, pids: Mapping[int, int]) -> None:
+        super().__init__()
+        self._ranks = {pid: rank for rank, pid in pids.items()}
+        self._told = framework.starter in TELLING
+
+    def raw(self, pid: int, name: str) -> bytes | Reason:
+        read = super().raw(pid, name)
+        if name != "environ" or pid not in self._ranks or not isinstance(read, bytes):
+            return read
+        rank = self._ranks[pid]
+        own = b"" if self._told else b"RANK=%d\0WORLD_SIZE=%d\0" % (rank, WORLD)
+        return own + b"HANGDOG_JOB=frameworks\0%s=node-%d\0" % (MACHINE.encode(), rank) + read
+
+
+class Progress:
+    """When the last rank finished a step, followed until its block is left."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._over, self._thread = job, threading.Event(), threading.Thread(target=self._follow)
+        self.latest, self.at = max(job.steps()), time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._over.wait(TICK_S):
+            latest = max(self._job.steps())
+            if latest > self.latest:
+                self.latest, self.at = latest, time.monotonic()
+
+
+def run_live(frameworks: Sequence[Framework], cases: Sequence[Case], folder: Path) -> int:
+    """Plays each case in a job of its own; prints a row each; answers how many were wrong."""
+    adopt_orphans()
+    rows = []
+    print("| framework | case | incidents | suspected after s | judged s later | verdict | suspects | evicts | wrong |")
+    print("|---|---|---:|---:|---:|---|---|---|---|", flush=True)
+    with server() as address:
+        for framework in frameworks:
+            for case in (case for case in cases if case.name not in framework.without):
+                place = folder / f"{framework.name}-{case.name}"
+                try:
+                    row = _play(framework, case, place, address)
+                except OurFault as error:
+                    row = Row(framework.name, case, 0, wrong=(f"not played: {error}",))
+                rows.append(row)
+                print(_line(row), flush=True)
+    return sum(bool(row.wrong) for row in rows)
+
+
+def _play(framework: Framework, case: Case, place: Path, address: str) -> Row:
+    ranks = case.ranks(framework.name)
+    settings = AgentSettings()
+    with Job(framework, place, address) as job:
+        watches = {f"node-{rank}": _watch(framework, job, f"node-{rank}", settings) for rank in range(WORLD)}
+        with Progress(job) as progress, ClusterGuard(watches, place, settings) as guard, ExitStack() as stack:
+            time.sleep(TRAINED_S)
+            before = len(guard.incidents())
+            if case.act:
+                stack.enter_context(slow_source(job.folder / "held-out", LATE_S))
+                stack.enter_context(slow_sink(job.folder / "checkpoint"))
+                job.order(case.act, case.name, ranks)
+            else:
+                stack.enter_context(struck(job, case, ranks))
+            until = time.monotonic() + (FAULT_S if case.fault else PHASE_S)
+            first: Incident | None = None
+            while time.monotonic() < until and not (case.fault and first is not None):
+                time.sleep(TICK_S)
+                first = next((one for one in guard.incidents()[before:] if one.kind), None)
+            found = guard.incidents()
+            return _row(framework, case, found, first, progress.at, before)
+
+
+def _watch(framework: Framework, job: Job, machine: str, settings: AgentSettings) -> Watch:
+    table = ProcessTable(Announced(framework, job.pids), frozenset([MACHINE]))
+    return Watch(table, (MACHINE, machine), (), settings.link.forget_s)
+
+
+def _row(
+    framework: Framework, case: Case, found: Sequence[Incident], first: Incident | None, moved: float, before: int
+) -> Row:
+    """`before` incidents were opened while it still trained, which is wrong in itself."""
+    wrong = [f"{before} incidents while it trained"] if before else []
+    if first is None:
+        return Row(framework.name, case, len(found), wrong=(*wrong, *(["never judged"] if case.fault else [])))
+    verdict = from_json(json.loads(first.verdict))
+    want = expected(RECORDINGS / f"{framework.name}-{case.name}", "several")
+    wrong += missed(verdict, want)
+    return Row(
+        framework.name,
+        case,
+        len(found),
+        first.why.removeprefix("suspected: "),
+        first.began - moved,
+        first.changed - first.began,
+        str(verdict.kind),
+        verdict.suspects[0].ranks if verdict.suspects else (),
+        verdict.evict.machines,
+        tuple(wrong),
+    )
+
+
+def _line(row: Row) -> str:
+    suspected = "-" if row.suspected_s is None else f"{row.suspected_s:.1f}"
+    judged = "-" if row.judged_s is None else f"{row.judged_s:.1f}"
+    suspects = ",".join(map(str, row.suspects)) or "-"
+    kind = "fault" if row.case.fault else "healthy"
+    return (
+        f"| {row.framework} | {row.case.name} ({kind}) | {row.incidents} | {suspected} | {judged} | {row.verdict or '-'} "
+        f"| {suspects} | {' '.join(row.evicted) or '-'} | {'; '.join(row.wrong) or '-'} |"
+    )
