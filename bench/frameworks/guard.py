@@ -25,6 +25,7 @@ from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.incident import Incident
 from hangdog_models.rules.ruleset import packaged
+from hangdog_models.stall_timeouts import StallTimeouts
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.listener import LOCAL, OpenListeners
@@ -41,9 +42,13 @@ T = TypeVar("T")
 class ClusterGuard:
     """Watches over a running job until its block is left; `watches` finds the ranks of each machine."""
 
-    def __init__(self, watches: Mapping[str, Watch], folder: Path, settings: AgentSettings | None = None) -> None:
+    def __init__(
+        self, watches: Mapping[str, Watch], folder: Path, settings: AgentSettings, stalls: StallTimeouts | None = None
+    ) -> None:
+        """`settings` are the agents'; `stalls` the server's, where they are not the default ones."""
         self._watches = watches
-        self._settings = settings or AgentSettings()
+        self._stalls = stalls or StallTimeouts()
+        self._settings = settings
         self._store = Store(folder / "incidents.db")
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -76,7 +81,7 @@ class ClusterGuard:
         return asyncio.run_coroutine_threadsafe(question, self._loop).result(PATIENCE_S)
 
     async def _run(self) -> None:
-        tool, settings = pyspy.load(), ServerSettings()
+        tool, settings = pyspy.load(), ServerSettings(stalls=self._stalls)
         means = IncidentServices(
             Fleet(settings), self._store, diagnose, time.monotonic
         )  # to be compared with the job's steps

@@ -29,8 +29,8 @@ from hangdog_models.verdict import from_json
 
 #: Training under watch before anything happens, so that the ranks' rhythm is known. Seconds.
 TRAINED_S = 25.0
-#: A fault is waited for so long, and a healthy phase lasts so long. Seconds.
-FAULT_S, PHASE_S = 240.0, 90.0
+#: A fault is waited for so long, which is more than a young job is borne, and a healthy phase lasts so long. Seconds.
+FAULT_S, PHASE_S = 420.0, 90.0
 TICK_S = 0.1
 #: Which machine a rank runs on, as its environment says.
 MACHINE = "FRAMEWORKS_MACHINE"

@@ -9,6 +9,7 @@ from itertools import islice
 
 from frameworks.environment import WORLD
 from hangdog_models.verdict import Kind
+from hangdog_server.cluster.stalls import StallTracker
 from healthy.recording import ENDING, RECORDINGS, read
 from healthy.timeline import TRAINING, Playable, Second, life, trained
 from healthy.watched_job import WatchedJob
@@ -17,6 +18,8 @@ from healthy.watched_job import WatchedJob
 AHEAD = 8
 #: A job that was ended is started again after so long. Seconds.
 RESTART_S = 30.0
+#: The share of starts that are those of a job which was never seen before; the server remembers what it learned of all others.
+NEW_JOB = 0.25
 #: A hang in a phase of that age is looked for so long; training before it, for a rhythm. Seconds.
 AGES_S, WAITED_S, RHYTHM_S = (15, 60, 240), 1200, 120.0
 
@@ -80,11 +83,13 @@ def replay(framework: str, phases: Sequence[str], hours: float, seed: int, hang:
     """Replays one framework for so many hours, then breaks it in each phase."""
     recordings, outcome = playable(framework, phases), Outcome(framework)
     chance = random.Random(f"{framework}-{seed}")
-    now = 0.0
+    now, tracker = 0.0, StallTracker()
     seconds: dict[str, float] = defaultdict(float)
     while sum(seconds.values()) < hours * 3600.0:
         outcome.lives += 1
-        job = WatchedJob(framework, chance.choice((1, 2, WORLD)), _cores(recordings), outcome.lives)
+        if chance.random() < NEW_JOB:
+            tracker = StallTracker()
+        job = WatchedJob(framework, chance.choice((1, 2, WORLD)), _cores(recordings), outcome.lives, tracker=tracker)
         timeline = list(life(recordings, chance))
         phase, since = "", now
         for number, second in enumerate(timeline):

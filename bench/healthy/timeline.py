@@ -1,9 +1,10 @@
 """Run-hours made of recordings: seconds of training and of phases in an order drawn by chance, phases stretched to minutes."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from healthy.recording import Process, Recording
 
@@ -33,6 +34,7 @@ class Playable:
         self.trainers = recording.trainers()
         self.count = min(len(recording.runnable), *(len(beats) for beats in recording.beats.values()))
         self._nearest: dict[int, list[int]] = {}
+        self._helpers_io: dict[int, list[int]] = {}
 
     @cached_property
     def repeated(self) -> tuple[int, int]:
@@ -48,6 +50,30 @@ class Playable:
         if rank not in self._nearest:
             self._nearest[rank] = list(nearest(self.trainers[rank], [one.at for one in self.recording.beats[rank]]))
         return self._nearest[rank][beat]
+
+    def helpers_io(self, rank: int, beat: int) -> int:
+        """Bytes that the workers of a rank's data loader moved in the second before a beat.
+
+        They were looked at every few seconds: what they moved in between is spread evenly.
+        """
+        if rank not in self._helpers_io:
+            workers = [
+                one for one in self.recording.processes if one.rank == rank and one.role.startswith("dataloader")
+            ]
+            beats = self.recording.beats[rank]
+            self._helpers_io[rank] = [
+                0,
+                *(sum(map(int, self._moved(workers, at))) for at in pairwise(b.at for b in beats)),
+            ]
+        return self._helpers_io[rank][beat]
+
+    def _moved(self, workers: Iterable[Process], between: tuple[float, float]) -> Iterator[float]:
+        began, ended = between
+        for worker in workers:
+            for before, after in pairwise(worker.looks):
+                shared = min(ended, after.at) - max(began, before.at)
+                if shared > 0 and before.io is not None and after.io is not None:
+                    yield (after.io - before.io) * shared / (after.at - before.at)
 
     def played(self, lasts_s: float) -> Iterator[Second]:
         """The training before it, the phase for so long, and what was recorded after it."""

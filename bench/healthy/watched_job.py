@@ -42,8 +42,11 @@ class _Counters:
     io: int = 0
     cpu_s: float = 0.0
     below_s: float = 0.0
+    helpers_io: int = 0
 
-    def add(self, before: Beat, after: Beat) -> None:
+    def add(self, before: Beat, after: Beat, helpers_io: int) -> None:
+        """A second passes; `helpers_io` are the bytes that the workers of its data loader moved in it."""
+        self.helpers_io += helpers_io
         self.ran_s += max(0.0, after.ran_s - before.ran_s)
         self.queued_s += max(0.0, after.queued_s - before.queued_s)
         self.wakes += max(0, after.wakes - before.wakes)
@@ -111,7 +114,7 @@ class WatchedJob:
         for rank, counters in self._counters.items():
             if rank not in self.frozen:
                 beats = second.recording.recording.beats[rank]
-                counters.add(beats[second.beat - 1], beats[second.beat])
+                counters.add(beats[second.beat - 1], beats[second.beat], second.recording.helpers_io(rank, second.beat))
         for machine in self._machines:
             self.tracker.note(machine.name, self._signs(machine, now, second), now)
         return self._think(now, ahead)
@@ -138,7 +141,9 @@ class WatchedJob:
                     self._asked[machine.name] = now
                     machine.monitor.ask(now + RECHECK_S)
         running = {machine.name: AnnouncedJob(NAME, machine.ranks, WORLD) for machine in self._machines}
-        self.suspicion = self.tracker.suspicion(NAME, running, now) if doubted else None
+        self.tracker.seen((NAME,), now)
+        looked_into = doubted or self.tracker.learns(NAME)
+        self.suspicion = self.tracker.suspicion(NAME, running, now) if looked_into else None
         if not self.tracker.due(NAME, self.suspicion, now) or self.suspicion is None or now < self._busy_until:
             return None
         settings = ServerSettings()
@@ -170,7 +175,7 @@ class WatchedJob:
             if rank not in self.frozen:
                 beats = after.recording.recording.beats[rank]
                 same = before.recording is after.recording and before.beat < after.beat
-                one.add(beats[before.beat if same else after.beat - 1], beats[after.beat])
+                one.add(beats[before.beat if same else after.beat - 1], beats[after.beat], 0)
 
     def _traces(self, second: Second, counters: Mapping[int, _Counters]) -> Collection[ProcessTrace]:
         """All processes of the job as they were looked at nearest to a second."""
@@ -211,7 +216,18 @@ class WatchedJob:
     def _sample(self, rank: int, now: float, second: Second) -> StackSample:
         playable, beat = self.frozen.get(rank, (second.recording, second.beat))
         look = playable.trainers[rank].looks[playable.look(rank, beat)]
-        return StackSample(now, _state(playable, rank, look, rank in self.frozen), self._counters[rank].io)
+        counted = self._counters[rank]
+        kept = playable.recording.states[look.state] if look.state >= 0 else None
+        return StackSample(
+            now,
+            _state(playable, rank, look, rank in self.frozen),
+            counted.io,
+            ran_s=counted.ran_s,
+            wakes=counted.wakes,
+            dozes=kept is not None and kept.state == "S" and "nanosleep" in kept.wchan,
+            helped_s=counted.below_s,
+            helper_bytes=counted.helpers_io,
+        )
 
 
 def at_rest(trace: ProcessTrace) -> ProcessTrace:

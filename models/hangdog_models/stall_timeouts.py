@@ -1,10 +1,11 @@
 """When a standstill is worth a look: what each rank shows of itself, and how long that is borne before somebody asks.
 
 A suspicion is a question and no verdict. Most ranks of a stuck job wait, and a wait alone says nothing: somebody may be
-working for all. So the ranks that do not wait decide how long the wait of the others is borne.
+working for all. So the ranks that do not wait decide how long the wait of the others is borne. A job of which little is
+known yet is borne for longer: its first evaluation looks like a loop that does not end.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -24,6 +25,7 @@ class Doing(StrEnum):
     COMPILING = "compiling"
     WRITING = "writing"  # at one place of a checkpoint or of storage, and its bytes move
     WORKING = "working"  # at one place now and at another then
+    HELPED = "waiting for its children at work"  # asleep, while processes of its own compute or read for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Sign:
     """What a rank does and for how long, in seconds; `overdue`: longer than it ever did at that place, by its own rhythm.
 
     `crowding` (1 or more) is how many threads want each core of its machine: work takes so many times longer there.
+    `waits`: for other ranks or its device, so that somebody else may be why.
     """
 
     doing: Doing
@@ -38,13 +41,15 @@ class Sign:
     overdue: bool = False
     place: str = ""
     crowding: float = 1.0
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StallTimeouts:
     """How long the others may wait for a rank that is seen to do something, in seconds.
 
-    Who stands still has the patience of its own rhythm, which its agent knows.
+    Who stands still has the patience of its own rhythm, which its agent knows. What a job was seen to survive at a place is
+    in its `PhaseHistory`.
     """
 
     #: Work at one place: a loop of one function that lasts is a loop that does not end, or garbage collection.
@@ -55,6 +60,15 @@ class StallTimeouts:
     writing_s: float = 120.0
     #: One rank that gets on with something while all wait: evaluation, export, logging.
     working_s: float = 60.0
+    #: Processes of its own that work for it: loading, compiling, uploading.
+    helped_s: float = 60.0
+    #: A job that was watched for less has not shown all of its phases: most evaluate and write a checkpoint every hour.
+    young_s: float = 3600.0
+    #: Anything that gets on is borne for so long at least while the job is young: half of the ten minutes after which
+    #: PyTorch's own watchdog ends a job (`TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC` aside, `timeout` of `init_process_group`).
+    young_patience_s: float = 300.0
+    #: So many times the longest phase seen at that place.
+    factor: float = 3.0
 
     def of(self, doing: Doing) -> float:
         """Seconds that the others may wait for a rank that does this."""
@@ -64,6 +78,7 @@ class StallTimeouts:
             Doing.COMPILING: self.compiling_s,
             Doing.WRITING: self.writing_s,
             Doing.WORKING: self.working_s,
+            Doing.HELPED: self.helped_s,
         }[doing]
 
 
@@ -75,23 +90,26 @@ class Suspicion:
     why: str
 
 
-def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], patience: StallTimeouts) -> Suspicion | None:
-    """Whether a job stands still: its ranks wait longer than they ever did, and none has a reason that is borne.
+def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], bears: Callable[[Sign], float]) -> Suspicion | None:
+    """Whether a job stands still: its ranks wait, and none that they may wait for has a reason that is borne.
 
     `going` are ranks that show no sign of a standstill: a job with one of those goes on, as far as anybody can tell.
+    `bears` answers for how many seconds the others may wait for a rank that shows this sign.
     """
-    overdue = [rank for rank, sign in signs.items() if sign.overdue]
-    early = any(sign.doing is Doing.STILL and not sign.overdue for sign in signs.values())
-    if not overdue or early or any(True for _ in going):
+    waiting = [sign for sign in signs.values() if sign.waits and sign.doing is Doing.STILL]
+    awaited = [sign for sign in signs.values() if not (sign.waits and sign.doing is Doing.STILL)]
+    overdue = [sign.seconds for sign in signs.values() if sign.overdue]
+    # Where somebody is seen that the others may wait for, it counts what that one does. Where all wait, the rhythm of each does.
+    early = any(sign.doing is Doing.STILL and not sign.overdue for sign in awaited or waiting)
+    held_up = [sign.seconds for sign in waiting] if awaited else []
+    if early or not (overdue or held_up) or any(True for _ in going):
         return None
-    seconds = max(signs[rank].seconds for rank in overdue)
-    working = [sign for sign in signs.values() if sign.doing is not Doing.STILL]
-    # who is overdue in a loop waits there, and a wait takes no longer where cores are wanted
-    if any(seconds < patience.of(sign.doing) * (1.0 if sign.overdue else sign.crowding) for sign in working):
+    seconds = max(*overdue, *held_up, 0.0)
+    if any(seconds < bears(sign) for sign in awaited if sign.doing is not Doing.STILL):
         return None
     still = sorted(rank for rank, sign in signs.items() if sign.doing is Doing.STILL)
     words = [f"ranks {format_ranks(still)} stand still for {seconds:.0f} s"] if still else []
-    for doing in sorted({sign.doing for sign in working}):
+    for doing in sorted({sign.doing for sign in signs.values() if sign.doing is not Doing.STILL}):
         ranks = sorted(rank for rank, sign in signs.items() if sign.doing is doing)
         words.append(f"{'ranks' if len(ranks) > 1 else 'rank'} {format_ranks(ranks)} {doing}")
     return Suspicion(seconds, "; ".join(words))

@@ -129,7 +129,7 @@ async def running(
     leading = Leading(services.store, services.fleet, settings, door.advertised)
     registry, monitor, returns = (
         IncidentRegistry(services, settings, leading),
-        StallTracker(),
+        StallTracker(settings.stalls),
         OfflineIngest(services, settings, leading),
     )
     seen = SessionTracker(settings.away_s)

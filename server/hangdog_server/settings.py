@@ -1,6 +1,8 @@
 """What an operator may set of the server, each with the reason of its default."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from hangdog_models.stall_timeouts import StallTimeouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,6 +12,8 @@ class ServerSettings:
     #: Looks of one capture: a second one tells a stuck rank from one that was merely seen in that place; a third one, a
     #: job that stands still from one that was on its way a moment ago.
     rounds: int = 3
+    #: How long a rank that gets on may hold all others up before somebody looks.
+    stalls: StallTimeouts = field(default_factory=StallTimeouts)
     #: Between looks: longer than one training step of most jobs, short beside the 20 s a verdict may take.
     interval_s: float = 2.0
     #: Light looks at a job that is slow, and the pause between them: ByteRobust (SOSP 2025) takes five, ten seconds apart.

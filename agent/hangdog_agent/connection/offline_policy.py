@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hangdog_agent.discovery.watch import LocalJob
-from hangdog_models.stall_timeouts import ASKED_AGAIN_S, OVER_S, StallTimeouts, suspect
+from hangdog_models.phase_history import PhaseHistory
+from hangdog_models.stall_timeouts import ASKED_AGAIN_S, OVER_S, StallTimeouts, Suspicion, suspect
 from hangdog_proto.codec.stall_signs import StallSigns
 
 #: What has stood still since the agent's own start, but for so many seconds, may be what it recorded in its life before.
@@ -53,18 +54,14 @@ class OfflinePolicy:
     _since: float | None = None
     _asked: dict[str, float] = field(default_factory=dict)
     _episodes: dict[str, _OfflineEpisode] = field(default_factory=dict)
+    _histories: dict[str, PhaseHistory] = field(default_factory=dict)
 
     def think(
         self, now: float, welcomed: bool, here: Iterable[LocalJob], signs: StallSigns, whose: Mapping[str, str]
     ) -> Thought:
         """What to do, given whether a server has us, and what runs here: `whose` names the processes of each job."""
         self._since = None if welcomed else now if self._since is None else self._since
-        suspicions = {
-            job: suspect(
-                signs.get(job.key, {}), (r for r in job.ranks if r not in signs.get(job.key, {})), self.patience
-            )
-            for job in here
-        }
+        suspicions = {job: self._suspicion(job, signs, now) for job in here}
         record: list[OfflineStall] = []
         for job, suspicion in suspicions.items():
             episode = self._episodes.get(job.key)
@@ -83,7 +80,14 @@ class OfflinePolicy:
                 record.append(OfflineStall(job, suspicion.seconds, suspicion.why))
         names = {job.key for job in suspicions}
         self._episodes = {name: episode for name, episode in self._episodes.items() if name in names}
+        self._histories = {name: history for name, history in self._histories.items() if name in names}
         return Thought(self._closer(now, names, signs), tuple(record))
+
+    def _suspicion(self, job: LocalJob, signs: StallSigns, now: float) -> Suspicion | None:
+        shown, history = signs.get(job.key, {}), self._histories.setdefault(job.key, PhaseHistory(now))
+        history.watch(shown, {"": job.ranks})
+        going = (rank for rank in job.ranks if rank not in shown)
+        return suspect(shown, going, lambda sign: history.bears(sign, self.patience, now))
 
     def _closer(self, now: float, names: Iterable[str], signs: StallSigns) -> tuple[str, ...]:
         """The jobs with an overdue rank, where no server asks for them: not each time, for asking lasts."""

@@ -16,6 +16,8 @@ from hangdog_agent.stalls.stack_motion import (
     StackMotion,
     StackSample,
     at_one_place,
+    call_site,
+    meanwhile,
     stack_motion_of,
     writes,
 )
@@ -39,8 +41,9 @@ _UNUSUAL = 1.25
 class JobMonitor:
     """One job. All times are of `time.monotonic`."""
 
-    def __init__(self, settings: StallSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: StallSettings, gpus: bool = False) -> None:
+        """`gpus`: whether this machine has any, as far as is known."""
+        self._settings, self._gpus = settings, gpus
         self._trainers: dict[Key, Trainer] = {}
         self._longest: dict[object, float] = {}
         self._suspicious_since: float | None = None
@@ -176,8 +179,13 @@ class JobMonitor:
         # A loop may be work: only what has stopped getting on beside it makes it a wait.
         waits = shown.doing is Doing.LOOPING and stalled and not writes(trainer.samples)
         if not waits and shown.doing is not Doing.STILL:
-            return Sign(shown.doing, seconds, place=place, crowding=crowding)
+            site = call_site([sample for sample in trainer.samples if sample.at >= shown.since])
+            return Sign(shown.doing, seconds, place=site or place, crowding=crowding)
         patience = max(self._settings.patience_s, self._settings.factor * self._longest.get(state.place, 0.0))
+        doing = meanwhile(trainer.samples, self._gpus) if shown.doing is Doing.STILL else shown.doing
+        if doing is not shown.doing:  # it gets on with something at that line, which may be a loop that does not end
+            overdue = seconds >= max(patience, self._settings.start_s * crowding)
+            return Sign(doing, seconds, overdue, call_site(trainer.samples) or place, crowding)
         if trainer.baseline.pinned:  # it spins, or computes: then it takes longer where cores are wanted
             patience *= crowding
         # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute, which
@@ -187,7 +195,7 @@ class JobMonitor:
             patience = max(patience, self._settings.loop_s * crowding)
         if not (trainer.is_known(self._settings.settle_s)):
             patience = max(patience, self._settings.start_s)
-        return Sign(shown.doing, seconds, seconds >= patience, place, crowding)
+        return Sign(shown.doing, seconds, seconds >= patience, place, crowding, waits=state.waits)
 
     def _began(self, trainer: Trainer, shown: StackMotion) -> float:
         """Since when it does this: since its pulse or progress stopped, unless a glance has seen it elsewhere after that."""

@@ -1,5 +1,6 @@
 """Watches over all jobs of this machine, one tick after the other: pulses and witnesses of all trainers, glances where wanted."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,10 @@ from hangdog_models.rules.ruleset import RuleSet
 from hangdog_models.stack import TRAINER, ProcessTrace
 from hangdog_models.stall_timeouts import Sign
 
+#: Children of one rank whose work is counted: most have a loader's workers, or a compiler's. Two reads of /proc each.
+HELPERS = 64
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
 T = TypeVar("T")
 
 
@@ -30,13 +35,14 @@ class StallMonitor:
     def __init__(self, tools: Tools, rules: RuleSet, settings: StallSettings, power: Readings = dict) -> None:
         """`power` answers, without asking them, by GPU its power as a share of its limit and how busy it is, 0 to 1."""
         self._sources = ProgressSources(tools, settings, power)
-        self._tools = tools
+        self._tools, self._power = tools, power
         self._rules = rules
         self._settings = settings
         self._jobs: dict[str, JobMonitor] = {}
         self._asked: dict[str, float] = {}
         self._crowding = Crowding(tools.proc)
         self._threads = Threads(tools.proc)
+        self._helpers: Mapping[tuple[str, Rank], Sequence[RankProcesses]] = {}
 
     @property
     def beat_s(self) -> float:
@@ -57,7 +63,9 @@ class StallMonitor:
         for member in members:
             if member.kind is ProcessRole.TRAINER:
                 trainers.setdefault(member.key, {})[member.process.key] = member
-        self._jobs = {job: self._jobs.get(job) or JobMonitor(self._settings) for job in trainers}
+        gpus = bool(self._power())
+        self._jobs = {job: self._jobs.get(job) or JobMonitor(self._settings, gpus) for job in trainers}
+        self._helpers = _helpers(members)
         received = self._sources.hear(trainers)
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
         threads = self._threads.find(everybody, self._seen)
@@ -100,7 +108,20 @@ class StallMonitor:
     def _sample(self, member: RankProcesses) -> StackSample:
         process, seen = member.process, self._look(member)
         trace = ProcessTrace(member.rank, TRAINER, process.pid, seen.threads, seen.state, seen.missing)
-        return StackSample(time.monotonic(), activity.read(trace, self._rules), self._tools.proc.io_bytes(process.pid))
+        proc, state = self._tools.proc, seen.state
+        helpers = self._helpers.get((member.key, member.rank), ())
+        stats = (proc.stat(each.process.pid) for each in helpers)
+        workers = (each for each in helpers if each.kind is ProcessRole.DATALOADER)
+        return StackSample(
+            time.monotonic(),
+            activity.read(trace, self._rules),
+            proc.io_bytes(process.pid),
+            ran_s=state.ran_s if state is not None else None,
+            wakes=state.wakes if state is not None else None,
+            dozes=state is not None and state.state == "S" and "nanosleep" in state.wchan,
+            helped_s=sum(stat.cpu_ticks for stat in stats if stat is not None) / _TICKS_PER_S,
+            helper_bytes=sum(proc.io_bytes(each.process.pid) or 0 for each in workers),
+        )
 
     def _seen(self, members: Sequence[RankProcesses]) -> dict[Key, CapturedProcess]:
         return self._at_once(members, self._look)
@@ -112,3 +133,14 @@ class StallMonitor:
     def _at_once(self, members: Sequence[RankProcesses], taken: Callable[[RankProcesses], T]) -> dict[Key, T]:
         with ThreadPoolExecutor(min(self._tools.settings.pool(), len(members)), "hangdog-glance") as pool:
             return dict(zip((member.process.key for member in members), pool.map(taken, members), strict=True))
+
+
+def _helpers(members: Sequence[RankProcesses]) -> dict[tuple[str, Rank], list[RankProcesses]]:
+    """Of each rank's children so many that a look at it stays cheap."""
+    found: dict[tuple[str, Rank], list[RankProcesses]] = {}
+    for member in members:
+        if member.kind is not ProcessRole.TRAINER:
+            of_rank = found.setdefault((member.key, member.rank), [])
+            if len(of_rank) < HELPERS:
+                of_rank.append(member)
+    return found

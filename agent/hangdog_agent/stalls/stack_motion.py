@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe.activity import RankState
+from hangdog_models.stack import Frame
 from hangdog_models.stall_timeouts import Doing
 from hangdog_models.verdict import Activity
 
@@ -13,17 +14,31 @@ APART_S = 2.4
 RECENT_S, LEAST = 7.0, 3
 #: So many glances in a row at one place make a loop: work that gets on is found at its most common place in a third of them.
 LOOPS = 8
+#: Share of a core from which on a thread at one line is at work there, and from which on its children are.
+_RUNS_SHARE, _HELPED_SHARE = 0.5, 0.1
+#: Who wakes up so often from sleeps that it set itself looks again and again whether something has come; who does in a
+#: socket's call is sent something, or takes it in.
+_POLLS = 2
 #: Places where a rank that stands there and moves bytes is writing or reading.
 _STORAGE = (Activity.CHECKPOINT, Activity.STORAGE, Activity.DATALOADER)
 
 
 @dataclass(frozen=True, slots=True)
 class StackSample:
-    """One look at a trainer at the moment `at`; `io_bytes` None when they may not be read."""
+    """One look at a trainer at the moment `at`; `io_bytes` None when they may not be read.
+
+    `ran_s` its thread was on a core, `wakes` times it was put on one: None where the kernel does not count. `dozes`: it sleeps
+    for a time it set itself. `helped_s` its children were on a core so far; `helper_bytes` its data loader's workers read.
+    """
 
     at: float
     state: RankState
     io_bytes: int | None = None
+    ran_s: float | None = None
+    wakes: int | None = None
+    dozes: bool = False
+    helped_s: float = 0.0
+    helper_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +82,42 @@ def writes(samples: Sequence[StackSample]) -> bool:
         return False
     before, after = samples[-2].io_bytes, samples[-1].io_bytes
     return before is not None and after is not None and after > before
+
+
+def meanwhile(samples: Iterable[StackSample], gpus: bool) -> Doing:
+    """What who stands at one line, and waits neither for ranks nor for its device, does there, by what the kernel counts.
+
+    `gpus`: whether the machine has any; then a thread that runs at one line of a tensor's code may spin until its GPU is done.
+    """
+    still = _alike(list(samples), lambda state: (state.activity, state.frames))
+    first, last = still[0], still[-1]
+    span = last.at - first.at
+    if span <= 0 or last.state.waits or last.state.activity in (Activity.STOPPED, Activity.DEAD):
+        return Doing.STILL
+    if last.helped_s - first.helped_s >= _HELPED_SHARE * span or last.helper_bytes > first.helper_bytes:
+        return Doing.HELPED
+    if first.ran_s is None or last.ran_s is None or first.wakes is None or last.wakes is None:
+        return Doing.STILL
+    runs = last.ran_s - first.ran_s >= _RUNS_SHARE * span and (last.state.interpreting or not gpus)
+    # a sleeper in a socket is woken by what comes, or by room for what goes: nothing of the kind where the other end is silent
+    may_wake = last.state.activity is Activity.NETWORK or all(sample.dozes for sample in still)
+    return Doing.LOOPING if runs or (may_wake and last.wakes - first.wakes >= _POLLS) else Doing.STILL
+
+
+def call_site(samples: Sequence[StackSample]) -> str:
+    """The innermost function in which all samples are, in words for people; empty when they share none."""
+    common = samples[-1].state.frames
+    for sample in samples:
+        frames = sample.state.frames
+        same = 0
+        while same < min(len(common), len(frames)) and _function(common[same]) == _function(frames[same]):
+            same += 1
+        common = common[:same]
+    return " of ".join(reversed(_function(common[-1]))) if common else ""
+
+
+def _function(frame: Frame) -> tuple[str, str]:
+    return frame.file, frame.function
 
 
 def _of_still(still: Sequence[StackSample]) -> Doing:

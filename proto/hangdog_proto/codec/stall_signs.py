@@ -45,8 +45,9 @@ def unpack(report: pb.StallReport) -> dict[tuple[str, Owner], dict[Rank, Sign]]:
 def _packed(rank: Rank, sign: Sign) -> pb.Sign:
     call_site = sign.place.encode("utf-8", "replace").decode("utf-8")[:CALL_SITE_CHARS]
     return pb.Sign(
-        rank=rank, doing=sign.doing, seconds=sign.seconds, overdue=sign.overdue, place=call_site, crowding=sign.crowding
-    )
+        rank=rank, doing=sign.doing, seconds=sign.seconds, overdue=sign.overdue, place=call_site, crowding=sign.crowding,
+        waits=sign.waits,
+    )  # fmt: skip
 
 
 def _sign(sign: pb.Sign) -> Sign:
@@ -57,4 +58,4 @@ def _sign(sign: pb.Sign) -> Sign:
     except ValueError:
         doing = Doing.WORKING  # a newer agent's word: whatever it is, it is no standstill we know of
     contention = min(sign.crowding, MAX_CONTENTION) if sign.crowding >= 1 else 1.0  # an older agent does not tell
-    return Sign(doing, sign.seconds, sign.overdue, sign.place[:CALL_SITE_CHARS], contention)
+    return Sign(doing, sign.seconds, sign.overdue, sign.place[:CALL_SITE_CHARS], contention, sign.waits)

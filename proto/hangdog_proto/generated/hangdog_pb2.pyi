@@ -804,6 +804,7 @@ class Sign(google.protobuf.message.Message):
     OVERDUE_FIELD_NUMBER: builtins.int
     PLACE_FIELD_NUMBER: builtins.int
     CROWDING_FIELD_NUMBER: builtins.int
+    WAITS_FIELD_NUMBER: builtins.int
     rank: builtins.int
     """Global rank."""
     doing: builtins.str
@@ -816,6 +817,8 @@ class Sign(google.protobuf.message.Message):
     """Where, in words for people."""
     crowding: builtins.float
     """Threads that want each core of the machine, 1 or more; 0 when unknown."""
+    waits: builtins.bool
+    """It waits for other ranks or its device."""
     def __init__(
         self,
         *,
@@ -825,8 +828,9 @@ class Sign(google.protobuf.message.Message):
         overdue: builtins.bool = ...,
         place: builtins.str = ...,
         crowding: builtins.float = ...,
+        waits: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["crowding", b"crowding", "doing", b"doing", "overdue", b"overdue", "place", b"place", "rank", b"rank", "seconds", b"seconds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["crowding", b"crowding", "doing", b"doing", "overdue", b"overdue", "place", b"place", "rank", b"rank", "seconds", b"seconds", "waits", b"waits"]) -> None: ...
 
 global___Sign = Sign
 

@@ -7,13 +7,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.backoff import pause
+from hangdog_models.phase_history import PhaseHistory
 from hangdog_models.ranks import Rank
-from hangdog_models.stall_timeouts import OVER_S, Sign, StallTimeouts, Suspicion, suspect
+from hangdog_models.stall_timeouts import OVER_S, Doing, Sign, StallTimeouts, Suspicion, suspect
 from hangdog_models.verdict import Kind
 from hangdog_server.protocol.jobs import AnnouncedJob
 
 #: An open verdict is looked into again after so long, then after twice as long, and so on; and at most so rarely. Seconds.
 AGAIN_S, SELDOM_S = 10.0, 600.0
+#: Jobs whose phases are remembered, beyond those that run: the ones seen last.
+REMEMBERED = 10_000
 #: Verdicts after which another look may say more.
 OPEN = (Kind.UNDETERMINED, Kind.NONE)
 
@@ -43,6 +46,8 @@ class StallTracker:
     patience: StallTimeouts = field(default_factory=StallTimeouts)
     _reports: dict[str, dict[str, _StallReport]] = field(default_factory=dict)
     _episodes: dict[str, _StallEpisode] = field(default_factory=dict)
+    # the one seen last is the last one
+    _histories: dict[str, PhaseHistory] = field(default_factory=dict)
 
     def note(self, machine: str, signs: Mapping[str, Mapping[Rank, Sign]], now: float) -> None:
         """A machine said what its ranks show; of a job it does not name, they show nothing."""
@@ -57,12 +62,27 @@ class StallTracker:
         self.note(machine, {}, 0.0)
 
     def doubted(self) -> tuple[str, ...]:
-        """The jobs in which somebody is overdue: all their machines should look closer."""
+        """The jobs in which somebody is overdue, or the others may wait for somebody: all their machines should look closer."""
         return tuple(
             job
             for job, stated in self._reports.items()
-            if any(sign.overdue for one in stated.values() for sign in one.signs.values())
+            if any(
+                sign.overdue or sign.doing is not Doing.STILL for one in stated.values() for sign in one.signs.values()
+            )
         )
+
+    def seen(self, jobs: Collection[str], now: float) -> None:
+        """These jobs run: what they are seen to survive is learned from now on, and kept when they start again."""
+        for job in jobs:
+            history = self._histories.pop(job) if job in self._histories else PhaseHistory(now)
+            self._histories[job] = history
+        for job in tuple(self._histories)[: max(0, len(self._histories) - len(jobs) - REMEMBERED)]:
+            del self._histories[job]
+
+    def learns(self, job: str) -> bool:
+        """Whether a phase of this job is under way, whose end is to be noticed."""
+        history = self._histories.get(job)
+        return history is not None and history.under_way
 
     def shows(self, job: str) -> bool:
         """Whether any rank of a job shows something, suspicious or not."""
@@ -73,7 +93,7 @@ class StallTracker:
     ) -> Suspicion | None:
         """Whether a job stands still, by what the machines it runs on say of their own ranks.
 
-        Those not connected say nothing against it, nor do those that are `mute`.
+        Those not connected say nothing against it, nor do those that are `mute`. What the job is seen to survive is learned.
         """
         own = {machine: frozenset(local.ranks) for machine, local in running.items()}
         signs = {
@@ -84,7 +104,9 @@ class StallTracker:
         }
         awake = (local for machine, local in running.items() if machine not in mute)
         going = (rank for local in awake for rank in local.ranks if rank not in signs)
-        return suspect(signs, going, self.patience)
+        history = self._histories.setdefault(job, PhaseHistory(now))
+        history.watch(signs, own)
+        return suspect(signs, going, lambda sign: history.bears(sign, self.patience, now))
 
     def due(self, job: str, suspicion: Suspicion | None, now: float) -> bool:
         """Whether to ask after a job now: at the first suspicion, and again while the verdict stays open."""

@@ -70,13 +70,14 @@ class StallWatcher:
     def think(self, now: float) -> None:
         """Looks closer, and asks, where it is time to."""
         doubted = self._stalls.doubted()
+        self._stalls.seen(self._fleet.jobs(), now)
         for job in doubted:
             self._recheck(job, now)
         for job in self._fleet.jobs():
             if self._leading.elsewhere(job):
                 continue
-            # where nobody is overdue nothing is suspected, and the machines of a large job need not be gone over
-            suspicion = self._suspicion(job, now) if job in doubted else None
+            # where nobody is in doubt nothing is suspected, and the machines of a large job need not be gone over
+            suspicion = self._suspicion(job, now) if job in doubted or self._stalls.learns(job) else None
             if suspicion is not None:
                 self._seen.suspected(job, suspicion.seconds, self._registry.now())
             elif self._seen.stands(job) and not self._stalls.shows(job) and self._fleet.awake(job, now):

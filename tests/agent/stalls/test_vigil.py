@@ -60,9 +60,8 @@ def test_modes() -> None:
     start = CpuSample(0.0, 0.0, 0.0, 0)
     assert mode(start, CpuSample(1.0, 0.3, 0.1, 20)) is CpuActivity.LIVELY
     assert mode(start, CpuSample(1.0, 0.001, 0.0, 1)) is CpuActivity.SILENT
-    assert (
-        mode(start, CpuSample(1.0, 0.001, 0.0, 100)) is CpuActivity.LIVELY
-    )  # polls, as a loop with a short sleep does
+    assert mode(start, CpuSample(1.0, 0.01, 0.0, 100)) is CpuActivity.LIVELY  # polls, as a wait on a GPU does
+    assert mode(start, CpuSample(1.0, 0.001, 0.0, 10)) is CpuActivity.SILENT  # looks for a lock file ten times a second
     assert (
         mode(start, CpuSample(1.0, 0.2, 0.78, 50)) is CpuActivity.PINNED
     )  # wants to run all the time, on cores that are taken

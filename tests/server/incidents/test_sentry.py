@@ -18,8 +18,12 @@ from hangdog_server.cluster.stalls import AGAIN_S, SELDOM_S, StallTracker
 from hangdog_server.protocol.jobs import AnnouncedJob
 from support.servers.cast import Agent, Listener, Stage, stage, trainer
 
-STUCK = Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce")
+STUCK = Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce", waits=True)
 RUNNING = {"a": AnnouncedJob("llama", (Rank(0), Rank(1))), "b": AnnouncedJob("llama", (Rank(2), Rank(3)))}
+
+
+def waits(seconds: float) -> Sign:
+    return Sign(Doing.STILL, seconds, waits=True)
 
 
 def said(*ranks: int, sign: Sign = STUCK) -> Mapping[str, Mapping[Rank, Sign]]:
@@ -36,6 +40,31 @@ def test_only_all_machines_together_make_a_suspicion() -> None:
     assert found is not None and found.seconds == 8.0  # the ages go on while nobody says anything new
     vigil.note("b", {}, 13.0)
     assert vigil.suspicion("llama", RUNNING, 13.0) is None
+
+
+def test_a_phase_that_ended_is_borne_for_longer_when_the_job_has_started_again() -> None:
+    vigil, start = StallTracker(), 100_000.0
+    vigil.seen(["llama"], 0.0)
+    vigil.seen(["llama"], start)
+
+    def suspected(at: float, seconds: float) -> bool:
+        vigil.note(
+            "a", {"llama": {Rank(0): Sign(Doing.WORKING, seconds, place="evaluate"), Rank(1): waits(seconds)}}, at
+        )
+        vigil.note("b", {"llama": {Rank(2): waits(seconds), Rank(3): waits(seconds)}}, at)
+        assert "llama" in vigil.doubted()
+        return vigil.suspicion("llama", RUNNING, at) is not None
+
+    assert suspected(start, 100.0), "nobody has seen it evaluate yet"
+    vigil.note("a", {}, start + 1)
+    vigil.note("b", {}, start + 1)
+    assert vigil.learns("llama")
+    assert vigil.suspicion("llama", RUNNING, start + 1) is None
+    assert not vigil.learns("llama")
+    vigil.seen([], start + 2)  # it has ended, and begins again
+    vigil.seen(["llama"], start + 3)
+    assert not suspected(start + 400, 299.0)
+    assert suspected(start + 402, 301.0)
 
 
 def test_a_machine_that_is_gone_says_nothing_for_or_against() -> None:

@@ -121,6 +121,13 @@ DAY_S = 86400.0
     help="How long a machine's answer is waited for after its last look.  [default: 20]",
 )
 @click.option(
+    "--work-patience",
+    type=Number(0, 86400),
+    metavar="SECONDS",
+    help="How long a rank that gets on with something (evaluation, checkpoint, compilation) may hold the others up in the first "
+    "hour of a job, before an incident is opened; later the job's own phases decide.  [default: 300]",
+)
+@click.option(
     "--metrics",
     metavar="[HOST:]PORT",
     help="Serve Prometheus metrics at http://HOST:PORT/metrics, to whoever reaches it; without HOST to this machine alone; "
@@ -197,6 +204,7 @@ def command(
     store: str,
     advertise: str,
     patience: float | None,
+    work_patience: float | None,
     metrics: str | None,
     acting: Path | None,
     notify: Path | None,
@@ -221,6 +229,8 @@ def command(
     configure(log_format, "%(asctime)s %(levelname)s %(message)s")
     settings = ServerSettings()
     settings = settings if patience is None else replace(settings, patience_s=patience)
+    if work_patience is not None:
+        settings = replace(settings, stalls=replace(settings.stalls, young_patience_s=work_patience))
     settings = settings if keep is None else replace(settings, keep_s=keep * DAY_S)
     settings = settings if keep_captures is None else replace(settings, keep_captures_s=keep_captures * DAY_S)
     settings = settings if keep_size is None else replace(settings, keep_bytes=int(keep_size * (1 << 30)))

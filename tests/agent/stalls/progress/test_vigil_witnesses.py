@@ -78,7 +78,8 @@ class Machine:
 
     def suspected(self) -> bool:
         signs = self.signs()
-        return suspect(signs, (Rank(rank) for rank in ALL if rank not in signs), StallTimeouts()) is not None
+        going = (Rank(rank) for rank in ALL if rank not in signs)
+        return suspect(signs, going, lambda sign: StallTimeouts().of(sign.doing)) is not None
 
 
 @pytest.mark.parametrize("moves", [0, 0.3, 1], ids=["at one line", "now and then at another", "in a loop"])

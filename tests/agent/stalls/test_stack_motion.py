@@ -1,0 +1,75 @@
+"""What a trainer at one line does there, by what the kernel counts, and which function all its looks share."""
+
+from dataclasses import replace
+
+import pytest
+
+from hangdog_agent.stalls.stack_motion import StackSample, call_site, meanwhile
+from hangdog_models.diagnosis.observe import activity
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.stall_timeouts import Doing
+from hangdog_models.verdict import Activity
+from support.cases.stories import trace
+
+RULES = packaged()
+
+
+def samples(stack: str = "user", **each_second: float) -> list[StackSample]:
+    """Six looks at one line, a second apart; `each_second` is by how much a counter grows."""
+    state = activity.read(trace(0, stack, active=bool(each_second.get("ran_s"))), RULES)
+    dozes = bool(each_second.pop("dozes", False))
+    return [
+        StackSample(
+            float(at), state, ran_s=at * each_second.get("ran_s", 0.0), wakes=int(at * each_second.get("wakes", 0.0)),
+            dozes=dozes, helped_s=at * each_second.get("helped_s", 0.0),
+            helper_bytes=int(at * each_second.get("helper_bytes", 0)),
+        )
+        for at in range(6)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("grows", "doing"),
+    [
+        ({}, Doing.STILL),
+        ({"ran_s": 0.9, "wakes": 5}, Doing.LOOPING),
+        ({"ran_s": 0.01, "wakes": 1}, Doing.STILL),  # woken now and then, as who waits for its loader
+        ({"dozes": 1, "wakes": 10}, Doing.LOOPING),  # looks again and again for a file
+        ({"dozes": 1}, Doing.STILL),  # sleeps once, for ever
+        ({"helped_s": 0.5}, Doing.HELPED),
+        ({"helped_s": 0.02}, Doing.STILL),  # a logger's process beside it
+        ({"helper_bytes": 4096}, Doing.HELPED),
+    ],
+)
+def test_who_stands_at_one_line_may_get_on_all_the_same(grows: dict[str, float], doing: Doing) -> None:
+    assert meanwhile(samples("user", **grows), gpus=False) is doing
+
+
+def test_who_waits_for_others_is_still_whatever_its_children_do() -> None:
+    assert meanwhile(samples("barrier", helped_s=1.0, ran_s=1.0, wakes=9), gpus=False) is Doing.STILL
+
+
+def test_beside_gpus_who_runs_at_one_line_may_spin_until_its_own_is_done() -> None:
+    assert meanwhile(samples(ran_s=1.0, wakes=9), gpus=True) is Doing.STILL
+
+
+def test_an_upload_that_is_taken_in_gets_on_and_one_that_is_not_does_not() -> None:
+    for wakes, doing in ((1.0, Doing.LOOPING), (0.0, Doing.STILL)):
+        looks = [
+            replace(look, state=replace(look.state, activity=Activity.NETWORK)) for look in samples("user", wakes=wakes)
+        ]
+        assert meanwhile(looks, gpus=False) is doing
+
+
+def test_where_the_kernel_does_not_count_nothing_is_known() -> None:
+    state = activity.read(trace(0, "user"), RULES)
+    assert meanwhile([StackSample(float(at), state) for at in range(6)], gpus=False) is Doing.STILL
+
+
+def test_the_call_site_is_what_all_looks_share() -> None:
+    looks = [
+        StackSample(float(at), activity.read(trace(0, stack), RULES)) for at, stack in enumerate(("user", "barrier"))
+    ]
+    alone = [call_site([look]) for look in looks]
+    assert call_site(looks) not in alone and " of " in call_site(looks)
+    assert call_site([looks[0], looks[0]]) == alone[0]
