@@ -15,7 +15,7 @@ from frameworks.environment import WORLD, Framework
 from frameworks.expectation import RECORDINGS, expected, missed
 from frameworks.guard import ClusterGuard
 from frameworks.job import Job
-from frameworks.record import LATE_S, struck
+from frameworks.record import LATE_S, ends, struck
 from frameworks.served import server, slow_sink, slow_source
 from hangdog.demo.prctl import adopt_orphans
 from hangdog_agent.discovery.process_table import ProcessTable
@@ -31,6 +31,8 @@ from hangdog_models.verdict import from_json
 TRAINED_S = 25.0
 #: A fault is waited for so long, which is more than a young job is borne, and a healthy phase lasts so long. Seconds.
 FAULT_S, PHASE_S = 420.0, 90.0
+#: It trains for so long after a healthy phase, still watched. Seconds.
+AFTER_S = 45.0
 TICK_S = 0.1
 #: Which machine a rank runs on, as its environment says.
 MACHINE = "FRAMEWORKS_MACHINE"
@@ -133,7 +135,14 @@ def _play(framework: Framework, case: Case, place: Path, address: str) -> Row:
             while time.monotonic() < until and not (case.fault and first is not None):
                 time.sleep(TICK_S)
                 first = next((one for one in guard.incidents()[before:] if one.kind), None)
+            stack.close()
+            if not case.fault and ends(framework, case) and case.name != "compile":
+                if case.act:
+                    job.release(ranks)
+                job.wait_on(case.name)
+                time.sleep(AFTER_S)
             found = guard.incidents()
+            first = first or next((one for one in found[before:] if one.kind), None)
             return _row(framework, case, found, first, progress.at, before)
 
 
