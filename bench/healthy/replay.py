@@ -71,15 +71,15 @@ def recorded() -> list[str]:
     return sorted(path.parent.name for path in RECORDINGS.glob(f"*/{TRAINING}{ENDING}"))
 
 
-def replay_all(frameworks: Sequence[str], phases: Sequence[str], hours: float, seed: int, hang: bool) -> list[Outcome]:
+def replay_all(frameworks: Sequence[str], phases: Sequence[str], hours: float, seed: int, hangs: bool) -> list[Outcome]:
     """Replays all frameworks, each for its share of the hours, as many at once as there are cores."""
     share = hours / max(1, len(frameworks))
     with ProcessPoolExecutor(min(2, len(frameworks) or 1)) as pool:
-        runs = [pool.submit(replay, one, phases, share, seed, hang) for one in frameworks]
+        runs = [pool.submit(replay, one, phases, share, seed, hangs) for one in frameworks]
         return [run.result() for run in runs]
 
 
-def replay(framework: str, phases: Sequence[str], hours: float, seed: int, hang: bool = True) -> Outcome:
+def replay(framework: str, phases: Sequence[str], hours: float, seed: int, hangs: bool = True) -> Outcome:
     """Replays one framework for so many hours, then breaks it in each phase."""
     recordings, outcome = playable(framework, phases), Outcome(framework)
     chance = random.Random(f"{framework}-{seed}")
@@ -107,8 +107,8 @@ def replay(framework: str, phases: Sequence[str], hours: float, seed: int, hang:
                 outcome.alarms.append(alarm)
         now += RESTART_S
     outcome.seconds = dict(seconds)
-    if hang:
-        outcome.hangs = [_hang(framework, recordings, one, age) for one in recordings.values() for age in AGES_S]
+    if hangs:
+        outcome.hangs = [hang(framework, recordings, one, age) for one in recordings.values() for age in AGES_S]
     return outcome
 
 
@@ -117,7 +117,7 @@ def _blamed(timeline: Sequence[Second], number: int) -> str:
     return next((one.phase for one in islice(reversed(timeline[: number + 1]), 12) if one.phase != TRAINING), TRAINING)
 
 
-def _hang(framework: str, recordings: Mapping[str, Playable], phase: Playable, age_s: int) -> Frozen:
+def hang(framework: str, recordings: Mapping[str, Playable], phase: Playable, age_s: int) -> Frozen:
     """Freezes those that do a phase when it is so old, for ever, and waits until that is suspected."""
     job = WatchedJob(framework, 1, _cores(recordings))
     now, seen, frozen_at = 0.0, 0, None

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -72,23 +71,25 @@ def _hangs(hangs: Sequence[Frozen]) -> str:
 
 
 def _reasons(alarms: Sequence[Alarm]) -> list[str]:
-    """Each kind of alarm once, the commonest first."""
-    kinds: dict[tuple[str, str, str, str], list[Alarm]] = {}
+    """Each kind of alarm once, whatever the number of ranks and seconds in it, the commonest first."""
+    kinds: dict[tuple[str, str, str], list[Alarm]] = {}
     for alarm in alarms:
-        kinds.setdefault(
-            (alarm.framework, alarm.phase, re.sub(r"\d+ s\b", "… s", alarm.why), alarm.verdict), []
-        ).append(alarm)
+        kinds.setdefault((alarm.phase, _without_numbers(alarm.why), str(alarm.verdict)), []).append(alarm)
     if not kinds:
         return ["No incident was opened."]
     lines = [
-        "| incidents | framework | phase | age of the phase s | why | verdict | evicts |",
-        "|---:|---|---|---|---|---|---|",
+        "| incidents | phase | of | age of the phase s | why | verdict | evicts |",
+        "|---:|---|---|---|---|---|---:|",
     ]
-    for (framework, phase, why, verdict), found in sorted(kinds.items(), key=lambda one: -len(one[1])):
+    for (phase, why, verdict), found in sorted(kinds.items(), key=lambda one: (-len(one[1]), one[0])):
         ages = sorted(alarm.age_s for alarm in found)
-        evicted = Counter(" ".join(alarm.evicted) for alarm in found if alarm.evicted)
-        evicts = ", ".join(f"{machines} ({count})" for machines, count in evicted.most_common(3)) or "-"
+        frameworks = ", ".join(sorted({alarm.framework for alarm in found}))
+        evicts = sum(bool(alarm.evicted) for alarm in found)
         lines.append(
-            f"| {len(found)} | {framework} | {phase} | {ages[0]:.0f}-{ages[-1]:.0f} | {why} | {verdict} | {evicts} |"
+            f"| {len(found)} | {phase} | {frameworks} | {ages[0]:.0f}-{ages[-1]:.0f} | {why} | {verdict} | {evicts} |"
         )
     return lines
+
+
+def _without_numbers(why: str) -> str:
+    return re.sub(r" for \d+ s\b", "", re.sub(r"\branks? [\d,-]+", "ranks", why))
