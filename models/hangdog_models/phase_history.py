@@ -47,8 +47,13 @@ class PhaseHistory:
                 self._learn(places)
 
     def bears(self, sign: Sign, timeouts: StallTimeouts, now: float) -> float:
-        """For how many seconds the others may wait for a rank that shows this."""
-        patience = timeouts.of(sign.doing) * (1.0 if sign.overdue else sign.crowding)
+        """For how many seconds the others may wait for a rank that shows this.
+
+        One that is overdue is known to wait in a loop, or has got on for too long, by its own rhythm.
+        """
+        if sign.overdue:
+            return timeouts.of(sign.doing)
+        patience = timeouts.of(sign.doing) * sign.crowding
         if now - self.since < timeouts.young_s:
             patience = max(patience, timeouts.young_patience_s)
         return max(patience, timeouts.factor * self.longest.get(sign.place, 0.0))

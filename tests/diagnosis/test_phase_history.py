@@ -39,6 +39,11 @@ def test_while_a_job_is_young_whoever_gets_on_is_borne_for_minutes() -> None:
             assert suspected(PhaseHistory(0.0), waiting(TIMEOUTS.of(doing) + 1, doing=doing), KNOWN)
 
 
+def test_who_is_overdue_in_a_loop_waits_there_and_is_no_phase() -> None:
+    polling = {Rank(rank): Sign(Doing.LOOPING, 12.0, overdue=True, place="poll of ddp.py") for rank in range(4)}
+    assert suspected(PhaseHistory(0.0), polling)
+
+
 def test_a_phase_that_ended_is_borne_for_a_multiple_at_its_place_and_nowhere_else() -> None:
     history = survived(200)
     assert not suspected(history, waiting(599.0))
