@@ -11,7 +11,7 @@ from frameworks.environment import WORLD
 from hangdog_models.verdict import Kind
 from hangdog_server.cluster.stalls import StallTracker
 from healthy.recording import ENDING, RECORDINGS, read
-from healthy.timeline import TRAINING, Playable, Second, life, trained
+from healthy.timeline import TRAINING, Playable, Second, habits, life, trained
 from healthy.watched_job import WatchedJob
 
 #: How far ahead an incident's looks reach. Seconds.
@@ -83,14 +83,14 @@ def replay(framework: str, phases: Sequence[str], hours: float, seed: int, hangs
     """Replays one framework for so many hours, then breaks it in each phase."""
     recordings, outcome = playable(framework, phases), Outcome(framework)
     chance = random.Random(f"{framework}-{seed}")
-    now, tracker = 0.0, StallTracker()
+    now, tracker, usual = 0.0, StallTracker(), habits(recordings, chance)
     seconds: dict[str, float] = defaultdict(float)
     while sum(seconds.values()) < hours * 3600.0:
         outcome.lives += 1
         if chance.random() < NEW_JOB:
-            tracker = StallTracker()
+            tracker, usual = StallTracker(), habits(recordings, chance)
         job = WatchedJob(framework, chance.choice((1, 2, WORLD)), _cores(recordings), outcome.lives, tracker=tracker)
-        timeline = list(life(recordings, chance))
+        timeline = list(life(recordings, usual, chance))
         phase, since = "", now
         for number, second in enumerate(timeline):
             now += 1.0

@@ -9,8 +9,10 @@ from itertools import pairwise
 from healthy.recording import Process, Recording
 
 TRAINING = "training"
-#: Between two phases a job trains for so long, and a phase lasts so long: drawn evenly, and evenly by order of magnitude. Seconds.
-TRAINS_S, LASTS_S = (60.0, 360.0), (30.0, 600.0)
+#: Between two phases a job trains for so long, drawn evenly. Seconds.
+TRAINS_S = (60.0, 360.0)
+#: A phase of a job usually lasts so long, drawn evenly by order of magnitude (seconds), and each time so many times that.
+LASTS_S, VARIES = (30.0, 600.0), (0.7, 1.5)
 #: After the begin of a phase others are still on their way to where they wait, so that this part is not repeated. Seconds.
 SETTLED_S = 4
 
@@ -98,14 +100,19 @@ def nearest(process: Process, moments: list[float]) -> Iterator[int]:
         yield at
 
 
-def life(playable: Mapping[str, Playable], chance: random.Random) -> Iterator[Second]:
+def habits(playable: Mapping[str, Playable], chance: random.Random) -> dict[str, float]:
+    """How long each phase of one job usually lasts: an evaluation is about as long as the one before."""
+    shortest, longest = LASTS_S
+    return {name: shortest * (longest / shortest) ** chance.random() for name in playable if name != TRAINING}
+
+
+def life(playable: Mapping[str, Playable], usual: Mapping[str, float], chance: random.Random) -> Iterator[Second]:
     """One run of a job, from a start to its restart: training and every phase once, in an order drawn by chance."""
-    phases = [one for name, one in playable.items() if name != TRAINING]
+    phases = list(usual)
     chance.shuffle(phases)
     yield from trained(playable[TRAINING], chance.uniform(*TRAINS_S))
     for phase in phases:
-        shortest, longest = LASTS_S
-        yield from phase.played(shortest * (longest / shortest) ** chance.random())
+        yield from playable[phase].played(usual[phase] * chance.uniform(*VARIES))
         yield from trained(playable[TRAINING], chance.uniform(*TRAINS_S))
 
 
