@@ -92,3 +92,22 @@ def test_one_that_polls_among_many_alike_is_one_of_them() -> None:
 def test_an_address_outside_of_the_job_is_no_sick_machine() -> None:
     verdict = beside_a_barrier(in_call(trace(3, UPLOAD, state="S"), "45"))  # recvfrom
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.DEPENDENCY, (3,), ())
+
+
+def test_a_job_whose_own_progress_went_on_between_the_looks_is_sound() -> None:
+    """All looks met it where its loader is waited for; that its step lines went on says that these were different steps."""
+    loads, progress = ["<module> train.py", "__next__ torch/utils/data/dataloader.py"], (7, 8, 9)
+
+    def judged(steps: tuple[int | None, ...]) -> Verdict:
+        looks = []
+        for counted_ in steps:
+            one = trace(3, loads, state="S")
+            assert one.state is not None
+            one = structs.replace(one, state=structs.replace(one.state, steps=counted_, ran_s=1.0, wakes=5))
+            looks.append([*look({"0-2,4-15": "gather"}), one])
+        return diagnose(snapshot(*looks), WIDE)
+
+    sound = judged(progress)
+    assert sound.kind is Kind.NONE and not sound.suspects and "own progress" in sound.because[0]
+    for stalled in ((9, 9, 9), (7, 9, 9), (None, None, None)):
+        assert judged(stalled).kind is Kind.MACHINE

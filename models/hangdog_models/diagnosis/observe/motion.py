@@ -42,6 +42,7 @@ class Motion:
     `working`: used the processor between the looks. Whoever waits for a device spins, so of a waiter it says nothing.
     `woken`: its thread was put on a processor again and again between the looks, so something came that it waits for; of those
     that are not in `counted` nobody knows how often.
+    `stepped`: at these the job's own progress advanced between the last two looks, by its step lines, heartbeat or collectives.
     """
 
     rounds: int
@@ -54,6 +55,7 @@ class Motion:
     woken: frozenset[Rank] = frozenset()
     counted: frozenset[Rank] = frozenset()
     moved_on: bool = False
+    stepped: tuple[Rank, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -64,12 +66,13 @@ class Motion:
 class Work:
     """The ranks whose trainer used the processor between the last two looks, and those that were woken again and again.
 
-    `counted` are those of which it is known how often.
+    `counted` are those of which it is known how often; at the `stepped` ones the job's own progress advanced.
     """
 
     working: frozenset[Rank] = frozenset()
     woken: frozenset[Rank] = frozenset()
     counted: frozenset[Rank] = frozenset()
+    stepped: tuple[Rank, ...] = ()
 
 
 #: Nothing is known of it.
@@ -100,7 +103,17 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
     still, moving, travelling = (frozenset(kinds[kind]) for kind in ("still", "moving", "travelling"))
     seen = len(looks) - start
     return Motion(
-        seen, still, moving, travelling, freed, stirring, work.working, work.woken, work.counted, moved_on=start > 0
+        seen,
+        still,
+        moving,
+        travelling,
+        freed,
+        stirring,
+        work.working,
+        work.woken,
+        work.counted,
+        start > 0,
+        work.stepped,
     )
 
 
@@ -115,6 +128,7 @@ def work(rounds: Sequence[Round], interval_s: float | None) -> Work:
         frozenset(rank for rank, used in seconds.items() if used >= worked),
         frozenset(rank for rank, times in wakes.items() if times >= woken),
         frozenset(wakes),
+        tuple(sorted(rank for rank, times in _spent(rounds, _steps).items() if times > 0)),
     )
 
 
@@ -124,6 +138,10 @@ def _ran_s(state: ProcessState) -> float | None:
 
 def _wakes(state: ProcessState) -> float | None:
     return state.wakes
+
+
+def _steps(state: ProcessState) -> float | None:
+    return state.steps
 
 
 def _cpu_s(state: ProcessState) -> float | None:
