@@ -47,7 +47,8 @@ class ProcessState(msgspec.Struct, frozen=True, gc=False):
 
     `state` is the letter of proc(5): R running, S sleeping, D uninterruptible, T stopped, t traced, Z zombie, X dead.
     `cpu_s` are seconds of processor time of all its threads so far, `ran_s` those of the thread that trains, and `wakes` how
-    often that thread was put on a processor: a thread that is stuck is not.
+    often that thread was put on a processor: a thread that is stuck is not. `steps`: how often the job's own progress was seen
+    to advance there, by its step lines, its heartbeat file or the collectives that libraries counted.
     """
 
     pid: int
@@ -59,6 +60,7 @@ class ProcessState(msgspec.Struct, frozen=True, gc=False):
     cmdline: str = ""
     ran_s: float | None = None
     wakes: int | None = None
+    steps: int | None = None
 
 
 class Reason(StrEnum):

@@ -32,7 +32,8 @@ def aged(trace: ProcessTrace, seconds: float) -> ProcessTrace:
     cpu_s = None if state.cpu_s is None else state.cpu_s + seconds
     ran_s = None if state.ran_s is None else state.ran_s + seconds
     wakes = None if state.wakes is None else state.wakes + int(2 * seconds)
-    return structs.replace(trace, state=structs.replace(state, cpu_s=cpu_s, ran_s=ran_s, wakes=wakes))
+    steps = None if state.steps is None else state.steps + int(seconds)
+    return structs.replace(trace, state=structs.replace(state, cpu_s=cpu_s, ran_s=ran_s, wakes=wakes, steps=steps))
 
 
 @given(st.lists(st.one_of(plausible, traces), max_size=5), st.sampled_from([0.0, 1.5]))

@@ -29,13 +29,17 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a look needs beside the process: where to read, with what, for how long, and when to give up at once."""
+    """What a look needs beside the process: where to read, with what, for how long, and when to give up at once.
+
+    `steps`: by process how often the job's own progress was seen to advance there, which the watch for stalls notes.
+    """
 
     proc: Proc
     pyspy: PySpy | Missing
     settings: CaptureSettings
     stop: threading.Event = field(default_factory=threading.Event)
     held: NativeCooldown = field(default_factory=NativeCooldown)
+    steps: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,8 @@ def look(process: Process, tools: Tools, until: float, *, attach: bool = True) -
     before = process_condition.read(tools.proc, process.pid)
     if before is None or before.stat.started != process.started:
         return CapturedProcess(missing=gone(process, before))
-    state = state_of(process, before, tools.proc)
+    steps = tools.steps.get(process.key)
+    state = state_of(process, before, tools.proc, steps=steps)
     if before.stat.state in "ZX":
         return CapturedProcess(state=state, missing=process_condition.explain(before, before))
     if not process.python:
@@ -71,7 +76,7 @@ def look(process: Process, tools: Tools, until: float, *, attach: bool = True) -
         return CapturedProcess(missing=gone(process, after))
     threads = _from_outside(threads, after, tools.proc)
     trains = training_thread(threads, process.pid)
-    state = state_of(process, after, tools.proc, trains.tid if trains is not None else None)
+    state = state_of(process, after, tools.proc, trains.tid if trains is not None else None, steps)
     hindered = process_condition.explain(before, after)
     if isinstance(read, Missing):
         return CapturedProcess((), state, _weigh(read, hindered))
@@ -126,7 +131,9 @@ def gone(process: Process, now: Condition | None) -> Missing:
     return Missing(Reason.EXITED, words)
 
 
-def state_of(process: Process, now: Condition, proc: Proc, tid: int | None = None) -> ProcessState:
+def state_of(
+    process: Process, now: Condition, proc: Proc, tid: int | None = None, steps: int | None = None
+) -> ProcessState:
     """The kernel's view of a process, to be sent: of its main thread, or of the thread `tid` where that is the one that trains.
 
     The arguments of a system call are kept of one that cannot be woken: they tell its file. Of all others they are
@@ -147,6 +154,7 @@ def state_of(process: Process, now: Condition, proc: Proc, tid: int | None = Non
         cmdline=redact.command_line(process.arguments),
         ran_s=ran_ns / 1e9 if wakes else None,
         wakes=wakes or None,
+        steps=steps,
     )
 
 

@@ -21,8 +21,8 @@ class CpuActivity(StrEnum):
 SILENT_SHARE = 0.02
 #: Times a second a silent thread may be woken: waits for a data loader wake up every five seconds to look around.
 SILENT_WAKES = 3.0
-#: Who runs for less than this is as good as silent, however often it wakes up: it looks again and again whether something
-#: has come, as a wait for another process's file lock does ten times a second.
+#: Who runs for less than this gets nothing done, however often it wakes up: it looks again and again whether something has
+#: come, as a wait for another process's file lock does ten times a second.
 DOZING_SHARE = 0.005
 #: From this share of the time on it wanted to run all the time: it computes, or spins in a wait.
 PINNED_SHARE = 0.9
@@ -59,8 +59,11 @@ def mode(before: CpuSample, after: CpuSample) -> CpuActivity:
     ran, queued = after.ran_s - before.ran_s, after.queued_s - before.queued_s
     if (ran + queued) / span >= PINNED_SHARE:
         return CpuActivity.PINNED
-    if ran / span <= DOZING_SHARE:
-        return CpuActivity.SILENT
     if ran / span <= SILENT_SHARE and (after.wakes - before.wakes) / span <= SILENT_WAKES:
         return CpuActivity.SILENT
     return CpuActivity.LIVELY
+
+
+def dozes(before: CpuSample, after: CpuSample) -> bool:
+    """Whether it ran for so short between two beats that it can only have looked whether something has come."""
+    return after.ran_s - before.ran_s <= DOZING_SHARE * max(after.at - before.at, 1e-3)

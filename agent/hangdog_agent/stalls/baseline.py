@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from hangdog_agent.discovery.cpu_activity import CpuActivity, CpuSample, mode
+from hangdog_agent.discovery.cpu_activity import CpuActivity, CpuSample, dozes, mode
 
 #: Stretches remembered: the rhythm of now counts, not that of the slow first steps.
 REMEMBERED = 16
@@ -25,6 +25,8 @@ class Baseline:
         if before is None or beat.at <= before.at:
             return
         self._mode = mode(before, beat)
+        if self._mode is CpuActivity.LIVELY and dozes(before, beat):
+            self._mode = CpuActivity.SILENT
         if self._mode is not CpuActivity.LIVELY:
             self._since = before.at if self._since is None else self._since
             return

@@ -63,6 +63,7 @@ class Packer:
                 tids=group.tids,
                 ran_s=group.ran_s if max(group.ran_s, default=-1) >= 0 else (),
                 wakes=group.wakes if max(group.wakes, default=-1) >= 0 else (),
+                steps=group.steps if max(group.steps, default=-1) >= 0 else (),
             )
             if missing is not None:
                 alike.missing.CopyFrom(pb.Missing(reason=str(missing.reason), message=text(missing.message)))
@@ -116,6 +117,7 @@ class _ProcessNumbers:
     tids: list[int] = field(default_factory=list)
     ran_s: list[float] = field(default_factory=list)
     wakes: list[int] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
 
     def add(self, trace: ProcessTrace) -> None:
         pid = trace.pid or 0
@@ -125,6 +127,7 @@ class _ProcessNumbers:
             self.cpu_s.append(-1.0 if trace.state.cpu_s is None else trace.state.cpu_s)
             self.ran_s.append(-1.0 if trace.state.ran_s is None else trace.state.ran_s)
             self.wakes.append(-1 if trace.state.wakes is None else trace.state.wakes)
+            self.steps.append(-1 if trace.state.steps is None else trace.state.steps)
         self.tids += (thread.tid - pid for thread in trace.threads)
 
 
@@ -173,8 +176,8 @@ def _traces(
     pids, cpu_s, ids, name = list(group.pids), list(group.cpu_s), group.tids, group.face
     size, each = len(ranks), len(stacks.threads)
     face = dictionary.kernel_view(name) if name else None
-    ran_s, wakes = list(group.ran_s), list(group.wakes)
-    counts_fit = len(cpu_s) == size * bool(face) and all(len(some) in (0, len(cpu_s)) for some in (ran_s, wakes))
+    ran_s, wakes, steps = list(group.ran_s), list(group.wakes), list(group.steps)
+    counts_fit = len(cpu_s) == size * bool(face) and all(len(some) in (0, len(cpu_s)) for some in (ran_s, wakes, steps))
     if len(pids) != size or not counts_fit or len(ids) not in (0, size * each):
         raise UnreadableEvidence("capture message holds lists that do not go together")
     if ranks and max(ranks) > MAX_RANK:
@@ -185,7 +188,7 @@ def _traces(
         raise UnreadableEvidence("capture message gives CPU seconds that are no number")
     role, missing = codec.bounded(group.role, bounds), _missing(group, bounds)
     states: Sequence[ProcessState | None] = (
-        _states(face, pids, cpu_s, ran_s, wakes) if face is not None else (None,) * size
+        _states(face, pids, cpu_s, (ran_s, wakes, steps)) if face is not None else (None,) * size
     )
     pids_or_none = [pid or None for pid in pids]
     threads: Iterable[tuple[Thread, ...]] = repeat(stacks.threads)
@@ -196,12 +199,13 @@ def _traces(
 
 
 def _states(
-    view: KernelView, pids: Sequence[int], cpu_s: Sequence[float], ran_s: Sequence[float], wakes: Sequence[int]
+    view: KernelView, pids: Sequence[int], cpu_s: Sequence[float], counts: tuple[list[float], list[int], list[int]]
 ) -> list[ProcessState]:
-    spent, ran, woken = codec.known(cpu_s), codec.known(ran_s) or repeat(None), codec.known(wakes) or repeat(None)
+    spent = codec.known(cpu_s)
+    ran, woken, stepped = (codec.known(count) or repeat(None) for count in counts)
     state, wchan, syscall = repeat(view.state), repeat(view.wchan), repeat(view.syscall)
     comm, cmdline = repeat(view.comm), repeat(view.cmdline)
-    return list(map(ProcessState, pids, state, wchan, syscall, spent, comm, cmdline, ran, woken))
+    return list(map(ProcessState, pids, state, wchan, syscall, spent, comm, cmdline, ran, woken, stepped))
 
 
 def _with_tids(threads: Sequence[Thread], pid: int, ids: Sequence[int]) -> tuple[Thread, ...]:
@@ -228,7 +232,7 @@ def _fits_short_form(trace: ProcessTrace) -> bool:
     if not 0 <= pid <= UINT32 or not all(0 <= thread.tid < _TID for thread in trace.threads):
         return False
     return state is None or (
-        state.pid == pid and all(_counts(count) for count in (state.cpu_s, state.ran_s, state.wakes))
+        state.pid == pid and all(_counts(count) for count in (state.cpu_s, state.ran_s, state.wakes, state.steps))
     )
 
 

@@ -13,7 +13,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 #: Looks that may stand before another one in its message: more than an agent keeps back, and few enough to be unfolded.
 MOST_EARLIER = 16
 #: The lists of a group that count work, which goes on in every process.
-COUNTS = ("cpu_s", "ran_s", "wakes")
+COUNTS = ("cpu_s", "ran_s", "wakes", "steps")
 
 
 def same_but_for_counts(before: pb.Capture, after: pb.Capture) -> pb.Before | None:
@@ -98,9 +98,9 @@ def rebuilt_traces(traces: Sequence[ProcessTrace], after: pb.Capture, before: pb
         for offset, counted in enumerate(zip(*columns, strict=True)):
             trace = found[at + offset]
             state = trace.state
-            if state is not None and (state.cpu_s, state.ran_s, state.wakes) != counted:
-                cpu_s, ran_s, wakes = counted
-                state = structs.replace(state, cpu_s=cpu_s, ran_s=ran_s, wakes=wakes)
+            if state is not None and (state.cpu_s, state.ran_s, state.wakes, state.steps) != counted:
+                cpu_s, ran_s, wakes, steps = counted
+                state = structs.replace(state, cpu_s=cpu_s, ran_s=ran_s, wakes=wakes, steps=steps)
                 found[at + offset] = structs.replace(trace, state=state)
         at += len(group.ranks)
     return tuple(found)

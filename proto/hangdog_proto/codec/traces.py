@@ -161,6 +161,7 @@ def _packed_state(state: ProcessState) -> pb.ProcessState:
         cmdline=text(state.cmdline),
         ran_s=state.ran_s,
         wakes=state.wakes,
+        steps=state.steps,
     )
 
 
@@ -177,6 +178,7 @@ def _state(state: pb.ProcessState, bounds: TraceLimits) -> ProcessState:
         cmdline=bounded(state.cmdline, bounds),
         ran_s=state.ran_s if state.HasField("ran_s") and state.ran_s >= 0 else None,
         wakes=state.wakes if state.HasField("wakes") else None,
+        steps=state.steps if state.HasField("steps") else None,
     )
 
 

@@ -151,6 +151,7 @@ class ProcessState(google.protobuf.message.Message):
     CMDLINE_FIELD_NUMBER: builtins.int
     RAN_S_FIELD_NUMBER: builtins.int
     WAKES_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
     pid: builtins.int
     """Process id in the agent's namespace."""
     state: builtins.str
@@ -169,6 +170,8 @@ class ProcessState(google.protobuf.message.Message):
     """CPU seconds of the thread that trains; absent when unknown."""
     wakes: builtins.int
     """How often that thread was put on a processor; absent when unknown."""
+    steps: builtins.int
+    """How often the job's own progress was seen to advance there (step lines, heartbeat file, collectives); absent when nothing tells it."""
     def __init__(
         self,
         *,
@@ -181,11 +184,14 @@ class ProcessState(google.protobuf.message.Message):
         cmdline: builtins.str = ...,
         ran_s: builtins.float | None = ...,
         wakes: builtins.int | None = ...,
+        steps: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_ran_s", b"_ran_s", "_wakes", b"_wakes", "ran_s", b"ran_s", "wakes", b"wakes"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_ran_s", b"_ran_s", "_wakes", b"_wakes", "cmdline", b"cmdline", "comm", b"comm", "cpu_s", b"cpu_s", "pid", b"pid", "ran_s", b"ran_s", "state", b"state", "syscall", b"syscall", "wakes", b"wakes", "wchan", b"wchan"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_ran_s", b"_ran_s", "_steps", b"_steps", "_wakes", b"_wakes", "ran_s", b"ran_s", "steps", b"steps", "wakes", b"wakes"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_ran_s", b"_ran_s", "_steps", b"_steps", "_wakes", b"_wakes", "cmdline", b"cmdline", "comm", b"comm", "cpu_s", b"cpu_s", "pid", b"pid", "ran_s", b"ran_s", "state", b"state", "steps", b"steps", "syscall", b"syscall", "wakes", b"wakes", "wchan", b"wchan"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_ran_s", b"_ran_s"]) -> typing.Literal["ran_s"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_steps", b"_steps"]) -> typing.Literal["steps"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_wakes", b"_wakes"]) -> typing.Literal["wakes"] | None: ...
 
@@ -451,6 +457,7 @@ class Alike(google.protobuf.message.Message):
     TIDS_FIELD_NUMBER: builtins.int
     RAN_S_FIELD_NUMBER: builtins.int
     WAKES_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
     threads: builtins.bytes
     """17 bytes for each thread: the digest of its SharedThread, then a byte that holds active (bits 0-1) and gil (bits 2-3) as Tri."""
     face: builtins.bytes
@@ -485,6 +492,10 @@ class Alike(google.protobuf.message.Message):
     def wakes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """As in ProcessState, negative when unknown; empty when unknown of all."""
 
+    @property
+    def steps(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """As in ProcessState, negative when unknown; empty when unknown of all."""
+
     def __init__(
         self,
         *,
@@ -498,9 +509,10 @@ class Alike(google.protobuf.message.Message):
         tids: collections.abc.Iterable[builtins.int] | None = ...,
         ran_s: collections.abc.Iterable[builtins.float] | None = ...,
         wakes: collections.abc.Iterable[builtins.int] | None = ...,
+        steps: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["missing", b"missing"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["cpu_s", b"cpu_s", "face", b"face", "missing", b"missing", "pids", b"pids", "ran_s", b"ran_s", "ranks", b"ranks", "role", b"role", "threads", b"threads", "tids", b"tids", "wakes", b"wakes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cpu_s", b"cpu_s", "face", b"face", "missing", b"missing", "pids", b"pids", "ran_s", b"ran_s", "ranks", b"ranks", "role", b"role", "steps", b"steps", "threads", b"threads", "tids", b"tids", "wakes", b"wakes"]) -> None: ...
 
 global___Alike = Alike
 
@@ -717,6 +729,7 @@ class Before(google.protobuf.message.Message):
     CPU_S_FIELD_NUMBER: builtins.int
     RAN_S_FIELD_NUMBER: builtins.int
     WAKES_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
     round: builtins.int
     """Round it belongs to."""
     @property
@@ -735,6 +748,10 @@ class Before(google.protobuf.message.Message):
     def wakes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """As cpu_s."""
 
+    @property
+    def steps(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """As cpu_s."""
+
     def __init__(
         self,
         *,
@@ -743,9 +760,10 @@ class Before(google.protobuf.message.Message):
         cpu_s: collections.abc.Iterable[builtins.float] | None = ...,
         ran_s: collections.abc.Iterable[builtins.float] | None = ...,
         wakes: collections.abc.Iterable[builtins.int] | None = ...,
+        steps: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["capture", b"capture"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["capture", b"capture", "cpu_s", b"cpu_s", "ran_s", b"ran_s", "round", b"round", "wakes", b"wakes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["capture", b"capture", "cpu_s", b"cpu_s", "ran_s", b"ran_s", "round", b"round", "steps", b"steps", "wakes", b"wakes"]) -> None: ...
 
 global___Before = Before
 

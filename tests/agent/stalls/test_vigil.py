@@ -7,6 +7,7 @@ import pytest
 
 from hangdog_agent.discovery.cpu_activity import CpuActivity, CpuSample, mode
 from hangdog_agent.procfs import Proc
+from hangdog_agent.stalls.baseline import Baseline
 from hangdog_agent.stalls.cpu_contention import Crowding
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
 from hangdog_agent.stalls.settings import StallSettings
@@ -60,11 +61,20 @@ def test_modes() -> None:
     start = CpuSample(0.0, 0.0, 0.0, 0)
     assert mode(start, CpuSample(1.0, 0.3, 0.1, 20)) is CpuActivity.LIVELY
     assert mode(start, CpuSample(1.0, 0.001, 0.0, 1)) is CpuActivity.SILENT
-    assert mode(start, CpuSample(1.0, 0.01, 0.0, 100)) is CpuActivity.LIVELY  # polls, as a wait on a GPU does
-    assert mode(start, CpuSample(1.0, 0.001, 0.0, 10)) is CpuActivity.SILENT  # looks for a lock file ten times a second
+    assert (
+        mode(start, CpuSample(1.0, 0.001, 0.0, 100)) is CpuActivity.LIVELY
+    )  # polls, as a loop with a short sleep does
     assert (
         mode(start, CpuSample(1.0, 0.2, 0.78, 50)) is CpuActivity.PINNED
     )  # wants to run all the time, on cores that are taken
+
+
+def test_who_looks_for_a_lock_file_ten_times_a_second_is_as_good_as_silent() -> None:
+    for ran_s, silent in ((0.001, True), (0.01, False)):
+        baseline = Baseline(settle_s=1.0)
+        for second in range(4):
+            baseline.feel(CpuSample(float(second), second * ran_s, 0.0, second * 10))
+        assert baseline.silent is silent and (baseline.since is not None) is silent
 
 
 def test_a_lively_job_is_never_glanced_at() -> None:

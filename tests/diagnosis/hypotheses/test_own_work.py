@@ -4,7 +4,8 @@ import pytest
 from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.stack import ProcessTrace
+from hangdog_models.ranks import Rank
+from hangdog_models.stack import ProcessState, ProcessTrace
 from hangdog_models.verdict import Kind, Verdict
 from support.cases.stories import first, job, look, snapshot, trace
 
@@ -92,3 +93,44 @@ def test_one_that_polls_among_many_alike_is_one_of_them() -> None:
 def test_an_address_outside_of_the_job_is_no_sick_machine() -> None:
     verdict = beside_a_barrier(in_call(trace(3, UPLOAD, state="S"), "45"))  # recvfrom
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.DEPENDENCY, (3,), ())
+
+
+def test_a_job_whose_own_progress_went_on_between_the_looks_is_sound() -> None:
+    """All looks met it where its loader is waited for; that its step lines went on says that these were different steps."""
+    loads, progress = ["<module> train.py", "__next__ torch/utils/data/dataloader.py"], (7, 8, 9)
+
+    def judged(steps: tuple[int | None, ...]) -> Verdict:
+        looks = []
+        for counted_ in steps:
+            one = trace(3, loads, state="S")
+            assert one.state is not None
+            one = structs.replace(one, state=structs.replace(one.state, steps=counted_, ran_s=1.0, wakes=5))
+            looks.append([*look({"0-2,4-15": "gather"}), one])
+        return diagnose(snapshot(*looks), WIDE)
+
+    sound = judged(progress)
+    assert sound.kind is Kind.NONE and not sound.suspects and "own progress" in sound.because[0]
+    for stalled in ((9, 9, 9), (7, 9, 9), (None, None, None)):
+        assert judged(stalled).kind is Kind.MACHINE
+
+
+@pytest.mark.parametrize(
+    ("stack", "idle"),
+    [(COMPILER, Kind.UNDETERMINED), (["<module> train.py", "__next__ torch/utils/data/dataloader.py"], Kind.MACHINE)],
+)
+def test_whose_children_are_at_work_is_served(stack: list[str], idle: Kind) -> None:
+    """It sleeps while a compiler or a loader's worker of its own uses the processor; one of them began between the looks."""
+
+    def judged(used_s: float) -> Verdict:
+        looks = []
+        for at in range(2):
+            child = ProcessTrace(Rank(3), "child-0", 77, state=ProcessState(77, "S", cpu_s=5 + at * used_s))
+            started = ProcessTrace(Rank(3), "child-1", 78, state=ProcessState(78, "S", cpu_s=used_s))
+            waiting = counted(trace(3, stack, state="S"), at, ran_s=0.0, wakes=0)
+            looks.append([*look({"0-2,4-15": "gather"}), waiting, child, *[started] * at])
+        return diagnose(snapshot(*looks), WIDE)
+
+    assert judged(0.0).kind is idle
+    at_work = judged(0.8)
+    assert at_work.kind in (Kind.SLOW, Kind.SOFTWARE, Kind.UNDETERMINED) and at_work.kind is not idle
+    assert not at_work.evict.machines and first(at_work) == (3,)

@@ -26,8 +26,9 @@ def test_a_full_state() -> None:
         "cmdline": "py x",
         "ran_s": 2.5,
         "wakes": 70,
+        "steps": 3,
     }
-    assert proc_status.read(document) == ProcessState(5, "D", "rpc_wait", "0 0x5", 6.0, "py", "py x", 2.5, 70)
+    assert proc_status.read(document) == ProcessState(5, "D", "rpc_wait", "0 0x5", 6.0, "py", "py x", 2.5, 70, 3)
 
 
 @pytest.mark.parametrize("cpu", [True, "6", -1, 1e999, 10**400])
@@ -35,9 +36,10 @@ def test_cpu_time_that_is_none_is_unknown(cpu: object) -> None:
     assert proc_status.read({"pid": 5, "state": "S", "cpu_s": cpu}).cpu_s in (None, 1.0)
 
 
-@pytest.mark.parametrize("wakes", [True, -1, 1.5, 10**400])
-def test_wakes_that_are_no_count_are_unknown(wakes: object) -> None:
-    assert proc_status.read({"pid": 5, "state": "S", "wakes": wakes}).wakes in (None, 1)
+@pytest.mark.parametrize("name", ["wakes", "steps"])
+@pytest.mark.parametrize("times", [True, -1, 1.5, 10**400])
+def test_times_that_are_no_count_are_unknown(name: str, times: object) -> None:
+    assert getattr(proc_status.read({"pid": 5, "state": "S", name: times}), name) in (None, 1)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ states = st.builds(
     cmdline=texts,
     ran_s=st.none() | st.floats(0, 1e12),
     wakes=st.none() | st.integers(0, 1 << 40),
+    steps=st.none() | st.integers(0, 1 << 40),
 )
 traces = st.builds(
     ProcessTrace,

@@ -66,6 +66,11 @@ class ProgressSignal:
             self._last_at = at
 
     @property
+    def advances(self) -> int:
+        """How often it was seen to advance."""
+        return self._advances
+
+    @property
     def stalled_since(self) -> float | None:
         """When it was seen to advance last, if that was longer before the latest look than it ever is; else None."""
         if self._advances < LEAST or self._looked_at is None:

@@ -103,12 +103,14 @@ def moves_data(rank: Rank, state: RankState, motion: Motion) -> bool:
     """Whether what it writes, reads or waits for is seen to come or to go.
 
     A writer that runs, or used the processor between the looks, writes. Whoever sleeps in a read, a request or a wait for its
-    loader and was woken again and again, or used the processor, got something of it.
+    loader and was woken again and again, or used the processor, got something of it. A loader whose workers work does load.
     """
     got_on = rank in motion.working or rank in motion.woken
     if state.activity in (Activity.CHECKPOINT, Activity.STORAGE):
         return got_on or bool(state.busy)
-    return got_on and state.activity in (Activity.NETWORK, Activity.DATALOADER)
+    if state.activity is Activity.DATALOADER:
+        return got_on or rank in motion.helped
+    return got_on and state.activity is Activity.NETWORK
 
 
 def runs_own_code(rank: Rank, state: RankState, motion: Motion) -> bool:

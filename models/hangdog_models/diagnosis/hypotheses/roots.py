@@ -178,7 +178,7 @@ def _others(
     moving = moves_data(rank, state, motion)
     at_work = [Factor("it runs: what it writes or waits for moves", DATA_MOVES)] if moving else []
     # compiling takes minutes on sound machines: of 32 simulated verdicts that called one slow which was seen at one place none was right
-    runs = rank in motion.travelling or rank in motion.working
+    runs = rank in motion.travelling or rank in motion.working or rank in motion.helped
     paused = compiling(state) and not runs and motion.rounds < ROUNDS
     late = Kind.UNDETERMINED if paused else Kind.SLOW
     return [(Kind.SOFTWARE, (code, *at_work)), (Kind.DEPENDENCY, (service, few, *served, *at_work)), (late, slow)]

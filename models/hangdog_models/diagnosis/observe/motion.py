@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Round
-from hangdog_models.stack import TRAINER, Frame, ProcessState
+from hangdog_models.stack import TRAINER, Frame, ProcessState, ProcessTrace
 from hangdog_models.verdict import Activity
 
 Look = Mapping[Rank, RankState]
@@ -42,6 +42,8 @@ class Motion:
     `working`: used the processor between the looks. Whoever waits for a device spins, so of a waiter it says nothing.
     `woken`: its thread was put on a processor again and again between the looks, so something came that it waits for; of those
     that are not in `counted` nobody knows how often.
+    `stepped`: at these the job's own progress advanced between the last two looks, by its step lines, heartbeat or collectives.
+    `helped`: processes of its own used the processor between the looks: a compiler, the workers of its loader.
     """
 
     rounds: int
@@ -54,6 +56,8 @@ class Motion:
     woken: frozenset[Rank] = frozenset()
     counted: frozenset[Rank] = frozenset()
     moved_on: bool = False
+    stepped: tuple[Rank, ...] = ()
+    helped: frozenset[Rank] = frozenset()
 
     @property
     def known(self) -> bool:
@@ -64,12 +68,14 @@ class Motion:
 class Work:
     """The ranks whose trainer used the processor between the last two looks, and those that were woken again and again.
 
-    `counted` are those of which it is known how often.
+    `counted` are those of which it is known how often; at the `stepped` ones the job's own progress advanced; of the `helped` ones other processes were at work.
     """
 
     working: frozenset[Rank] = frozenset()
     woken: frozenset[Rank] = frozenset()
     counted: frozenset[Rank] = frozenset()
+    stepped: tuple[Rank, ...] = ()
+    helped: frozenset[Rank] = frozenset()
 
 
 #: Nothing is known of it.
@@ -100,7 +106,18 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
     still, moving, travelling = (frozenset(kinds[kind]) for kind in ("still", "moving", "travelling"))
     seen = len(looks) - start
     return Motion(
-        seen, still, moving, travelling, freed, stirring, work.working, work.woken, work.counted, moved_on=start > 0
+        seen,
+        still,
+        moving,
+        travelling,
+        freed,
+        stirring,
+        work.working,
+        work.woken,
+        work.counted,
+        start > 0,
+        work.stepped,
+        work.helped,
     )
 
 
@@ -115,7 +132,28 @@ def work(rounds: Sequence[Round], interval_s: float | None) -> Work:
         frozenset(rank for rank, used in seconds.items() if used >= worked),
         frozenset(rank for rank, times in wakes.items() if times >= woken),
         frozenset(wakes),
+        tuple(sorted(rank for rank, times in _spent(rounds, _steps).items() if times > 0)),
+        frozenset(rank for rank, used in _of_children(rounds).items() if used >= worked),
     )
+
+
+def _of_children(rounds: Sequence[Round]) -> dict[Rank, float]:
+    """The processor time that the other processes of each rank used between the last two looks, those that began in between included."""
+    before = {(trace.rank, trace.pid): _cpu(trace) for trace in rounds[-2].traces if _is_child(trace)}
+    spent: dict[Rank, float] = {}
+    for trace in rounds[-1].traces:
+        if _is_child(trace):
+            used = _cpu(trace) - before.get((trace.rank, trace.pid), 0.0)
+            spent[trace.rank] = spent.get(trace.rank, 0.0) + max(0.0, used)
+    return spent
+
+
+def _cpu(trace: ProcessTrace) -> float:
+    return (trace.state.cpu_s if trace.state is not None else None) or 0.0
+
+
+def _is_child(trace: ProcessTrace) -> bool:
+    return trace.role != TRAINER and trace.state is not None
 
 
 def _ran_s(state: ProcessState) -> float | None:
@@ -124,6 +162,10 @@ def _ran_s(state: ProcessState) -> float | None:
 
 def _wakes(state: ProcessState) -> float | None:
     return state.wakes
+
+
+def _steps(state: ProcessState) -> float | None:
+    return state.steps
 
 
 def _cpu_s(state: ProcessState) -> float | None:

@@ -16,6 +16,8 @@ JOB_SOUND = likelihood("job_sound")
 LATE_DECIDES = likelihood("late_decides")
 LATE_OPEN = likelihood("late_open")
 ALIVE_RANKS = likelihood("alive_ranks")
+#: What tells the job's own progress.
+BY_STEPS = "step lines, a heartbeat file or counted collectives"
 
 
 def judge(case: Case) -> Verdict | None:
@@ -24,7 +26,7 @@ def judge(case: Case) -> Verdict | None:
     if any(state.activity in (Activity.STOPPED, Activity.DEAD) for state in case.look.values()):
         return None
     stuck = any(r in motion.still and _stands(case.look[r]) for r in case.waits.roots)
-    moved = motion.freed or (() if stuck and len(motion.stirring) < ALIVE_RANKS else motion.stirring)
+    moved = motion.freed or motion.stepped or (() if stuck and len(motion.stirring) < ALIVE_RANKS else motion.stirring)
     behind = any(r in motion.still and case.look[r].rule == BY_DEVICE for r in case.waits.roots)
     if behind and not stuck and not moved and len(motion.travelling) >= FREED_AT_LEAST:
         moved = tuple(sorted(motion.travelling))  # whom a device that hangs holds up goes nowhere
@@ -50,6 +52,8 @@ def judge(case: Case) -> Verdict | None:
     if not moved:
         return None
     because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
+    if motion.stepped:
+        because = f"the job's own progress went on between the last two of {len(case.looks)} looks: {BY_STEPS}"
     return written(case, Kind.NONE, JOB_SOUND, (because,), (), Eviction())
 
 

@@ -11,8 +11,8 @@ from hangdog_models.stack import ProcessState
 _STATES = "RSDTtZXxKWPI"
 #: More CPU time than any process has had: tells a number from nonsense such as 1e999.
 _MOST_SECONDS = 1e12
-#: More often than any thread was put on a processor.
-_MOST_WAKES = 1 << 62
+#: More often than any thread was put on a processor, or any job made a step.
+_MOST_TIMES = 1 << 62
 _STATUS_LINE = re.compile(r"^(Name|State|Pid):(.*)$", re.MULTILINE)
 
 
@@ -28,7 +28,6 @@ def read(document: object, limits: Limits = DEFAULTS) -> ProcessState:
     pid = int_of(document.get("pid"))
     if pid is None or pid <= 0:
         raise UnreadableEvidence("not a process state: no pid")
-    wakes = int_of(document.get("wakes"))
     return ProcessState(
         pid=pid,
         state=_letter(text_of(document.get("state"), limits)),
@@ -38,7 +37,8 @@ def read(document: object, limits: Limits = DEFAULTS) -> ProcessState:
         comm=text_of(document.get("comm"), limits),
         cmdline=text_of(document.get("cmdline"), limits),
         ran_s=_seconds(document.get("ran_s")),
-        wakes=wakes if wakes is not None and 0 <= wakes < _MOST_WAKES else None,
+        wakes=_times(document.get("wakes")),
+        steps=_times(document.get("steps")),
     )
 
 
@@ -58,6 +58,11 @@ def read_status(text: str, limits: Limits = DEFAULTS) -> ProcessState:
 
 def _seconds(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value < _MOST_SECONDS else None
+
+
+def _times(value: object) -> int | None:
+    times = int_of(value)
+    return times if times is not None and 0 <= times < _MOST_TIMES else None
 
 
 def _letter(state: str) -> str:

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.capture.process_capture import Tools, look
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discovery.discover import Key, RankProcesses, find
 from hangdog_agent.discovery.discover import ProcessRole as Sort
 from hangdog_agent.discovery.process_table import ProcessTable
+from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_agent.stalls.progress import heartbeat_files
 from hangdog_agent.stalls.progress.collective_counts import Collectives, count
 from hangdog_agent.stalls.progress.logs import Logs
@@ -25,6 +26,7 @@ from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal,
 from hangdog_agent.stalls.progress.sources import ProgressSources
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Missing, Reason
 from support.fakes import targets
 from support.fakes.played_ras import Played, Say, served
@@ -104,6 +106,31 @@ def test_the_stdout_of_a_trainer_is_followed_where_it_is_a_file(tmp_path: Path) 
         hearing = Hearing(member)
         grow(lambda i: append(tmp_path / "out", f"step {i}\n"), hearing)
         assert hearing.of(member, SignalKind.LINES).speaks_against(0.0)
+
+
+def test_a_capture_tells_how_often_the_job_was_seen_to_get_on(tmp_path: Path) -> None:
+    tools = Tools(targets.proc, Missing(Reason.TOOL_MISSING, "none needed"), CaptureSettings())
+    monitor = StallMonitor(tools, packaged(), StallSettings(traffic_every_s=0.0, log_every_s=1e-6))
+
+    def counted() -> int | None:
+        monitor.tick([member])
+        state = look(member.process, tools, time.monotonic() + 5.0).state
+        assert state is not None
+        return state.steps
+
+    with trainer(tmp_path / "out") as member:
+        assert counted() is None, "nothing tells yet"
+        for number in range(8):
+            append(tmp_path / "out", f"step {number}\n")
+            counted()
+        targets.until(lambda: counted() == counted())  # what was written last has been read
+        before = counted()
+        assert before and counted() == before, "it stands still"
+        append(tmp_path / "out", "step 8\n")
+        targets.until(lambda: counted() == before + 1)
+        monitor.tick([])
+        assert not tools.steps
+    monitor.close()
 
 
 def test_a_pipe_is_let_alone(tmp_path: Path) -> None:
