@@ -24,7 +24,7 @@ from hangdog_models.verdict import Verdict
 from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.settings import ServerSettings
-from healthy.recording import Beat, Look
+from healthy.recording import Beat, Look, Process
 from healthy.timeline import Playable, Second
 
 NAME = "replayed"
@@ -186,7 +186,7 @@ class WatchedJob:
             if process.role != TRAINER and process.rank not in self.frozen:
                 look = min(process.looks, key=lambda look: abs(look.at - moment))
                 if abs(look.at - moment) <= RECENT_S:
-                    found.append(recording.trace(process, look))
+                    found.append(_counted_at(moment, process, recording.trace(process, look)))
         return found
 
     def _trace(self, rank: int, second: Second, counters: _Counters) -> ProcessTrace:
@@ -235,6 +235,28 @@ def at_rest(trace: ProcessTrace) -> ProcessTrace:
     threads = tuple(Thread(one.name, one.tid, one.frames, False, False) for one in trace.threads)
     state = structs.replace(trace.state, state="S") if trace.state is not None else None
     return structs.replace(trace, threads=threads, state=state)
+
+
+def _counted_at(moment: float, process: Process, trace: ProcessTrace) -> ProcessTrace:
+    """A process below a trainer with its counters at a moment between two looks, which is taken to pass evenly."""
+    before = max(
+        (look for look in process.looks if look.at <= moment), key=lambda look: look.at, default=process.looks[0]
+    )
+    after = min((look for look in process.looks if look.at > moment), key=lambda look: look.at, default=before)
+    if trace.state is None or after is before or None in (before.cpu_s, after.cpu_s):
+        return trace
+    share = max(0.0, (moment - before.at) / (after.at - before.at))
+
+    def between(early: float | None, late: float | None) -> float:
+        return (early or 0.0) + share * ((late or 0.0) - (early or 0.0))
+
+    state = structs.replace(
+        trace.state,
+        cpu_s=between(before.cpu_s, after.cpu_s),
+        ran_s=between(before.ran_s, after.ran_s),
+        wakes=int(between(before.wakes, after.wakes)),
+    )
+    return structs.replace(trace, state=state)
 
 
 _STATES: dict[tuple[int, int, float, bool], activity.RankState] = {}
