@@ -140,10 +140,11 @@ def _play(framework: Framework, case: Case, place: Path, address: str) -> Row:
             while time.monotonic() < until and not (case.fault and first is not None):
                 time.sleep(TICK_S)
                 first = next((one for one in guard.incidents()[before:] if one.kind), None)
+            goes_on = not case.fault and ends(framework, case) and case.name != "compile"
+            if goes_on and case.act:  # while whatever it reads and writes is still there
+                job.release(ranks)
             stack.close()
-            if not case.fault and ends(framework, case) and case.name != "compile":
-                if case.act:
-                    job.release(ranks)
+            if goes_on:
                 job.wait_on(case.name)
                 time.sleep(AFTER_S)
             found = guard.incidents()
