@@ -29,11 +29,9 @@ def main() -> None:
     parser.add_argument("do", choices=["install", "record", "judge", "live", "misses"])
     parser.add_argument("--only", action="append", choices=FRAMEWORKS, help="one framework; may be repeated")
     parser.add_argument("--case", action="append", choices=CASES, help="one phase or fault; may be repeated")
-    for kind, some in (("phase", PHASES), ("fault", FAULTS)):
+    for option, some in (("--phase", PHASES), ("--fault", FAULTS)):
         names = [case.name for case in some]
-        parser.add_argument(
-            f"--{kind}", dest="case", action="append", choices=names, help=f"one {kind}; may be repeated"
-        )
+        parser.add_argument(option, dest="case", action="append", choices=names, help="one of --case; may be repeated")
     options = parser.parse_args()
     frameworks = [FRAMEWORKS[name] for name in options.only or FRAMEWORKS]
     cases = [CASES[name] for name in options.case or CASES]
