@@ -170,12 +170,16 @@ class WatchedJob:
         return diagnose(snapshot, topology)
 
     def _pass(self, counters: Mapping[int, _Counters], before: Second, after: Second) -> None:
-        """The seconds between two looks pass; where the playing starts again in between, that part passes twice as fast."""
+        """The seconds between two looks pass; where the playing starts again in between, as many like the last one."""
         for rank, one in counters.items():
             if rank not in self.frozen:
                 beats = after.recording.recording.beats[rank]
                 same = before.recording is after.recording and before.beat < after.beat
-                one.add(beats[before.beat if same else after.beat - 1], beats[after.beat], 0)
+                if same:
+                    one.add(beats[before.beat], beats[after.beat], 0)
+                else:
+                    for _ in range(int(ServerSettings().interval_s)):
+                        one.add(beats[after.beat - 1], beats[after.beat], 0)
 
     def _traces(self, second: Second, counters: Mapping[int, _Counters]) -> Collection[ProcessTrace]:
         """All processes of the job as they were looked at nearest to a second."""

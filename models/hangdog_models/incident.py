@@ -14,6 +14,8 @@ class IncidentState(StrEnum):
     FAILED = "failed"
 
 
+#: How the reason of an incident begins that nobody asked for.
+SUSPECTED_WHY = "suspected:"
 #: States that only a running server leads further; the next one takes them up.
 UNFINISHED = (IncidentState.SUSPECTED, IncidentState.CAPTURING)
 #: States without a verdict yet.
@@ -23,11 +25,26 @@ ENDED = (IncidentState.JUDGED, IncidentState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierVerdict:
+    """What an earlier look at the same stall came to, at `at` (Unix seconds); `kind` is empty where there was no verdict.
+
+    `look` is which look it was, 1 the first.
+    """
+
+    look: int
+    at: float
+    kind: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
 class Incident:
     """One incident; times are Unix seconds, `kind` is its verdict's, `note` says why it failed.
 
     `verdict` is its verdict's JSON text: empty before there is one, and in lists. `pruned`: since when its captures are
     removed; 0: they are not. A server of another version may tell of a `state` that this one does not know.
+    `earlier`: what the looks before the latest came to, the oldest first, of very many only some. `went_on_s`: for how long
+    the job had stood in all when it was seen to go on; 0: it was not.
     """
 
     id: str
@@ -42,3 +59,15 @@ class Incident:
     evict: tuple[str, ...] = ()
     verdict: str = ""
     pruned: float = 0.0
+    earlier: tuple[EarlierVerdict, ...] = ()
+    went_on_s: float = 0.0
+
+    @property
+    def looks(self) -> int:
+        """How often the job was looked at and judged within this one stall."""
+        return self.earlier[-1].look + 1 if self.earlier else 1
+
+    @property
+    def went_on(self) -> str:
+        """That the job went on, in words; empty where it was not seen to."""
+        return f"went on after {self.went_on_s:.0f} s" if self.went_on_s else ""

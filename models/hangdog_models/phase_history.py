@@ -51,11 +51,11 @@ class PhaseHistory:
 
         One that is overdue is known to wait in a loop, or has got on for too long, by its own rhythm.
         """
-        if sign.overdue:
-            return timeouts.of(sign.doing)
-        patience = timeouts.of(sign.doing) * sign.crowding
-        if now - self.since < timeouts.young_s:
-            patience = max(patience, timeouts.young_patience_s)
+        patience = timeouts.of(sign.doing)
+        if not sign.overdue:
+            patience *= sign.crowding
+            if now - self.since < timeouts.young_s:
+                patience = max(patience, timeouts.young_patience_s)
         return max(patience, timeouts.factor * self.longest.get(sign.place, 0.0))
 
     def _learn(self, places: Mapping[str, float]) -> None:

@@ -62,8 +62,8 @@ class StallTimeouts:
     working_s: float = 60.0
     #: Processes of its own that work for it: loading, compiling, uploading.
     helped_s: float = 60.0
-    #: A job that was watched for less has not shown all of its phases: most evaluate and write a checkpoint every hour.
-    young_s: float = 3600.0
+    #: A job that was watched for less has not shown all of its phases: some evaluate or export once a day.
+    young_s: float = 86400.0
     #: Anything that gets on is borne for so long at least while the job is young: half of the ten minutes after which
     #: PyTorch's own watchdog ends a job (`TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC` aside, `timeout` of `init_process_group`).
     young_patience_s: float = 300.0

@@ -44,6 +44,14 @@ class Notified(StrEnum):
     LEFT_OUT = "left_out"
 
 
+class WentOn(StrEnum):
+    """A job that stood still went on: had its incident named machines to evict, or had any been taken out of use for it?"""
+
+    BY_ITSELF = "by_itself"
+    NAMED = "named"
+    ACTED = "acted"
+
+
 class Origin(StrEnum):
     """Who wanted an incident: each has its own patience, so they are timed apart."""
 

@@ -42,6 +42,11 @@ class Baseline:
             self._since = at
 
     @property
+    def mode(self) -> CpuActivity:
+        """How it spent the time between its last two beats."""
+        return self._mode
+
+    @property
     def silent(self) -> bool:
         """Whether it slept all the time between its last two beats."""
         return self._mode is CpuActivity.SILENT

@@ -6,13 +6,14 @@ A pulse alone is no reason to disturb anybody, and neither is a witness or a sta
 from collections.abc import Iterable, Mapping, Sequence
 
 from hangdog_agent.discovery import discover
-from hangdog_agent.discovery.cpu_activity import CpuSample
+from hangdog_agent.discovery.cpu_activity import CpuActivity, CpuSample
 from hangdog_agent.stalls.baseline import Baseline
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_agent.stalls.stack_motion import (
     APART_S,
     LOOPS,
+    OUTSIDE,
     StackMotion,
     StackSample,
     at_one_place,
@@ -182,10 +183,14 @@ class JobMonitor:
             site = call_site([sample for sample in trainer.samples if sample.at >= shown.since])
             return Sign(shown.doing, seconds, place=site or place, crowding=crowding)
         patience = max(self._settings.patience_s, self._settings.factor * self._longest.get(state.place, 0.0))
-        doing = meanwhile(trainer.samples, self._gpus) if shown.doing is Doing.STILL else shown.doing
+        # a pulse is lively in a loop that polls, too, where the job's own progress has stalled
+        mode = CpuActivity.SILENT if stalled and not trainer.baseline.pinned else trainer.baseline.mode
+        doing = meanwhile(trainer.samples, mode, self._gpus) if shown.doing is Doing.STILL else shown.doing
         if doing is not shown.doing:  # it gets on with something at that line, which may be a loop that does not end
-            overdue = seconds >= max(patience, self._settings.start_s * crowding)
+            overdue = seconds >= max(patience, 2 * self._settings.start_s * crowding)
             return Sign(doing, seconds, overdue, call_site(trainer.samples) or place, crowding)
+        if state.activity in OUTSIDE:
+            patience = max(patience, self._settings.outside_s)
         if trainer.baseline.pinned:  # it spins, or computes: then it takes longer where cores are wanted
             patience *= crowding
         # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute, which
@@ -193,6 +198,8 @@ class JobMonitor:
         unsure = waits or (trainer.baseline.since is None and (stalled or self._unsure))
         if unsure and not trainer.surely_stands:
             patience = max(patience, self._settings.loop_s * crowding)
+            if waits and trainer.baseline.pinned:  # as who evaluates, while no step lines come
+                patience = max(patience, self._settings.start_s)
         if not (trainer.is_known(self._settings.settle_s)):
             patience = max(patience, self._settings.start_s)
         return Sign(shown.doing, seconds, seconds >= patience, place, crowding, waits=state.waits)

@@ -15,6 +15,9 @@ class StallSettings:
     suspicious_s: float = 3.0
     #: A rank that stands still for so long is overdue.
     patience_s: float = 5.0
+    #: One that waits for somebody outside of the job, a server or a file: it is woken once in many seconds where buffers are
+    #: large, and services have bad moments.
+    outside_s: float = 60.0
     #: So many times the longest standstill it survived at that place, when that is longer.
     factor: float = 3.0
     #: Before a rank has a rhythm: ten thousand ranks take minutes to join each other.

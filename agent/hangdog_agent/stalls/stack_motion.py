@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from hangdog_agent.discovery.cpu_activity import CpuActivity
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.stack import Frame
 from hangdog_models.stall_timeouts import Doing
@@ -16,9 +17,12 @@ RECENT_S, LEAST = 7.0, 3
 LOOPS = 8
 #: Share of a core from which on a thread at one line is at work there, and from which on its children are.
 _RUNS_SHARE, _HELPED_SHARE = 0.5, 0.1
-#: Who wakes up so often from sleeps that it set itself looks again and again whether something has come; who does in a
-#: socket's call is sent something, or takes it in.
+#: Who wakes up so often from sleeps that it set itself looks again and again whether something has come.
 _POLLS = 2
+#: Who waits there waits for somebody outside of the job, and gets something whenever it is woken.
+OUTSIDE = (Activity.NETWORK, Activity.STORAGE)
+#: Bytes read and written at one line that are no mere line of a log.
+_MOVED_BYTES = 1 << 16
 #: Places where a rank that stands there and moves bytes is writing or reading.
 _STORAGE = (Activity.CHECKPOINT, Activity.STORAGE, Activity.DATALOADER)
 
@@ -84,24 +88,32 @@ def writes(samples: Sequence[StackSample]) -> bool:
     return before is not None and after is not None and after > before
 
 
-def meanwhile(samples: Iterable[StackSample], gpus: bool) -> Doing:
+def meanwhile(samples: Iterable[StackSample], mode: CpuActivity, gpus: bool) -> Doing:
     """What who stands at one line, and waits neither for ranks nor for its device, does there, by what the kernel counts.
 
-    `gpus`: whether the machine has any; then a thread that runs at one line of a tensor's code may spin until its GPU is done.
+    `mode` is how its thread spends its time now: work alternates with waits, and what is stuck does one only. `gpus`: whether the
+    machine has any; then a thread that runs at one line of a tensor's code may spin until its GPU is done.
     """
-    still = _alike(list(samples), lambda state: (state.activity, state.frames))
+    samples = list(samples)
+    still = _alike(samples, lambda state: (state.activity, state.frames))
     first, last = still[0], still[-1]
     span = last.at - first.at
     if span <= 0 or last.state.waits or last.state.activity in (Activity.STOPPED, Activity.DEAD):
         return Doing.STILL
     if last.helped_s - first.helped_s >= _HELPED_SHARE * span or last.helper_bytes > first.helper_bytes:
         return Doing.HELPED
+    if mode is CpuActivity.LIVELY or (mode is CpuActivity.PINNED and (last.state.interpreting or not gpus)):
+        return Doing.LOOPING  # as one line that calls a compiled step again and again, on cores that others want, too
+    if (last.io_bytes or 0) - (first.io_bytes or 0) >= _MOVED_BYTES:
+        return Doing.WRITING
     if first.ran_s is None or last.ran_s is None or first.wakes is None or last.wakes is None:
         return Doing.STILL
     runs = last.ran_s - first.ran_s >= _RUNS_SHARE * span and (last.state.interpreting or not gpus)
     # a sleeper in a socket is woken by what comes, or by room for what goes: nothing of the kind where the other end is silent
-    may_wake = last.state.activity is Activity.NETWORK or all(sample.dozes for sample in still)
-    return Doing.LOOPING if runs or (may_wake and last.wakes - first.wakes >= _POLLS) else Doing.STILL
+    outside = _alike(samples, lambda state: state.activity) if last.state.activity in OUTSIDE else [last]
+    fed = last.wakes > (outside[0].wakes or 0) and not any(sample.dozes for sample in outside)
+    polls = all(sample.dozes for sample in still) and last.wakes - first.wakes >= _POLLS
+    return Doing.LOOPING if runs or fed or polls else Doing.STILL
 
 
 def call_site(samples: Sequence[StackSample]) -> str:

@@ -23,7 +23,10 @@ class Watcher(Protocol):
     """Whoever comes to verdicts about a job."""
 
     def verdict(self, job: str) -> tuple[str, Verdict] | None:
-        """The newest verdict about this job, with the name of its incident; raises HangdogError when nobody answers."""
+        """The newest verdict about this job, with the name of its incident; raises HangdogError when nobody answers.
+
+        None where there is none, or the job has gone on since.
+        """
 
     def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:
         """Has machines that run nothing tested, as `hangdog test run --machines`; the report. Raises HangdogError."""
@@ -44,6 +47,8 @@ class WatchedCluster:
     def verdict(self, job: str) -> tuple[str, Verdict] | None:
         with Client(self._reach) as client:
             for line in client.incidents(job, INCIDENTS):
+                if line.went_on_s:
+                    return None
                 if line.kind:
                     verdict = client.incident(line.id)[1]
                     return (line.id, verdict) if verdict is not None else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from hangdog_models.errors import OurFault
 from hangdog_models.findings import Finding
-from hangdog_models.incident import Incident
+from hangdog_models.incident import EarlierVerdict, Incident
 from hangdog_models.machine_history import MachineRecord, VerdictMention
 from hangdog_models.operations import report_json
 from hangdog_models.operations.report import OperationsReport
@@ -283,6 +283,8 @@ def _line(summary: pb.IncidentSummary) -> Incident:
         evict=tuple(summary.evict),
         why=summary.why,
         note=summary.note,
+        earlier=tuple(EarlierVerdict(one.look, one.at, one.verdict, one.confidence) for one in summary.earlier),
+        went_on_s=summary.went_on_s,
     )
 
 

@@ -1616,6 +1616,8 @@ class IncidentSummary(google.protobuf.message.Message):
     EVICT_FIELD_NUMBER: builtins.int
     WHY_FIELD_NUMBER: builtins.int
     NOTE_FIELD_NUMBER: builtins.int
+    EARLIER_FIELD_NUMBER: builtins.int
+    WENT_ON_S_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Name of the incident."""
     job: builtins.str
@@ -1632,9 +1634,15 @@ class IncidentSummary(google.protobuf.message.Message):
     """Why somebody asked."""
     note: builtins.str
     """What went wrong, of an incident that failed; else empty."""
+    went_on_s: builtins.float
+    """Seconds the job had stood in all when it was seen to go on; 0: it was not."""
     @property
     def evict(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Machines it would evict."""
+
+    @property
+    def earlier(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___EarlierVerdict]:
+        """What earlier looks at the same stall came to, the oldest first; of very many only the first and the latest."""
 
     def __init__(
         self,
@@ -1648,10 +1656,42 @@ class IncidentSummary(google.protobuf.message.Message):
         evict: collections.abc.Iterable[builtins.str] | None = ...,
         why: builtins.str = ...,
         note: builtins.str = ...,
+        earlier: collections.abc.Iterable[global___EarlierVerdict] | None = ...,
+        went_on_s: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["began", b"began", "confidence", b"confidence", "evict", b"evict", "id", b"id", "job", b"job", "note", b"note", "state", b"state", "verdict", b"verdict", "why", b"why"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["began", b"began", "confidence", b"confidence", "earlier", b"earlier", "evict", b"evict", "id", b"id", "job", b"job", "note", b"note", "state", b"state", "verdict", b"verdict", "went_on_s", b"went_on_s", "why", b"why"]) -> None: ...
 
 global___IncidentSummary = IncidentSummary
+
+@typing.final
+class EarlierVerdict(google.protobuf.message.Message):
+    """What one look at a job that stood still came to, before it was looked at again."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LOOK_FIELD_NUMBER: builtins.int
+    AT_FIELD_NUMBER: builtins.int
+    VERDICT_FIELD_NUMBER: builtins.int
+    CONFIDENCE_FIELD_NUMBER: builtins.int
+    look: builtins.int
+    """Which look it was, 1 the first."""
+    at: builtins.float
+    """Unix time of the verdict."""
+    verdict: builtins.str
+    """Kind of the verdict; empty where there was none."""
+    confidence: builtins.float
+    """Confidence of the verdict."""
+    def __init__(
+        self,
+        *,
+        look: builtins.int = ...,
+        at: builtins.float = ...,
+        verdict: builtins.str = ...,
+        confidence: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "confidence", b"confidence", "look", b"look", "verdict", b"verdict"]) -> None: ...
+
+global___EarlierVerdict = EarlierVerdict
 
 @typing.final
 class IncidentList(google.protobuf.message.Message):

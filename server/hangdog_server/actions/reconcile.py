@@ -160,7 +160,8 @@ class ActionLoop:
             bodies = _bodies(incident.evict, asked.get("bodies"))
             if self._awaited(incident.evict, bodies):
                 continue
-            wanted = WantedAction(incident.id, incident.job, incident.evict, incident.began, bodies)
+            seen_at = asked.get("began", incident.began)  # a further look at the same stall is newer than its incident
+            wanted = WantedAction(incident.id, incident.job, incident.evict, seen_at, bodies)
             try:
                 facts = await self._facts(incident, asked)
             except HangdogError as error:

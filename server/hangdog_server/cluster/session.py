@@ -6,9 +6,21 @@ from hangdog_models.operations.session_histories import SessionStall
 from hangdog_server.store.sessions import SessionRow, SessionState
 
 
+@dataclass(frozen=True, slots=True)
+class StallOver:
+    """A job was seen to go on, having stood for so many seconds in all, in which it was looked at in these incidents."""
+
+    job: str
+    incidents: tuple[str, ...]
+    stood_s: float
+
+
 @dataclass(slots=True, eq=False)
 class Still:
-    """A suspicion that lasts; `real` once an incident did not deny it, `asked` while one runs. `moved`: at, and now."""
+    """A suspicion that lasts; `real` once an incident did not deny it, `asked` while one runs. `moved`: at, and now.
+
+    `last` is when it was suspected last, `incidents` in which it was looked at, and `incident` the one for further looks.
+    """
 
     number: int
     since: float
@@ -16,6 +28,9 @@ class Still:
     asked: bool = False
     real: bool = False
     moved: tuple[float, float] | None = None
+    last: float = 0.0
+    incidents: list[str] = field(default_factory=list)
+    incident: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from hangdog_models.operations.session_histories import SessionStall
 from hangdog_models.stall_timeouts import OVER_S
 from hangdog_models.verdict import Kind
-from hangdog_server.cluster.session import JobSession, Still
+from hangdog_server.cluster.session import JobSession, StallOver, Still
 from hangdog_server.store.sessions import SessionRow, SessionState
 
 #: Verdicts by which a job that was suspected did not stand still.
@@ -25,7 +25,11 @@ MOST, MOST_STILLS = 10_000, 1000
 #: training. More is a mistake, or an agent that lies, and must not fill the store.
 PER_HOUR = 240
 _HOUR_S = 3600.0
-
+#: A suspicion that comes back after so long is looked at in an incident of its own, though nobody saw the job go on in
+#: between: a rank of many may always show some sign. Seconds.
+APART_S = 600.0
+#: Incidents of one standstill that are told that the job went on.
+MOST_INCIDENTS = 100
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +44,7 @@ class SessionTracker:
         self._away: dict[str, set[str]] = {}
         self._quiet: set[str] = set()
         self._asked: dict[str, JobSession] = {}
+        self._went_on: list[StallOver] = []
         #: Sessions that have changed since they were stored.
         self._changed: dict[JobSession, None] = {}
         self._begun: Counter[str] = Counter()
@@ -88,7 +93,9 @@ class SessionTracker:
         if life.still is None:
             life.stood += 1
             life.still = Still(life.stood, at - seconds, at)
-        life.still.moved = None
+        if life.still.last and at - life.still.last >= APART_S:
+            life.still.incident = ""
+        life.still.moved, life.still.last = None, at
 
     def stands(self, job: str) -> bool:
         """Whether a job was suspected to stand still and was not yet seen to get on for long enough."""
@@ -110,6 +117,25 @@ class SessionTracker:
         if life is not None and life.still is not None:
             life.still.asked = True
             self._asked[job] = life
+
+    def opened(self, job: str, incident: str) -> None:
+        """The incident in which a job that stands still is looked at."""
+        life = self._sessions.get(job)
+        if life is not None and life.still is not None:
+            life.still.incident = incident
+            if incident not in life.still.incidents:
+                life.still.incidents.append(incident)
+                del life.still.incidents[:-MOST_INCIDENTS]
+
+    def incident(self, job: str) -> str:
+        """The incident in which this standstill of a job was looked at; empty where it was not yet."""
+        life = self._sessions.get(job)
+        return life.still.incident if life is not None and life.still is not None else ""
+
+    def went_on(self) -> tuple[StallOver, ...]:
+        """The jobs that were seen to go on since this was called last, as far as they had been looked at."""
+        found, self._went_on = tuple(self._went_on), []
+        return found
 
     def judged(self, job: str, kind: Kind | None) -> None:
         """The incident has ended with that verdict, or without one: then the suspicion stands."""
@@ -206,6 +232,9 @@ class SessionTracker:
 
     def _moved(self, life: JobSession) -> None:
         still, life.still = life.still, None
+        if still is not None and still.incidents and still.moved is not None:
+            stood_s = max(1.0, still.moved[0] - still.since)
+            self._went_on.append(StallOver(life.job, tuple(still.incidents), stood_s))
         if still is not None and still.real and still.moved is not None:
             life.past.append((still.number, SessionStall(still.since, still.noticed, still.moved[0])))
             del life.past[:-MOST_STILLS]

@@ -17,8 +17,9 @@ from hangdog_server.protocol.jobs import AnnouncedJob
 AGAIN_S, SELDOM_S = 10.0, 600.0
 #: Jobs whose phases are remembered, beyond those that run: the ones seen last.
 REMEMBERED = 10_000
-#: Verdicts after which another look may say more.
-OPEN = (Kind.UNDETERMINED, Kind.NONE)
+#: Verdicts after which another look may say more, where they name nobody to evict. A rank's own code that is slow may be a
+#: healthy phase, or work that never ends: only time tells.
+OPEN = (Kind.UNDETERMINED, Kind.NONE, Kind.SLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +123,10 @@ class StallTracker:
         episode.seen = now
         return not episode.settled and now >= episode.next
 
-    def asked(self, job: str, verdict: Kind | None, now: float) -> None:
-        """An incident of this job ended with that verdict, or failed."""
+    def asked(self, job: str, verdict: Kind | None, now: float, evicts: bool = False) -> None:
+        """A look at this job ended with that verdict, or failed; `evicts`: the verdict names machines to evict."""
         episode = self._episodes.get(job)
         if episode is not None:
-            episode.settled = verdict is not None and verdict not in OPEN
+            episode.settled = verdict is not None and (evicts or verdict not in OPEN)
             episode.next = now + pause(episode.asked, AGAIN_S, SELDOM_S)
             episode.asked += 1

@@ -81,6 +81,11 @@ def summary(incident: Incident) -> pb.IncidentSummary:
         evict=incident.evict,
         why=incident.why,
         note=incident.note,
+        earlier=[
+            pb.EarlierVerdict(look=one.look, at=one.at, verdict=one.kind, confidence=one.confidence)
+            for one in incident.earlier
+        ],
+        went_on_s=incident.went_on_s,
     )
 
 

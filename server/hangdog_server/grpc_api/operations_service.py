@@ -87,17 +87,21 @@ def _same(row: Any) -> Any:
 
 
 def _incidents(since: float) -> sa.Select[Any]:
-    columns = [INCIDENTS.c[name] for name in ("id", "began", "changed", "state", "kind")]
+    columns = [INCIDENTS.c[name] for name in ("id", "began", "changed", "state", "kind", "earlier")]
     stood = INCIDENTS.c.asked["stood_s"].as_float().label("stood_s")
-    query = sa.select(*columns, stood).where(INCIDENTS.c.began >= since)
+    looked = INCIDENTS.c.asked["began"].as_float().label("looked")
+    query = sa.select(*columns, stood, looked).where(INCIDENTS.c.began >= since)
     return query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id)
 
 
 def _incident(row: Any) -> PastIncident:
     judged = row.state == IncidentState.JUDGED
-    stood = row.began - row.stood_s if row.stood_s else None
+    stood = (row.looked or row.began) - row.stood_s if row.stood_s else None  # as the latest look knew it
     failed = row.state == IncidentState.FAILED
-    return PastIncident(row.id, row.began, row.kind if judged else "", failed, stood, row.changed if judged else None)
+    first = next(
+        (one["at"] for one in row.earlier if one["kind"]), row.changed
+    )  # the first verdict is what was waited for
+    return PastIncident(row.id, row.began, row.kind if judged else "", failed, stood, first if judged else None)
 
 
 def _namings(since: float) -> sa.Select[Any]:

@@ -47,7 +47,8 @@ log = logging.getLogger(__name__)
 class IncidentRequest:
     """What somebody asks for; 0 and empty stand for the server's own choice.
 
-    `stood_s`: for how long the job had not got on when it was suspected; 0: nobody says.
+    `stood_s`: for how long the job had not got on when it was suspected; 0: nobody says. `again`: the incident of the same
+    stall, into which a further look goes, where that is known.
     """
 
     job: str = ""
@@ -58,6 +59,7 @@ class IncidentRequest:
     light: bool = False
     suspected: bool = False
     stood_s: float = 0.0
+    again: str = ""
 
     def origin(self) -> Origin:
         """Who wants it, as it is timed."""
@@ -95,6 +97,9 @@ class IncidentRun:
             (what.incident.id, what.incident.job) if isinstance(what, Cut) else (what.plan.order, what.plan.job.id)
         )
         self.began = what.incident.began if isinstance(what, Cut) else services.clock()
+        #: The incident as it was judged before, where this is a further look at the same stall. It stays judged, and as it
+        #: is, until there is another verdict: what a server's end cuts short is not taken up, and nothing that was told is lost.
+        self._before = None if isinstance(what, Cut) else what.again
         self._what = what
         self._stood_s = float(what.asked.get("stood_s", 0.0)) if isinstance(what, Cut) else request.stood_s
         self._request = request
@@ -169,6 +174,10 @@ class IncidentRun:
     async def _begun(self, about: IncidentSubject) -> Verdict:
         """From the first look on."""
         rounds = self._looks(about)
+        if self._before is not None:
+            look = f"look {self._before.looks + 1} at the same stall"
+            self._say(IncidentState.SUSPECTED, f"incident {self.name} of job {self._job}, {look}")
+            return await self._looked(rounds, about)
         incident = Incident(self.name, self._job, self.began, self._request.why)
         unwritten = await self._begin(incident, self._asked(rounds))
         self._services.telemetry.count(IncidentState.SUSPECTED)
@@ -198,6 +207,18 @@ class IncidentRun:
 
     async def _looked(self, rounds: CaptureRounds, about: IncidentSubject) -> Verdict:
         services, plan = self._services, about.plan
+        if self._before is None:
+            await self._captured()
+        self._rounds = rounds
+        with services.telemetry.stage(IncidentStage.ASKING):
+            rounds.ask()
+        gone = f", {named(plan.absent)} not connected" if plan.absent else ""
+        self._say(IncidentState.CAPTURING, f"asked {counted(len(plan.asked), 'machine')}{gone}")
+        return await rounds.verdict()
+
+    async def _captured(self) -> None:
+        """Notes that agents are about to be asked; raises NotOurs."""
+        services = self._services
         try:
             if self._unbegun is None:
                 await services.store.move(self.name, IncidentState.CAPTURING, services.clock())
@@ -208,12 +229,6 @@ class IncidentRun:
         except StoreFailed as error:  # that it began is written: whoever takes it up looks anew
             log.error("incident %s: that it is captured is not written: %s", self.name, error)
         services.telemetry.count(IncidentState.CAPTURING)
-        self._rounds = rounds
-        with services.telemetry.stage(IncidentStage.ASKING):
-            rounds.ask()
-        gone = f", {named(plan.absent)} not connected" if plan.absent else ""
-        self._say(IncidentState.CAPTURING, f"asked {counted(len(plan.asked), 'machine')}{gone}")
-        return await rounds.verdict()
 
     def _looks(self, about: IncidentSubject) -> CaptureRounds:
         services = self._services
@@ -228,20 +243,24 @@ class IncidentRun:
         )
 
     def _asked(self, rounds: CaptureRounds) -> dict[str, object]:
-        """What judging it again takes, and for how long the job had stood still when it was suspected."""
-        return {**rounds.remembered(), "stood_s": self._stood_s}
+        """What judging it again takes, and for how long the job had stood still when this look began."""
+        return {**rounds.remembered(), "stood_s": self._stood_s, "began": self.began}
 
     async def _remember(self, verdict: Verdict) -> str:
         """Stores a verdict; a disk that fails now must not keep it from whoever waits for it, so it is only said."""
 
         async def remember() -> None:
+            services, store = self._services, self._services.store
             await self._written()
-            if self._rounds is not None:
-                await self._services.store.remember(self.name, self._asked(self._rounds))
-            await self._services.store.judged(self.name, verdict, self._services.clock())
-            self._services.judged.set()
-            self._services.telemetry.count(IncidentState.JUDGED)
-            self._services.telemetry.count(verdict.kind)
+            if self._before is not None and self._rounds is not None:
+                await store.judged_again(self.name, self._asked(self._rounds), verdict, services.clock())
+            else:
+                if self._rounds is not None:
+                    await store.remember(self.name, self._asked(self._rounds))
+                await store.judged(self.name, verdict, services.clock())
+                services.telemetry.count(IncidentState.JUDGED)
+            services.judged.set()
+            services.telemetry.count(verdict.kind)
 
         try:
             await remember()
@@ -258,6 +277,11 @@ class IncidentRun:
         return ""
 
     async def _fail(self, error: HangdogError) -> None:
+        if self._before is not None:  # the verdict before it stands
+            log.error("incident %s: a further look failed: %s", self.name, error)
+            self._end(error)
+            return
+
         async def remember() -> None:
             await self._written()
             await self._services.store.move(self.name, IncidentState.FAILED, self._services.clock(), str(error))
@@ -300,7 +324,8 @@ class IncidentRun:
         """How an incident that is not written stands, for people to see."""
         unwritten = self._services.store.unwritten
         if self.name not in unwritten:
-            unwritten[self.name] = Incident(self.name, self._job, self.began, self._request.why, note=UNWRITTEN)
+            begun = self._before or Incident(self.name, self._job, self.began, self._request.why)
+            unwritten[self.name] = replace(begun, note=UNWRITTEN)
         unwritten[self.name] = replace(unwritten[self.name], changed=self._services.clock(), **changed)
 
     def _end(self, error: HangdogError) -> None:

@@ -11,8 +11,10 @@ from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_models.incident import UNFINISHED, Incident, IncidentState
 from hangdog_models.snapshot import Job
 from hangdog_server.cluster.leadership import Leading
+from hangdog_server.cluster.stalls import OPEN
 from hangdog_server.incidents.gather import RoundPlan
 from hangdog_server.incidents.incident_run import IncidentRequest, IncidentRun, IncidentServices, new_name
+from hangdog_server.incidents.replay import BEHIND
 from hangdog_server.incidents.resume import Cut
 from hangdog_server.incidents.round_capture import RoundCapture, steady
 from hangdog_server.incidents.rounds import IncidentSubject
@@ -20,6 +22,7 @@ from hangdog_server.progress import ProgressUpdate
 from hangdog_server.protocol.jobs import describe, sole
 from hangdog_server.protocol.rejections import RejectedCapture, Rejection
 from hangdog_server.settings import ServerSettings
+from hangdog_server.store.store_errors import StoreFailed
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +44,10 @@ class IncidentRegistry:
         if job not in self._running:
             await self._take_up_of(job)
         inquiry = self._running.get(job)
+        before = await self._same_stall(request, job) if inquiry is None else None
+        inquiry = self._running.get(job)
         if inquiry is None:
-            inquiry = self._start(replace(request, job=self._which(job)))  # its machines may be gone by now
+            inquiry = self._start(replace(request, job=self._which(job)), before)  # its machines may be gone by now
         else:
             ago = self._services.clock() - inquiry.began
             yield ProgressUpdate(
@@ -130,7 +135,30 @@ class IncidentRegistry:
             raise WrongUse(f"several jobs are known: {named(jobs)}", "name one with --job")
         return jobs[0]
 
-    def _start(self, request: IncidentRequest) -> IncidentRun:
+    async def went_on(self, name: str, stood_s: float) -> None:
+        """The job of an incident went on after so many seconds: noted and counted, once; raises StoreFailed."""
+        store = self._services.store
+        if name in store.unwritten:
+            raise StoreFailed(f"incident {name} is not written yet", "it is noted as soon as it is")
+        if (how := await store.went_on(name, stood_s)) is not None:
+            self._services.telemetry.count(how)
+            log.info("incident %s: the job went on after %.0f s", name, stood_s)
+
+    async def _same_stall(self, request: IncidentRequest, job: str) -> tuple[Incident, int, str] | None:
+        """The incident into which a further look at the same stall goes, from which number on, and how the job is described."""
+        if not request.suspected:
+            return None
+        store = self._services.store
+        try:
+            found = await store.same_stall(job, request.again, self.now() - request.stood_s)
+            if found is None or (found.kind and found.kind not in OPEN):
+                return None
+            return found, *await store.next_look(found.id, BEHIND)
+        except StoreFailed as error:  # a job that hangs is looked at all the same, as an incident of its own
+            log.error("job %s: whether it is looked at again is not known: %s", job, error)
+            return None
+
+    def _start(self, request: IncidentRequest, before: tuple[Incident, int, str] | None = None) -> IncidentRun:
         running = len(self._running)
         if running >= self._settings.max_running:
             raise ServerUnreachable(
@@ -138,11 +166,12 @@ class IncidentRegistry:
                 "try again in a minute",
             )
         rounds, interval_s = self._looks(request)
-        describe(request.job, request.job_toml, {}, {})  # an unreadable job.toml is refused before anybody is asked
+        again, first, job_toml = before or (None, 0, request.job_toml)
+        describe(request.job, job_toml, {}, {})  # an unreadable job.toml is refused before anybody is asked
         fleet = self._services.fleet
         asked, absent = fleet.asked(request.job), fleet.absent(request.job, steady())
         plan = RoundPlan(
-            order=new_name(),
+            order=again.id if again is not None else new_name(),
             job=Job(request.job, stalled_s=request.stood_s or None),
             rounds=rounds,
             interval_s=interval_s,
@@ -152,7 +181,7 @@ class IncidentRegistry:
             rejoin_s=self._settings.rejoin_s,
             world=sole({local.world_size for local in asked.values()}),
         )
-        about = IncidentSubject(plan, {**absent, **asked}, request.job_toml, request.light)
+        about = IncidentSubject(plan, {**absent, **asked}, job_toml, request.light, first=first, again=again)
         return self._led(IncidentRun(about, request, self._services, self._settings), request.job)
 
     def _led(self, inquiry: IncidentRun, job: str) -> IncidentRun:

@@ -26,6 +26,9 @@ from hangdog_server.incidents import gather, round_diff
 from hangdog_server.incidents.gather import FURTHER, Gathering, RoundAnswer, RoundPlan
 from hangdog_server.protocol.jobs import AnnouncedJob, describe, sole
 
+#: Numbers behind those of an incident's rounds: what libraries counted in them, and the native look.
+BEHIND = FURTHER + 1
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRound:
@@ -96,7 +99,8 @@ def _kept(
         asked["rounds"],
         asked.get("first", 0),
     )  # what is kept below was taken before a server's end, and left
-    held = [replace(look, number=look.number - first) for look in held if look.number >= first]
+    beyond = first + rounds + BEHIND  # and from there on is kept what came of a later look that was never judged
+    held = [replace(look, number=look.number - first) for look in held if first <= look.number < beyond]
     if asked["light"]:  # ordered one by one, until they sufficed
         rounds = 1 + max((look.number for look in held), default=0)
     plan = RoundPlan(

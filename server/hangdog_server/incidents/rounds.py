@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from hangdog_models.counts import counted
 from hangdog_models.findings import Finding
+from hangdog_models.incident import Incident
 from hangdog_models.planning.enough_rounds import enough
 from hangdog_models.planning.native import deciding, settled
 from hangdog_models.planning.native_depth import deepen
@@ -33,7 +34,7 @@ class IncidentSubject:
     """What is looked at: who is asked, what they announced, how a person describes the job, and whether lightly.
 
     `attempt`: how often a server has taken it up that the one before left unfinished; what came before then is kept under
-    numbers below `first`.
+    numbers below `first`, as is what was seen before a further look at the same stall (`again`: the incident so far).
     """
 
     plan: RoundPlan
@@ -42,6 +43,12 @@ class IncidentSubject:
     light: bool
     attempt: int = 0
     first: int = 0
+    again: Incident | None = None
+
+    @property
+    def order(self) -> str:
+        """What agents are told that this is: late answers to an earlier look at the same stall belong to another order."""
+        return f"{self.plan.order}/again-{self.first}" if self.again is not None else self.plan.order
 
 
 class CaptureRounds:
@@ -74,7 +81,7 @@ class CaptureRounds:
         self._conflicts = dict.fromkeys(fleet.conflicts(plan.job.id))
         name, owner = fleet.whose(plan.job.id)
         order = CaptureCommand(
-            plan.order, name, rounds, plan.interval_s, light=about.light, together=fleet.large, owner=owner
+            about.order, name, rounds, plan.interval_s, light=about.light, together=fleet.large, owner=owner
         )
         self.capturing = self._capture(order, replace(plan, rounds=rounds))
 
@@ -147,7 +154,7 @@ class CaptureRounds:
         """One look at a few ranks with their native frames; nobody is waited for longer than the settings say."""
         settings, plan = self._settings, self._about.plan
         closer = replace(
-            plan, order=f"{plan.order}/native", rounds=1, asked=asked, absent={},
+            plan, order=f"{self._about.order}/native", rounds=1, asked=asked, absent={},
             patience_s=settings.native_s, counters_s=0.0,
         )  # fmt: skip
         name, owner = self._fleet.whose(plan.job.id)

@@ -6,12 +6,14 @@ import json
 import logging
 
 from hangdog_models.errors import HangdogError
+from hangdog_models.incident import SUSPECTED_WHY
 from hangdog_models.stall_timeouts import ASKED_AGAIN_S, RECHECK_S, Suspicion
 from hangdog_models.verdict import Kind, from_json
 from hangdog_proto.logs import log_context
 from hangdog_server.auth.audit_log import AuditEntry, AuditLog, followed
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
+from hangdog_server.cluster.session import StallOver
 from hangdog_server.cluster.session_tracker import SessionTracker
 from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.incidents.fair_queue import Turns
@@ -19,10 +21,14 @@ from hangdog_server.incidents.incident_run import IncidentRequest
 from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.commands import RecheckCommand
+from hangdog_server.store.leases import NotOurs
+from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.telemetry import SILENT, Delay, Telemetry
 
 #: Between two thoughts about all jobs: a small part of the seconds a rank is borne. Seconds.
 TICK_S = 1.0
+#: Between two attempts to note that a job went on, while the store is away. Seconds.
+NOTED_AGAIN_S = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +58,7 @@ class StallWatcher:
         self._audit = audit
         self._asked: dict[tuple[str, str], float] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._noting: set[asyncio.Task[None]] = set()
 
     async def keep(self) -> None:
         """Thinks about every job again and again."""
@@ -63,9 +70,10 @@ class StallWatcher:
                     log.exception("the watch over the jobs missed a thought")
                 await asyncio.sleep(TICK_S)
         finally:
-            for task in self._asking.values():
+            tasks = (*self._asking.values(), *self._noting)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._asking.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def think(self, now: float) -> None:
         """Looks closer, and asks, where it is time to."""
@@ -88,6 +96,24 @@ class StallWatcher:
                 self._telemetry.lasted(Delay.SUSPICION, suspicion.seconds)
                 task = asyncio.create_task(self._in_turn(job, suspicion), name=f"asking after {job}")
                 self._asking[job] = task
+        for over in self._seen.went_on():
+            noting = asyncio.create_task(self._note(over), name=f"{over.job} went on")
+            self._noting.add(noting)
+            noting.add_done_callback(self._noting.discard)
+
+    async def _note(self, over: StallOver) -> None:
+        """Has the incidents of a standstill tell that the job went on, should the store be away now."""
+        for name in over.incidents:
+            while True:
+                try:
+                    await self._registry.went_on(name, over.stood_s)
+                except NotOurs:  # another server leads the job now, and sees for itself
+                    return
+                except StoreFailed as error:
+                    log.error("incident %s: that job %s went on is not noted: %s", name, over.job, error)
+                    await asyncio.sleep(NOTED_AGAIN_S)
+                else:
+                    break
 
     def _suspicion(self, job: str, now: float) -> Suspicion | None:
         return self._stalls.suspicion(job, self._fleet.asked(job), now, self._fleet.mute(job, now))
@@ -113,16 +139,20 @@ class StallWatcher:
             del self._asking[job]
 
     async def _ask(self, job: str, suspicion: Suspicion) -> None:
-        """Follows the incident of a job to its end and remembers what came of it."""
+        """Follows the incident of a job to its end and remembers what came of it; one standstill is one incident."""
         kind: Kind | None = None
-        why = f"suspected: {suspicion.why}"
+        evicts = False
+        why = f"{SUSPECTED_WHY} {suspicion.why}"
         try:
             with contextlib.suppress(HangdogError):  # the incident itself remembers why it failed
                 entry = AuditEntry("snapshot", "hangdog", "", "suspicion", "", job, why)
-                request = IncidentRequest(job, why=why, suspected=True, stood_s=suspicion.seconds)
+                again = self._seen.incident(job)
+                request = IncidentRequest(job, why=why, suspected=True, stood_s=suspicion.seconds, again=again)
                 async for step in followed(self._registry.ask(request), self._audit, entry):
+                    self._seen.opened(job, step.name)
                     if step.document:
-                        kind = from_json(json.loads(step.document)).kind
+                        verdict = from_json(json.loads(step.document))
+                        kind, evicts = verdict.kind, bool(verdict.evict.machines)
         finally:
-            self._stalls.asked(job, kind, steady())
+            self._stalls.asked(job, kind, steady(), evicts)
             self._seen.judged(job, kind)

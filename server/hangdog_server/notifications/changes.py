@@ -12,12 +12,11 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from hangdog_models.counts import counted, named
-from hangdog_models.incident import ENDED, Incident, IncidentState
-from hangdog_models.verdict import from_json
+from hangdog_models.incident import ENDED, SUSPECTED_WHY, Incident, IncidentState
+from hangdog_models.verdict import Kind, from_json
 from hangdog_models.views import answer_text
 from hangdog_server.actions import policy
-from hangdog_server.cluster.stalls import OPEN as UNDECIDED
-from hangdog_server.cluster.stalls import SELDOM_S
+from hangdog_server.cluster.stalls import OPEN, SELDOM_S
 from hangdog_server.etag import digest
 from hangdog_server.notifications.message import Message, message
 from hangdog_server.notifications.notify_config import Subjects
@@ -35,8 +34,8 @@ BACK_S = DAY_S + 2 * 3600.0
 MOST = 1000
 #: A job that still stands is looked at again within `SELDOM_S`; a look takes some seconds more. Seconds.
 SLACK_S = 60.0
-#: How the reason of an incident begins that nobody asked for.
-SUSPECTED = "suspected:"
+#: Verdicts of which it says nothing how sure they are.
+UNDECIDED = (Kind.UNDETERMINED, Kind.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,10 @@ def unwritten(incident: Incident) -> tuple[Change, ...]:
 
 
 def chained(incidents: Iterable[Incident]) -> list[tuple[Incident, ...]]:
-    """The incidents by standstill, the oldest first, and so of each: one that is looked at again and again is one."""
+    """The incidents by standstill, the oldest first, and so of each.
+
+    One is one incident, however often it is looked at, but where the store took nothing, or a server ended, in between.
+    """
     chains: list[list[Incident]] = []
     open_: dict[str, list[Incident]] = {}
     for one in sorted(incidents, key=lambda one: (one.began, one.id)):
@@ -93,7 +95,8 @@ def chained(incidents: Iterable[Incident]) -> list[tuple[Incident, ...]]:
 def recovered(incident: Incident) -> Change:
     """A job that stood still goes on."""
     title = f"{incident.job} shows no sign of a standstill any more"
-    lines = (f"It stood still; the verdict was {incident.kind or 'none'}.",)
+    stood = f"It stood still for {incident.went_on_s:.0f} s" if incident.went_on_s else "It stood still"
+    lines = (f"{stood}; the verdict was {incident.kind or 'none'}.",)
     return Change(
         f"{incident.id} recovered", Subjects.RECOVERED, "recovered", incident.changed, _page(incident.id), title, lines,
         after=incident.id,
@@ -111,14 +114,14 @@ def worded(changes: Change, verdict: str, link: str) -> Message:
 def _again(one: Incident, before: Incident) -> bool:
     """Whether an incident looks anew at what the one before left open."""
     undecided = before.state is IncidentState.FAILED or (
-        before.state is IncidentState.JUDGED and before.kind in UNDECIDED
+        before.state is IncidentState.JUDGED and before.kind in OPEN and not before.evict and not before.went_on_s
     )
     soon = one.began - before.changed <= SELDOM_S + SLACK_S and one.began // DAY_S == before.began // DAY_S
     return undecided and soon and _suspected(one) and _suspected(before)
 
 
 def _suspected(incident: Incident) -> bool:
-    return incident.why.startswith(SUSPECTED)
+    return incident.why.startswith(SUSPECTED_WHY)
 
 
 def _looked(chains: Iterable[Sequence[Incident]]) -> Iterator[Change]:
@@ -131,6 +134,8 @@ def _looked(chains: Iterable[Sequence[Incident]]) -> Iterator[Change]:
             continue
         newest = ended[-1]
         mark = digest(str(newest.state), newest.kind, sorted(newest.evict))
+        if newest.earlier and newest.changed // DAY_S != newest.began // DAY_S:  # it lasts, and is told of once more
+            mark = f"{mark} {newest.changed // DAY_S:.0f}"
         yield Change(first.id, Subjects.JUDGED, mark, newest.changed, _page(newest.id), incident=newest)
 
 

@@ -17,7 +17,7 @@ from hangdog_models.incident import IncidentState
 from hangdog_models.verdict import Kind
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.protocol.rejections import AgentRejected, Denial, RejectedCapture
-from hangdog_server.telemetry import Agent, Delay, IncidentStage, Notified, Origin, Recorded, RequestCount
+from hangdog_server.telemetry import Agent, Delay, IncidentStage, Notified, Origin, Recorded, RequestCount, WentOn
 
 #: What is counted, by whose member happened: the metric, its help and its one label.
 COUNTED: dict[type[StrEnum], tuple[str, str, str]] = {
@@ -29,6 +29,7 @@ COUNTED: dict[type[StrEnum], tuple[str, str, str]] = {
     Recorded: ("hangdog_looks_recorded", "Looks agents took while no server was there, handed over.", "outcome"),
     IncidentState: ("hangdog_incidents", "Incidents that reached a state.", "state"),
     Kind: ("hangdog_verdicts", "Verdicts stored.", "kind"),
+    WentOn: ("hangdog_incidents_went_on", "Incidents whose job was seen to go on.", "how"),
     Notified: ("hangdog_notices", "Messages to people, each to one receiver.", "outcome"),
 }
 #: Seconds to a verdict: 15 s from the onset to the suspicion and 20 s from there to the verdict are promised, so there

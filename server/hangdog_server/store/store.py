@@ -8,14 +8,16 @@ from typing import Any, Concatenate
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.incident import ENDED, Incident, IncidentState
+from hangdog_models.incident import ENDED, SUSPECTED_WHY, EarlierVerdict, Incident, IncidentState
 from hangdog_models.verdict import Verdict, to_json
-from hangdog_server.store import captures, leases, machine_history
+from hangdog_server.store import actions, captures, leases, machine_history
 from hangdog_server.store.captures import RawCapture
-from hangdog_server.store.tables import INCIDENTS, storable
+from hangdog_server.store.tables import CAPTURES, INCIDENTS, INTENTS, SPOOLED, storable
 from hangdog_server.store.transactions import WITHIN_S, Given, Result, Transactions
-from hangdog_server.telemetry import SILENT, Telemetry
+from hangdog_server.telemetry import SILENT, Telemetry, WentOn
 
+#: Verdicts of earlier looks that are kept with an incident: the first one, and the latest.
+EARLIER = 20
 #: No name goes on with this character, the last one there is.
 LAST = "\U0010ffff"
 
@@ -78,6 +80,29 @@ class Store(Transactions):
     async def judged(self, name: str, verdict: Verdict, at: float) -> None:
         """Keeps an incident's verdict, with it its last state, and what it says of machines."""
         await self.do(self._fenced(_judged, name), name, verdict, at)
+
+    async def judged_again(self, name: str, asked: Mapping[str, Any], verdict: Verdict, at: float) -> None:
+        """Keeps the verdict of a further look at the same stall in place of the one before, which is noted as an earlier one."""
+        await self.do(self._fenced(_judged_again, name), name, asked, verdict, at)
+
+    async def went_on(self, name: str, stood_s: float) -> WentOn | None:
+        """Notes that the job of an incident went on, having stood so long; None where that is noted, or it is gone."""
+        return await self.do(self._fenced(_went_on, name), name, stood_s)
+
+    async def same_stall(self, job: str, name: str, since: float) -> Incident | None:
+        """The newest incident of a job, if a further look may go into it; None where there is a reason for a new one.
+
+        It must be of the same stall: called `name`, or, where nobody knows its name, begun since that moment (Unix seconds)
+        by itself. Nobody may have acted upon it, nor may it name whom to evict: what follows from a verdict stands.
+        """
+        return None if name in self.unwritten else await self.ask(_same_stall, job, name, since)
+
+    async def next_look(self, name: str, behind: int) -> tuple[int, str]:
+        """From which number on captures of a further look are kept, and how a person described the job for the one before.
+
+        So many numbers `behind` the rounds of the look that was judged belong to it, too.
+        """
+        return await self.ask(_next_look, name, behind)
 
     async def keep(self, name: str, came: Sequence[RawCapture]) -> None:
         """Keeps captures of an incident, all or none."""
@@ -174,6 +199,56 @@ def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float) -
     machine_history.note(connection, name, verdict, at)
 
 
+def _judged_again(connection: sa.Connection, name: str, asked: Mapping[str, Any], verdict: Verdict, at: float) -> None:
+    row = connection.execute(sa.select(INCIDENTS).where(INCIDENTS.c.id == name).with_for_update()).first()
+    if row is None:  # retention was first
+        return
+    before = _incident(row)
+    noted = {"look": before.looks, "at": before.changed, "kind": before.kind, "confidence": before.confidence}
+    earlier = [*row.earlier, noted]
+    _judged(connection, name, verdict, at)
+    values = {"asked": dict(asked), "earlier": earlier[:1] + earlier[1:][1 - EARLIER :], "note": "", "pruned": 0.0}
+    connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(values))
+
+
+def _went_on(connection: sa.Connection, name: str, stood_s: float) -> WentOn | None:
+    mine = sa.and_(INCIDENTS.c.id == name, INCIDENTS.c.went_on_s == 0)
+    evict = connection.execute(sa.select(INCIDENTS.c.evict).where(mine).with_for_update()).scalar()
+    if evict is None:
+        return None
+    connection.execute(INCIDENTS.update().where(mine).values(went_on_s=stood_s))
+    if _acted(connection, name):
+        return WentOn.ACTED
+    return WentOn.NAMED if evict else WentOn.BY_ITSELF
+
+
+def _acted(connection: sa.Connection, name: str) -> bool:
+    """Whether anything was done to machines for an incident."""
+    taken = sa.select(INTENTS.c.machine).where(INTENTS.c.incident == name, INTENTS.c.state.in_(actions.TOOK))
+    return connection.execute(taken.limit(1)).first() is not None
+
+
+def _same_stall(connection: sa.Connection, job: str, name: str, since: float) -> Incident | None:
+    query = _light().where(INCIDENTS.c.job == storable(job))
+    if name:
+        query = query.where(INCIDENTS.c.id == name)
+    row = connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(1)).first()
+    if row is None:
+        return None
+    found = _incident(row)
+    recorded = sa.select(SPOOLED.c.id).where(SPOOLED.c.incident == found.id).limit(1)
+    fits = name or (found.began >= since and found.why.startswith(SUSPECTED_WHY))
+    closed = found.went_on_s or found.evict or found.state not in ENDED or connection.execute(recorded).first()
+    return None if not fits or closed or _acted(connection, found.id) else found
+
+
+def _next_look(connection: sa.Connection, name: str, behind: int) -> tuple[int, str]:
+    last = connection.execute(sa.select(sa.func.max(CAPTURES.c.round)).where(CAPTURES.c.incident == name)).scalar()
+    asked = connection.execute(sa.select(INCIDENTS.c.asked).where(INCIDENTS.c.id == name)).scalar() or {}
+    judged = asked.get("first", 0) + asked.get("rounds", 0) + behind
+    return max(judged, 0 if last is None else last + 1), asked.get("job_toml", "")
+
+
 def _open(connection: sa.Connection) -> tuple[Incident, ...]:
     query = sa.select(INCIDENTS).where(INCIDENTS.c.state.not_in(ENDED))
     return tuple(map(_incident, connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id))))
@@ -232,4 +307,6 @@ def _incident(row: Any) -> Incident:
         evict=tuple(row.evict),
         verdict=row.verdict,
         pruned=row.pruned,
+        earlier=tuple(EarlierVerdict(**one) for one in row.earlier),
+        went_on_s=row.went_on_s,
     )

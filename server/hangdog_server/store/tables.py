@@ -38,6 +38,9 @@ INCIDENTS = sa.Table(
     sa.Column("captured_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("verdict_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("pruned", sa.Float, nullable=False, server_default="0"),
+    # what the looks before the latest came to, and for how long the job had stood when it was seen to go on (0: it was not)
+    sa.Column("earlier", sa.JSON, nullable=False, server_default="[]"),
+    sa.Column("went_on_s", sa.Float, nullable=False, server_default="0"),
 )
 CAPTURES = sa.Table(
     "captures",

@@ -12,7 +12,11 @@ from hangdog_server.web.overview import MachineNow, Present
 
 
 def incident_line(incident: Incident) -> dict[str, Any]:
-    """An incident's line in a list; times are Unix seconds, `verdict` is empty before there is one."""
+    """An incident's line in a list; times are Unix seconds, `verdict` is empty before there is one.
+
+    `earlier`: what earlier looks at the same stall came to; `went_on_s`: how long the job had stood when it was seen to go
+    on, 0 where it was not.
+    """
     return {
         "id": incident.id,
         "job": incident.job,
@@ -24,6 +28,8 @@ def incident_line(incident: Incident) -> dict[str, Any]:
         "verdict": incident.kind,
         "confidence": incident.confidence,
         "evict": list(incident.evict),
+        "earlier": [asdict(one) for one in incident.earlier],
+        "went_on_s": incident.went_on_s,
     }
 
 

@@ -172,7 +172,8 @@ class History:
 
 def mark(incident: Incident, done: str) -> str:
     """Changes whenever the page of an incident would, about which `done` is the mark of what is done."""
-    return f"{incident.state}@{incident.changed:.3f}{f'@{done}' if done else ''}"
+    over = f"@{incident.went_on_s:.0f}" if incident.went_on_s else ""
+    return f"{incident.state}@{incident.changed:.3f}{over}{f'@{done}' if done else ''}"
 
 
 def campaign_text(campaign: Campaign) -> str:

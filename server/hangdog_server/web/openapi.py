@@ -130,8 +130,9 @@ def _schemas() -> dict[str, Any]:
     line = {
         "id": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in IncidentState]}, "began": _NUMBER,
         "changed": _NUMBER, "why": _TEXT, "note": _TEXT, "verdict": {"enum": ["", *(str(kind) for kind in Kind)]},
-        "confidence": _SHARE, "evict": _TEXTS,
+        "confidence": _SHARE, "evict": _TEXTS, "earlier": _list("EarlierVerdict"), "went_on_s": _NUMBER,
     }  # fmt: skip
+    earlier = {"look": _COUNT, "at": _NUMBER, "kind": _TEXT, "confidence": _SHARE}
     job = {
         "name": _TEXT, "machines": _COUNT, "ranks": _COUNT, "status": {"enum": ["ok", "suspected", "open"]},
         "message": _TEXT, "incident": _TEXT,
@@ -169,6 +170,7 @@ def _schemas() -> dict[str, Any]:
     del verdict["$id"], verdict["$schema"]  # within this document it has no address of its own
     return {
         "IncidentLine": _object(line),
+        "EarlierVerdict": _object(earlier),
         "Incident": _object({**line, "judgement": {"anyOf": [{"$ref": "#/components/schemas/Verdict"}, {"type": "null"}]}}),
         "Incidents": _object({"incidents": _list("IncidentLine")}),
         "Job": _object(job),

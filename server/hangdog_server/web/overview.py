@@ -78,7 +78,7 @@ class Present:
     def mark(self) -> str:
         return digest(
             [(one.name, one.machines, one.ranks, one.status, one.incident) for one in self.jobs],
-            [(one.id, str(one.state), one.changed) for one in self.incidents],
+            [(one.id, str(one.state), one.changed, one.went_on_s) for one in self.incidents],
         )
 
 
@@ -145,7 +145,8 @@ class Observatory:
         for one in latest:
             if one.state is IncidentState.JUDGED and now - one.began < RECENT_S:
                 newest.setdefault(one.job, one)
-        named = [one for one in newest.values() if accuses(one.kind)][:VERDICTS]
+        held_up = [one for one in newest.values() if one.evict or not one.went_on]  # else nobody was to blame
+        named = [one for one in held_up if accuses(one.kind)][:VERDICTS]
         read: dict[tuple[str, float], list[SuspectView]] = {}
         for one in named:  # a verdict may have megabytes, and open pages have us look every second
             key = one.id, one.changed

@@ -12,12 +12,12 @@ from markupsafe import Markup, escape
 
 from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.errors import ServerUnreachable
-from hangdog_models.incident import Incident, IncidentState
+from hangdog_models.incident import EarlierVerdict, Incident, IncidentState
 from hangdog_models.reading.printable import printable
 from hangdog_models.topology import build
 from hangdog_models.verdict import Verdict, from_json
 from hangdog_models.views import incident_view
-from hangdog_models.views.answer_text import accuses
+from hangdog_models.views.answer_text import accuses, percent
 from hangdog_models.views.incident_view import IncidentView
 from hangdog_server.incidents.replay import StoredRound, replay
 from hangdog_server.store.actions import describe
@@ -116,14 +116,16 @@ def _drawn(
 ) -> str:
     verdict = from_json(json.loads(incident.verdict))
     shown = _scene(incident, verdict, asked, captures) if captures else None
-    history = [(utc(incident.began), incident.why or "somebody asked"), (utc(incident.changed), "judged")]
+    looked = [(utc(one.at), f"look {one.look}: {_came_to(one)}") for one in incident.earlier]
+    last = f"look {incident.looks}: judged" if looked else "judged"
+    history = [(utc(incident.began), incident.why or "somebody asked"), *looked, (utc(incident.changed), last)]
     note = (
         f"its captures were removed on {utc(incident.pruned)}: what follows is its verdict" if incident.pruned else ""
     )
     about = IncidentHeader(
         id=incident.id,
         state=str(incident.state),
-        note=note or incident.note,
+        note="; ".join(filter(None, (_over(incident), note or incident.note))),
         times=f"{utc(incident.began)}",
         history=tuple(history),
         events=places.events,
@@ -133,6 +135,14 @@ def _drawn(
         person=person,
     )
     return incident_page(verdict, shown, about)
+
+
+def _came_to(one: EarlierVerdict) -> str:
+    return f"{one.kind}, {percent(one.confidence)}" if one.kind else "no verdict"
+
+
+def _over(incident: Incident) -> str:
+    return f"The job {incident.went_on}" if incident.went_on else ""
 
 
 def _scene(
@@ -155,7 +165,7 @@ def _pending(incident: Incident, events: str, done: Markup, person: str, now: fl
         IncidentState.RECORDED: "Its agents recorded it while no server was there, and hand it over. This page turns into the verdict by itself.",
         IncidentState.FAILED: "It could not be judged.",
     }
-    words = known.get(incident.state, "")
+    words = " ".join(filter(None, (known.get(incident.state, ""), f"{_over(incident)}." if incident.went_on else "")))
     began = f"{utc(incident.began)}, {ago(now - incident.began)} ago"
     return page(
         "pending.html",

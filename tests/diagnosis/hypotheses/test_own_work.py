@@ -134,3 +134,12 @@ def test_whose_children_are_at_work_is_served(stack: list[str], idle: Kind) -> N
     at_work = judged(0.8)
     assert at_work.kind in (Kind.SLOW, Kind.SOFTWARE, Kind.UNDETERMINED) and at_work.kind is not idle
     assert not at_work.evict.machines and first(at_work) == (3,)
+
+
+def test_a_writer_that_a_slow_file_system_wakes_twice_a_second_writes() -> None:
+    writer = trace(3, WRITER, state="S", wchan="pipe_write")
+    assert beside_a_barrier(writer, ran_s=0.0, wakes=2).kind is not Kind.MACHINE
+    asleep = trace(3, WRITER, state="S", wchan="hrtimer_nanosleep")
+    assert beside_a_barrier(asleep, ran_s=0.0, wakes=2).kind is Kind.MACHINE, (
+        "it tries again and again, and writes nothing"
+    )

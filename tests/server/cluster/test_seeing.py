@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hangdog_models.operations.session_histories import SessionStall
 from hangdog_models.stall_timeouts import OVER_S
 from hangdog_models.verdict import Kind
-from hangdog_server.cluster.session_tracker import PER_HOUR, SessionTracker
+from hangdog_server.cluster.session import StallOver
+from hangdog_server.cluster.session_tracker import APART_S, PER_HOUR, SessionTracker
 from hangdog_server.store.sessions import SessionRow, SessionState
 
 AWAY_S = 60.0
@@ -199,6 +200,66 @@ def test_a_job_that_is_over_before_its_verdict_stood_still_all_the_same() -> Non
     assert on.lives()[0][3] is SessionState.ENDED
     on.seen.judged("llama", Kind.MACHINE)
     assert stills(on) == [SessionStall(994.0, 1000.0)]
+
+
+def test_a_job_that_goes_on_tells_in_which_incidents_it_was_looked_at_and_how_long_it_stood() -> None:
+    on = Cluster()
+    on.shows("a", "llama")
+    assert on.seen.incident("llama") == ""
+    for name in ("0a", "0a", "0b"):  # the second one where the store took nothing of the first
+        stuck(on, Kind.NONE)
+        on.seen.opened("llama", name)
+        assert on.seen.incident("llama") == name
+    on.seen.moves("llama", on.now + 1000.0, on.now)
+    assert not on.seen.went_on()
+    on.now += OVER_S
+    on.seen.moves("llama", on.now + 1000.0, on.now)
+    assert on.seen.went_on() == (StallOver("llama", ("0a", "0b"), 66.0),) and not on.seen.went_on()
+    assert on.seen.incident("llama") == "", "the next standstill is another one"
+
+
+def test_a_job_that_goes_on_while_it_is_looked_at_tells_when_that_is_over() -> None:
+    on = Cluster()
+    on.shows("a", "llama")
+    on.seen.suspected("llama", 6.0, 1000.0)
+    on.seen.asked("llama")
+    on.seen.opened("llama", "0a")
+    for on.now in (1.0, 1.0 + OVER_S):
+        on.seen.moves("llama", on.now + 1000.0, on.now)
+    assert not on.seen.went_on()
+    on.seen.judged("llama", Kind.NONE)
+    on.seen.moves("llama", on.now + 1000.0, on.now)
+    assert [(one.incidents, one.stood_s) for one in on.seen.went_on()] == [(("0a",), 7.0)]
+
+
+def test_a_job_that_ends_or_that_was_never_looked_at_tells_nothing() -> None:
+    on = Cluster()
+    on.shows("a", "llama")
+    stuck(on, Kind.NONE)
+    on.seen.opened("llama", "0a")
+    on.shows("a")
+    on.seen.moves("llama", on.now + 1000.0, on.now)
+    on.shows("a", "llama")
+    on.seen.suspected("llama", 6.0, on.now + 1000.0)
+    for _ in range(2):
+        on.seen.moves("llama", on.now + 1000.0, on.now)
+        on.now += OVER_S
+    assert not on.seen.stands("llama") and not on.seen.went_on()
+
+
+def test_a_suspicion_that_comes_back_after_long_is_looked_at_apart_and_all_tell_in_the_end() -> None:
+    on = Cluster()
+    on.shows("a", "llama")
+    stuck(on, Kind.NONE)
+    on.seen.opened("llama", "0a")
+    on.now += APART_S
+    on.seen.suspected("llama", 6.0, on.now + 1000.0)
+    assert on.seen.incident("llama") == ""
+    on.seen.opened("llama", "0b")
+    for _ in range(2):
+        on.seen.moves("llama", on.now + 1000.0, on.now)
+        on.now += OVER_S
+    assert [one.incidents for one in on.seen.went_on()] == [("0a", "0b")]
 
 
 def test_what_another_server_wrote_of_is_another_session_from_then_on() -> None:

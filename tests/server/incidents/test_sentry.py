@@ -118,7 +118,7 @@ def test_a_job_that_was_killed_while_it_hung_is_not_remembered_for_ever() -> Non
         assert vigil.due("llama", vigil.suspicion("llama", here, at), at) is again
 
 
-@pytest.mark.parametrize("verdict", [Kind.UNDETERMINED, Kind.NONE, None])
+@pytest.mark.parametrize("verdict", [Kind.UNDETERMINED, Kind.NONE, Kind.SLOW, None])
 def test_an_open_case_is_looked_into_again_and_less_and_less_often(verdict: Kind | None) -> None:
     vigil = StallTracker()
     vigil.note("a", said(0, 1), 0.0)
@@ -133,6 +133,15 @@ def test_an_open_case_is_looked_into_again_and_less_and_less_often(verdict: Kind
         vigil.asked("llama", verdict, now)
     assert not vigil.due("llama", vigil.suspicion("llama", {"a": RUNNING["a"]}, now), now + SELDOM_S - 1)
     assert vigil.due("llama", vigil.suspicion("llama", {"a": RUNNING["a"]}, now), now + SELDOM_S)
+
+
+def test_a_slow_machine_that_is_to_be_evicted_settles_the_matter() -> None:
+    vigil = StallTracker()
+    vigil.note("a", said(0, 1), 0.0)
+    here = {"a": RUNNING["a"]}
+    assert vigil.due("llama", vigil.suspicion("llama", here, 0.0), 0.0)
+    vigil.asked("llama", Kind.SLOW, 0.0, evicts=True)
+    assert not vigil.due("llama", vigil.suspicion("llama", here, 4000.0), 4000.0)
 
 
 def test_pulses_survive_the_wire_and_nonsense_does_not() -> None:

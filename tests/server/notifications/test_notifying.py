@@ -67,6 +67,28 @@ async def test_a_job_that_is_looked_at_again_and_again_is_one_standstill_until_t
     assert to.postman.titles()[6:] == ["llama is looked at"], "somebody asked, and it stands still no more"
 
 
+async def test_a_further_look_in_the_same_incident_is_told_of_where_it_says_something_else(tmp_path: Path) -> None:
+    async with watched(tmp_path / "s.db", tmp_path) as to:
+        await to.opened("0a")
+        await to.judged("0a", Kind.UNDETERMINED)
+        await to.tick(5)
+        before = len(to.postman.titles())
+        for _ in range(3):
+            await to.judged("0a", Kind.UNDETERMINED, again=True)
+            await to.tick(600)
+        assert to.postman.titles()[before:] == []
+        await to.judged("0a", Kind.SLOW, again=True)
+        await to.tick(5)
+        assert len(to.postman.titles()[before:]) == 1
+        for _ in range(2):
+            await to.tick(86400.0)
+            await to.judged("0a", Kind.SLOW, again=True)
+            await to.tick(5)
+            await to.judged("0a", Kind.SLOW, again=True)
+            await to.tick(5)
+        assert len(to.postman.titles()[before:]) == 3, "one that lasts is told of once more each day"
+
+
 async def test_that_there_is_no_verdict_is_told_with_why_and_another_look_is_the_same_standstill(
     tmp_path: Path,
 ) -> None:

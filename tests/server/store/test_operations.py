@@ -119,3 +119,16 @@ async def test_an_act_outlives_its_incident(where: Path | str) -> None:
     await store.do(policy.propose, wanted, "because", FACTS, RULE)
     assert (await store.ask(operations_service.past, 0.0)).namings == (Naming("gone", "a", NOON, Came.LEFT),)
     store.close()
+
+
+async def test_of_an_incident_that_was_looked_at_again_the_first_verdict_is_what_was_waited_for(
+    where: Path | str,
+) -> None:
+    store = Store(where)
+    await store.begin(Row("0a", "llama", NOON - 100.0), {"stood_s": 6.0, "began": NOON - 100.0})
+    await store.judged("0a", replace(NOTHING, kind=Kind.UNDETERMINED), NOON - 90.0)
+    asked = {"stood_s": 66.0, "began": NOON - 40.0}
+    await store.judged_again("0a", asked, replace(NOTHING, kind=Kind.SOFTWARE), NOON - 30.0)
+    (found,) = (await store.ask(operations_service.past, NOON - 200.0)).incidents
+    assert (found.kind, found.stood, found.judged) == ("software", NOON - 106.0, NOON - 90.0)
+    store.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.incident import Incident, IncidentState
+from hangdog_models.incident import EarlierVerdict, Incident, IncidentState
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
@@ -18,8 +18,9 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.captures import RawCapture, unfolded
 from hangdog_server.store.offline_captures import OfflineCapture, Spooled
-from hangdog_server.store.store import Store
+from hangdog_server.store.store import EARLIER, Store
 from hangdog_server.store.store_errors import StoreFailed
+from hangdog_server.telemetry import WentOn
 from support.servers.cast import verdict
 
 FIRST, SECOND = Incident("0a1b", "llama", 1.0, "page"), Incident("0a2c", "qwen", 2.0)
@@ -58,6 +59,75 @@ async def test_what_is_open_is_told(where: Path | str) -> None:
     assert [incident.id for incident in await store.open()] == [SECOND.id]
     await store.move(SECOND.id, IncidentState.FAILED, 9.0, "nobody is back")
     assert await store.open() == ()
+    store.close()
+
+
+OPEN = replace(JUDGED, kind=Kind.UNDETERMINED, evict=Eviction())
+
+
+async def test_a_further_verdict_takes_the_place_of_the_one_before_which_is_noted(where: Path | str) -> None:
+    store = Store(where)
+    await store.begin(FIRST, {"rounds": 2})
+    await store.keep(FIRST.id, [RawCapture("a", 0, b"one"), RawCapture("a", 66, b"native")])
+    assert await store.next_look(FIRST.id, 5) == (67, "")
+    assert await store.next_look(FIRST.id, 65) == (67, "") and await store.next_look(FIRST.id, 66) == (68, "")
+    await store.move(FIRST.id, IncidentState.FAILED, 3.0, "nobody answered")
+    await store.judged_again(FIRST.id, {"rounds": 2, "first": 67, "job_toml": "[job]"}, OPEN, 5.0)
+    assert await store.next_look(FIRST.id, 5) == (67 + 2 + 5, "[job]")
+    for number in range(1, 100):
+        await store.judged_again(FIRST.id, {"rounds": 1, "first": number}, OPEN, 5.0 + number)
+    await store.judged_again(FIRST.id, {"rounds": 1, "first": 100}, JUDGED, 900.0)
+    found = await store.find(FIRST.id)
+    assert (found.state, found.kind, found.evict, found.changed, found.note) == (
+        IncidentState.JUDGED, "machine", ("a",), 900.0, "",
+    )  # fmt: skip
+    assert (found.looks, len(found.earlier)) == (102, EARLIER)
+    assert found.earlier[0] == EarlierVerdict(1, 3.0, "", 0.0), "the first is kept, and the latest"
+    assert [one.look for one in found.earlier[1:]] == list(range(101 - EARLIER + 2, 102))
+    assert (await store.kept(FIRST.id))[0] == {"rounds": 1, "first": 100}
+    assert replace(found, verdict="") == (await store.latest("", 1))[0]
+    await store.judged_again("gone", {}, OPEN, 5.0)  # retention was first
+    store.close()
+
+
+async def test_that_a_job_went_on_is_noted_once_and_moves_nothing_else(where: Path | str) -> None:
+    store = Store(where)
+    for incident in (FIRST, SECOND):
+        await store.begin(incident, {})
+    await store.judged(FIRST.id, OPEN, 5.0)
+    await store.judged(SECOND.id, JUDGED, 5.0)
+    assert await store.went_on(FIRST.id, 34.0) is WentOn.BY_ITSELF
+    assert await store.went_on(FIRST.id, 35.0) is None and await store.went_on("gone", 35.0) is None
+    assert await store.went_on(SECOND.id, 7.0) is WentOn.NAMED
+    found = await store.find(FIRST.id)
+    assert (found.went_on_s, found.went_on, found.changed) == (34.0, "went on after 34 s", 5.0)
+    store.close()
+
+
+async def test_a_further_look_goes_into_the_incident_of_the_same_stall_and_into_no_other(where: Path | str) -> None:
+    store = Store(where)
+    mine = replace(FIRST, began=100.0, why="suspected: ranks 0-7")
+    await store.begin(mine, {})
+    assert await store.same_stall("llama", mine.id, 0.0) is None, "it is under way"
+    await store.judged(mine.id, OPEN, 105.0)
+    for job, name, since, fits in (
+        ("llama", mine.id, 999.0, True),
+        ("llama", "", 99.0, True),
+        ("llama", "", 101.0, False),  # the job moved since it began
+        ("qwen", "", 0.0, False),
+        ("qwen", mine.id, 0.0, False),
+        ("llama", "gone", 0.0, False),
+    ):
+        assert (await store.same_stall(job, name, since) is not None) is fits, (job, name, since)
+    await store.begin(replace(FIRST, id="0f", began=110.0, why="page"), {})
+    await store.judged("0f", OPEN, 111.0)
+    assert await store.same_stall("llama", "", 99.0) is None, "the newest is one that somebody asked for"
+    assert await store.same_stall("llama", mine.id, 99.0) is not None
+    await store.judged(mine.id, JUDGED, 120.0)
+    assert await store.same_stall("llama", mine.id, 0.0) is None, "what follows from a verdict stands"
+    await store.judged(mine.id, OPEN, 121.0)
+    await store.went_on(mine.id, 9.0)
+    assert await store.same_stall("llama", mine.id, 0.0) is None, "it is over"
     store.close()
 
 

@@ -15,7 +15,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.incident import Incident
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Eviction, Kind, Verdict
+from hangdog_models.verdict import Eviction, Kind, Verdict, from_json
 from hangdog_server.web.live_feed import MOST
 from support.servers.browsed import Browsed, browsed, hang
 from support.servers.cast import NOON, cluster
@@ -62,6 +62,28 @@ async def test_what_is_true_now_is_on_the_first_page(tmp_path: Path) -> None:
             now = await told(site.http, "/api/now")
         assert now["jobs"][0]["name"] == "llama" and now["jobs"][0]["status"] == "ok"
         assert now["suspects"][0]["machines"] == ["b"] and now["suspects"][0]["probability"] > 0.5
+
+
+async def test_a_job_that_went_on_is_said_to_with_what_earlier_looks_came_to(tmp_path: Path) -> None:
+    async with browsed(tmp_path / "s.db") as site:
+        store, name = site.on.store, await hang(site.on)
+        before = await store.find(name)
+        asked, _ = await store.kept(name)
+        slow = replace(from_json(json.loads(before.verdict)), kind=Kind.SLOW, evict=Eviction())
+        await store.judged_again(name, asked, slow, NOON + 20)
+        held_up = (await site.http.get("/")).text
+        assert "went on" not in held_up and (await told(site.http, "/api/now"))["suspects"]
+        await store.went_on(name, 34.4)
+        page = (await site.http.get(f"/incidents/{name}")).text
+        assert "The job went on after 34 s" in page and f"look 1: {before.kind}, " in page and "look 2: judged" in page
+        assert 'id="map"' in page, "what is kept tells it still"
+        assert "<td>went on after 34 s</td>" in (await site.http.get("/")).text
+        now = await told(site.http, "/api/now")
+        assert now["suspects"] == [], "nobody was to blame"
+        (line,) = now["incidents"]
+        assert (line["went_on_s"], [one["kind"] for one in line["earlier"]]) == (34.4, [before.kind])
+        schemas = (await told(site.http, "/api/openapi.json"))["components"]["schemas"]
+        jsonschema.validate(line, {**schemas["IncidentLine"], "components": {"schemas": schemas}})
 
 
 async def test_an_old_verdict_suspects_nobody_now(tmp_path: Path) -> None:

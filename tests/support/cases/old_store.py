@@ -28,8 +28,10 @@ INSERT INTO spooled VALUES ('b', '1', '0b', 'qwen', 's', 2.5, 0, '{"local": {"jo
     "world_size": 1, "topology": ""}, "last": true, "more": false, "rounds": 1, "interval_s": 2.0, "why": "", "refused": 0}');
 """
 
-#: Takes back what version 0013 renamed.
+#: Takes back what versions since then added, and what version 0013 renamed.
 BEFORE_0013 = (
+    "ALTER TABLE incidents DROP COLUMN earlier",
+    "ALTER TABLE incidents DROP COLUMN went_on_s",
     "ALTER TABLE ledger RENAME COLUMN mention TO standing",
     "ALTER TABLE spooled RENAME COLUMN stall TO standstill",
     "ALTER TABLE spooled RENAME COLUMN stated TO told",

@@ -91,9 +91,14 @@ class Watched:
     async def opened(self, name: str, why: str = "suspected: rank 0 stands", job: str = "llama") -> None:
         await self.on.store.begin(Incident(name, job, self.on.now, why), {})
 
-    async def judged(self, name: str, kind: Kind, *evict: str, because: Sequence[str] = ("it says so",)) -> None:
+    async def judged(
+        self, name: str, kind: Kind, *evict: str, because: Sequence[str] = ("it says so",), again: bool = False
+    ) -> None:
         said = replace(NOTHING, kind=kind, confidence=0.97, evict=Eviction(evict, 0.97), because=tuple(because))
-        await self.on.store.judged(name, said, self.on.now)
+        if again:
+            await self.on.store.judged_again(name, {}, said, self.on.now)
+        else:
+            await self.on.store.judged(name, said, self.on.now)
 
 
 def receiver(name: str = "chat", url: str = "json://127.0.0.1:1/", *about: str) -> Receiver:

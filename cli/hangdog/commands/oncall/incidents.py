@@ -35,7 +35,10 @@ def command(job: str, limit: int, form: str, server: ServerAddress) -> None:
 
 
 def as_json(incident: Incident) -> dict[str, object]:
-    """An incident as the JSON object of the list; `verdict` is the kind of its verdict, null before there is one."""
+    """An incident as the JSON object of the list; `verdict` is the kind of its verdict, null before there is one.
+
+    `looks`: how often the job was looked at within this one stall; `went_on_s` is null where it was not seen to go on.
+    """
     return {
         "id": incident.id,
         "job": incident.job,
@@ -46,6 +49,8 @@ def as_json(incident: Incident) -> dict[str, object]:
         "evict": list(incident.evict),
         "why": incident.why,
         "note": incident.note,
+        "looks": incident.looks,
+        "went_on_s": round(incident.went_on_s, 1) or None,
     }
 
 
@@ -57,7 +62,7 @@ def _table(incidents: tuple[Incident, ...]) -> Table:
             incident.id,
             local_time(incident.began),
             incident.job,
-            incident.state,
+            incident.went_on or incident.state,
             verdict,
             ", ".join(incident.evict),
             incident.note or incident.why,

@@ -13,6 +13,7 @@ from hangdog.output.times import local_time
 from hangdog.output.verdict_text import print_verdict
 from hangdog_models.incident import Incident
 from hangdog_models.verdict import to_json
+from hangdog_models.views.answer_text import percent
 from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
 
@@ -39,6 +40,9 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
     else:
         console = console_for(sys.stdout)
         print_line(Line(printable(_heading(line))), console)
+        for one in line.earlier:
+            verdict_text = f"{one.kind} {percent(one.confidence)}" if one.kind else "no verdict"
+            print_line(Line(printable(f"look {one.look}, {local_time(one.at)}: {verdict_text}")), console)
         if verdict is not None:
             click.echo()
             print_verdict(verdict, console)
@@ -47,4 +51,5 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
 
 def _heading(line: Incident) -> str:
     reason = "; ".join(text for text in (line.why, line.note) if text)
-    return f"incident {line.id} of job {line.job}, {local_time(line.began)}: {line.state}{f' ({reason})' if reason else ''}"
+    state = ", ".join(text for text in (line.state, line.went_on) if text)
+    return f"incident {line.id} of job {line.job}, {local_time(line.began)}: {state}{f' ({reason})' if reason else ''}"

@@ -26,7 +26,7 @@ LATEST = 100
 #: Characters of a name, and of a foreign sentence.
 NAMED, SENTENCE = 80, 240
 #: What changes of an incident.
-ChangeKey = tuple[str, str, float, str]
+ChangeKey = tuple[str, str, float, str, float]
 
 
 @click.command("watch")
@@ -115,7 +115,7 @@ def _until_verdict(client: Client, name: str, form: str, every: float) -> int:
 
 
 def _change_key(line: Incident) -> ChangeKey:
-    return line.state, line.kind, line.confidence, line.note
+    return line.state, line.kind, line.confidence, line.note, line.went_on_s
 
 
 def _print(line: Incident, form: str, err: bool = False) -> None:
@@ -128,6 +128,7 @@ def _line_text(line: Incident) -> str:
     """`2026-11-22 03:04:05  3fa9…  llama-70b: judged, machine 97%, evict node-64`."""
     verdict = f", {line.kind} {percent(line.confidence)}" if line.kind else ""
     evict = f", evict {printable(', '.join(line.evict), NAMED)}" if line.evict else ""
+    went_on = f", {line.went_on}" if line.went_on else ""
     why = printable(line.note or ("" if line.kind else line.why), SENTENCE)
     reason = f": {why}" if why else ""
-    return f"{local_time(line.began)}  {line.id}  {printable(line.job, NAMED)}: {line.state}{verdict}{evict}{reason}"
+    return f"{local_time(line.began)}  {line.id}  {printable(line.job, NAMED)}: {line.state}{verdict}{evict}{went_on}{reason}"

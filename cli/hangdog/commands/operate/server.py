@@ -124,8 +124,8 @@ DAY_S = 86400.0
     "--work-patience",
     type=Number(0, 86400),
     metavar="SECONDS",
-    help="How long a rank that gets on with something (evaluation, checkpoint, compilation) may hold the others up in the first "
-    "hour of a job, before an incident is opened; later the job's own phases decide.  [default: 300]",
+    help="How long a rank that gets on with something (evaluation, checkpoint, compilation) may hold the others up on the first "
+    "day of a job, before an incident is opened; later the job's own phases decide.  [default: 300]",
 )
 @click.option(
     "--metrics",

@@ -107,10 +107,10 @@ def moves_data(rank: Rank, state: RankState, motion: Motion) -> bool:
     """
     got_on = rank in motion.working or rank in motion.woken
     if state.activity in (Activity.CHECKPOINT, Activity.STORAGE):
-        return got_on or bool(state.busy)
+        return got_on or rank in motion.fed or bool(state.busy)
     if state.activity is Activity.DATALOADER:
         return got_on or rank in motion.helped
-    return got_on and state.activity is Activity.NETWORK
+    return (got_on or rank in motion.fed) and state.activity is Activity.NETWORK
 
 
 def runs_own_code(rank: Rank, state: RankState, motion: Motion) -> bool:

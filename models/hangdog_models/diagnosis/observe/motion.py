@@ -26,6 +26,8 @@ WORKED_SHARE, WORKED_S = 0.05, 0.1
 #: A thread that reads or writes is woken for each piece. One that is stuck is woken by a timer at most, to look around: data
 #: loaders do so every five seconds. Times a second, and times where the seconds between two looks are not known.
 WOKEN_PER_S, WOKEN = 3.0, 10
+#: The same of one that is woken by data alone, in a read or a write: a look that has to stop it wakes it twice.
+FED_PER_S = 1.5
 #: And from so many that went to another place: a culprit that is busy for ever does, two may, a crowd of victims does not.
 GONE_AT_LEAST, GONE_SHARE = 4, 0.05
 
@@ -44,6 +46,7 @@ class Motion:
     that are not in `counted` nobody knows how often.
     `stepped`: at these the job's own progress advanced between the last two looks, by its step lines, heartbeat or collectives.
     `helped`: processes of its own used the processor between the looks: a compiler, the workers of its loader.
+    `fed`: its thread was woken more often than looks wake it, and not from a sleep that it set itself: whoever waits for data gets it.
     """
 
     rounds: int
@@ -58,6 +61,7 @@ class Motion:
     moved_on: bool = False
     stepped: tuple[Rank, ...] = ()
     helped: frozenset[Rank] = frozenset()
+    fed: frozenset[Rank] = frozenset()
 
     @property
     def known(self) -> bool:
@@ -76,6 +80,7 @@ class Work:
     counted: frozenset[Rank] = frozenset()
     stepped: tuple[Rank, ...] = ()
     helped: frozenset[Rank] = frozenset()
+    fed: frozenset[Rank] = frozenset()
 
 
 #: Nothing is known of it.
@@ -118,6 +123,7 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
         start > 0,
         work.stepped,
         work.helped,
+        work.fed,
     )
 
 
@@ -128,13 +134,20 @@ def work(rounds: Sequence[Round], interval_s: float | None) -> Work:
     ran_s, wakes = (_spent(rounds, count) for count in (_ran_s, _wakes))
     seconds = {**_spent(rounds, _cpu_s), **ran_s}
     worked, woken = (WORKED_SHARE * interval_s, WOKEN_PER_S * interval_s) if interval_s else (WORKED_S, WOKEN)
+    fed = FED_PER_S * interval_s if interval_s else WOKEN
+    dozing = {trace.rank for trace in rounds[-1].traces if trace.role == TRAINER and _dozes(trace)}
     return Work(
         frozenset(rank for rank, used in seconds.items() if used >= worked),
         frozenset(rank for rank, times in wakes.items() if times >= woken),
         frozenset(wakes),
         tuple(sorted(rank for rank, times in _spent(rounds, _steps).items() if times > 0)),
         frozenset(rank for rank, used in _of_children(rounds).items() if used >= worked),
+        frozenset(rank for rank, times in wakes.items() if times >= fed and rank not in dozing),
     )
+
+
+def _dozes(trace: ProcessTrace) -> bool:
+    return trace.state is not None and "nanosleep" in trace.state.wchan
 
 
 def _of_children(rounds: Sequence[Round]) -> dict[Rank, float]:
