@@ -13,7 +13,15 @@ from hangdog_models.ranks import MAX_RANK
 _RANK = ("process_id", "process_index", "rank", "global_rank")
 _WORLD = ("num_processes", "process_count", "world_size", "num_procs")
 _MEETING = frozenset(
-    ("coordinator_address", "coordinator", "coordinator_addr", "master_addr", "master_address", "dist_url", "init_method")
+    (
+        "coordinator_address",
+        "coordinator",
+        "coordinator_addr",
+        "master_addr",
+        "master_address",
+        "dist_url",
+        "init_method",
+    )
 )
 _NODE = ("node_rank", "machine_rank", "node_id", "node_index")
 _NODES = ("nnodes", "num_nodes", "num_machines", "nodes")
@@ -26,7 +34,8 @@ _SIZES: Mapping[str, str] = {
     **dict.fromkeys(("context_parallel_size", "context_parallel_degree", "cp_size", "cp_degree"), "cp"),
     **dict.fromkeys(("expert_model_parallel_size", "expert_parallel_size", "expert_parallel_degree", "ep_size"), "ep"),
     **dict.fromkeys(
-        ("pipeline_model_parallel_size", "pipeline_parallel_size", "pipeline_parallel_degree", "pipe_parallel_size"), "pp"
+        ("pipeline_model_parallel_size", "pipeline_parallel_size", "pipeline_parallel_degree", "pipe_parallel_size"),
+        "pp",
     ),
     **dict.fromkeys(("pp_size", "pp_degree"), "pp"),
 }

@@ -269,14 +269,24 @@ def _family(
     names = [environ.get(name, "") for name in _JOB_NAMES]
     if top.announced is not None:  # the run's own name is better than that of what started Ray
         names.insert(1, top.announced.run)
-        names += [f"port-{top.announced.port}"] if top.announced.port else []
-    job = next((name for name in names if name not in ("", "none")), UNNAMED)[:_MOST_CHARACTERS]
+    job = next((name for name in names if name not in ("", "none")), "")[:_MOST_CHARACTERS]
+    meeting = "" if job else environ.get(MEETING, "")[:_MOST_CHARACTERS]
+    if not job:
+        job = f"port-{top.announced.port}" if top.announced is not None and top.announced.port else UNNAMED
     topology = environ.get(TOPOLOGY, "")[:_MOST_CHARACTERS]
     # a loader or compile worker at the top has lost its trainer: it belongs to the rank, but does not stand for it
     kind = ProcessRole.TRAINER if _kind(top) is ProcessRole.CHILD else _kind(top)
-    meeting = environ.get(MEETING, "")[:_MOST_CHARACTERS] if job == UNNAMED else ""
     own = RankProcesses(
-        job, place.rank, kind, top, place.world, topology, top.owner, meeting, source=place.source, presumed=place.presumed
+        job,
+        place.rank,
+        kind,
+        top,
+        place.world,
+        topology,
+        top.owner,
+        meeting,
+        source=place.source,
+        presumed=place.presumed,
     )
     members = [own]
     below, seen = list(children.get(top.pid, ())), {top.pid}

@@ -71,7 +71,7 @@ def port() -> int:
 
 
 @contextlib.contextmanager
-def started(folder: Path, command: Sequence[str], ranks: int = 3, **environ: str) -> Iterator[dict[int, int]]:
+def started(folder: Path, command: Sequence[str], *, ranks: int = 3, **environ: str) -> Iterator[dict[int, int]]:
     """Runs it until all ranks have met: their pids, by the rank each knows."""
     strange = ("SLURM_", "PMI", "OMPI_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
@@ -92,7 +92,8 @@ def started(folder: Path, command: Sequence[str], ranks: int = 3, **environ: str
 
 def members(folder: Path, looks: int = 2, within: Proc = proc) -> list[RankProcesses]:
     """Whom discovery finds of those that a test started."""
-    table, found = ProcessTable(within, frozenset({"TEST_OF"})), ()
+    table = ProcessTable(within, frozenset({"TEST_OF"}))
+    found: tuple[RankProcesses, ...] = ()
     for _ in range(looks):
         found = find(table.take(), ("TEST_OF", os.fspath(folder)))
     return list(found)
@@ -110,7 +111,7 @@ def test_ranks_that_one_parent_started_are_numbered_in_their_order(tmp_path: Pat
         found = members(tmp_path)
         assert trainers(found) == ranks
         assert {(member.job, member.world_size) for member in found} == {(f"port-{at}", 3)}
-        said = {member.rank: (member.presumed, member.source) for member in found}
+        said = {int(member.rank): (member.presumed, member.source) for member in found}
         assert said[0] == (False, "it listens where the ranks meet")
         assert said[1] == said[2] == (True, "the order in which its processes began")
         # what a rank forked has inherited its connections, and is a child of it
@@ -127,7 +128,7 @@ def test_the_task_number_of_the_program_above_counts_nodes(tmp_path: Path) -> No
     """`srun --ntasks-per-node=1 python train.py`, which spawns the ranks of its node."""
     (tmp_path / "train.py").write_text(SPAWN)
     node = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "77"}
-    with started(tmp_path, [sys.executable, "train.py", "spawn", str(port())], **node) as ranks:
+    with started(tmp_path, [sys.executable, "train.py", "spawn", str(port())], ranks=3, **node) as ranks:
         found = members(tmp_path)
         assert trainers(found) == ranks
         assert {(member.job, member.world_size) for member in found} == {("77", 12)}
@@ -165,6 +166,64 @@ def test_programs_that_talk_to_each_other_are_no_ranks(tmp_path: Path, program: 
     (tmp_path / "train.py").write_text(SPAWN.replace(MEET, program))
     with started(tmp_path, [sys.executable, "train.py", "spawn", str(port())]):
         assert members(tmp_path) == []
+
+
+def row(number: int, here: str, there: str, state: str, inode: int) -> str:
+    """A row of `net/tcp`, as the kernel writes it."""
+    return f"{number:4}: {here} {there} {state} 00000000:00000000 00:00000000 00000000  1000        0 {inode} 1 0 20 4 30 10 -1\n"
+
+
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+#: 10.0.0.2 connected to port 29500 of 10.0.0.1.
+SECOND = HEAD + "".join(row(at, f"0200000A:900{at}", "0100000A:733C", "01", 50 + at) for at in range(2))
+
+
+def drawn(root: Path, parent: Sequence[str], table: str) -> Proc:
+    """A program and two processes that it spawned, with a socket and a GPU each, on a machine of these connections."""
+    spawned = ["python", "-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork"]
+    for pid, above, line in ((10, 1, parent), (11, 10, spawned), (12, 10, spawned)):
+        folder = root / str(pid)
+        (folder / "task" / str(pid)).mkdir(parents=True)
+        (folder / "fd").mkdir()
+        (folder / "net").mkdir()
+        fields = ["S", str(above), *["0"] * 17, str(pid), *["0"] * 30]
+        (folder / "stat").write_text(f"{pid} (python) {' '.join(fields)}\n")
+        (folder / "cmdline").write_text("".join(f"{word}\0" for word in line))
+        (folder / "environ").write_text("")
+        (folder / "net" / "tcp").write_text(table)
+        if above == 10:
+            (folder / "fd" / "3").symlink_to(f"socket:[{39 + pid}]")
+            (folder / "fd" / "4").symlink_to(f"/dev/nvidia{pid - 11}")
+    return Proc(root)
+
+
+@pytest.mark.parametrize(
+    ("options", "ranks", "world"),
+    [
+        (["--node-rank", "1", "--nnodes", "2"], [2, 3], 4),
+        (["--node_rank=3"], [6, 7], 0),
+        (["--node-rank", "0", "--nnodes", "2"], [], 0),  # nobody listens here, so it is not
+        (["--node-rank", "5", "--nnodes", "2"], [], 0),
+        ([], [], 0),
+    ],
+)
+def test_on_another_machine_the_ranks_are_those_of_its_node(
+    tmp_path: Path, options: list[str], ranks: list[int], world: int
+) -> None:
+    found = find(ProcessTable(drawn(tmp_path, ["python", "train.py", *options], SECOND)).take())
+    assert [member.rank for member in found] == ranks
+    assert all(member.presumed and member.world_size == world and member.job == "port-29500" for member in found)
+
+
+@pytest.mark.parametrize(
+    "table", ["", HEAD, HEAD + "x y z\n" + row(0, "zz:1", "0100000A:733C", "01", 50), "\udcff" * 99]
+)
+def test_tables_that_make_no_sense_tell_nothing(tmp_path: Path, table: str) -> None:
+    root = tmp_path / "proc"
+    within = drawn(root, ["python", "train.py", "--node-rank", "1"], "")
+    for pid in (11, 12):
+        (root / str(pid) / "net" / "tcp").write_bytes(table.encode("utf-8", "surrogateescape"))
+    assert find(ProcessTable(within).take()) == ()
 
 
 class Counted(Proc):
