@@ -70,7 +70,7 @@ SILENT = CommandLine()
 
 def read(arguments: Sequence[str]) -> CommandLine:
     """Reads a whole command line, the program included."""
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     sizes: dict[str, int] = {}
     given: list[str] = []
     contradicted: set[str] = set()
@@ -83,11 +83,11 @@ def read(arguments: Sequence[str]) -> CommandLine:
                 contradicted.add(_SIZES[name])
             given.append(f"--{name}")
         else:
-            said.setdefault(name, value)
-    rank, option = _first(said, _RANK)
-    world, _ = _first(said, _WORLD)
-    node, _ = _first(said, _NODE)
-    nodes, _ = _first(said, _NODES)
+            values.setdefault(name, value)
+    rank, option = _first(values, _RANK)
+    world, _ = _first(values, _WORLD)
+    node, _ = _first(values, _NODE)
+    nodes, _ = _first(values, _NODES)
     if not meets or world is None or rank is None or rank >= world:
         rank, world, option = None, None, ""
     if other_order or contradicted:
@@ -104,8 +104,8 @@ def number(text: str) -> int | None:
     return int(text) if plausible and int(text) <= MAX_RANK else None
 
 
-def _first(said: Mapping[str, str], names: Sequence[str]) -> tuple[int | None, str]:
-    found = ((number(said[name]), f"--{name}") for name in names if name in said)
+def _first(values: Mapping[str, str], names: Sequence[str]) -> tuple[int | None, str]:
+    found = ((number(values[name]), f"--{name}") for name in names if name in values)
     return next(((value, option) for value, option in found if value is not None), (None, ""))
 
 

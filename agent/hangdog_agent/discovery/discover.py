@@ -89,7 +89,7 @@ class ProcessRole(StrEnum):
 class Process:
     """One row of the process table: `environ` holds allowed names only, `started` counts clock ticks after boot.
 
-    `announced` is what its framework or its connections say of it elsewhere than in its environment, `said` what its command
+    `announced` is what its framework or its connections say of it elsewhere than in its environment, `options` what its command
     line does. `owner` and `container` (the pod or
     container it runs in, empty for none) are the kernel's words.
     """
@@ -104,7 +104,7 @@ class Process:
     environ: Mapping[str, str] | None = None
     cpu_ticks: int = 0
     announced: Announced | None = None
-    said: CommandLine = SILENT
+    options: CommandLine = SILENT
     owner: Owner = UNKNOWN
     container: str = ""
 
@@ -316,8 +316,10 @@ def _preference(process: Process, place: _LaunchPlace) -> tuple[bool, bool, int,
 
 
 def _place(process: Process, table: Mapping[int, Process]) -> _LaunchPlace | None:
-    if (told := process.announced) is not None:
-        return _LaunchPlace(told.rank, told.world_size, len(_PLACES) + 2, told.source, told.presumed)
+    if (announced := process.announced) is not None:
+        return _LaunchPlace(
+            announced.rank, announced.world_size, len(_PLACES) + 2, announced.source, announced.presumed
+        )
     environ = process.environ or {}
     if environ.get(DIAGNOSIS):
         return None
@@ -335,8 +337,8 @@ def _place(process: Process, table: Mapping[int, Process]) -> _LaunchPlace | Non
         stronger = index == 0 and "LOCAL_RANK" in environ
         world = number(environ.get(world_name, "")) or _world(environ, rank, index)
         return _LaunchPlace(Rank(rank), world, len(_PLACES) - index + stronger, rank_name)
-    if process.said.rank is not None:
-        return _LaunchPlace(Rank(process.said.rank), process.said.world_size, 0, process.said.option)
+    if process.options.rank is not None:
+        return _LaunchPlace(Rank(process.options.rank), process.options.world_size, 0, process.options.option)
     return None
 
 

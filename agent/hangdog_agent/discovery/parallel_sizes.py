@@ -18,16 +18,16 @@ def topology(announced: str, lines: Sequence[CommandLine], world: int) -> tuple[
 
     `lines` are what the command lines of the trainers say, `world` the number of ranks, 0 where it is not known.
     """
-    telling = [line for line in lines if line.given]
-    if not telling:
+    speaking = [line for line in lines if line.given]
+    if not speaking:
         return announced, ()
-    first = telling[0]
+    first = speaking[0]
     options = ", ".join(first.given[:_SHOWN])
     if first.contradicted:
         return announced, (
             f"the command line gives {', '.join(first.contradicted)} twice, with different sizes: not used",
         )
-    if any(line.sizes != first.sizes for line in telling):
+    if any(line.sizes != first.sizes for line in speaking):
         return announced, (f"the command lines of its ranks contradict each other about {options}: not used",)
     if not first.sizes:
         return announced, ()

@@ -55,7 +55,7 @@ _RANKS = discover.OWN_RANKS | {"LOCAL_RANK", "NODE_RANK"}
 class _ProcessFacts:
     """What a process tells of itself; it changes only with an exec, which changes `image` or `comm`.
 
-    `announced` is what Ray says of it in a log, which was read `log_reads` times, or what its connections tell. `said` is what
+    `announced` is what Ray says of it in a log, which was read `log_reads` times, or what its connections tell. `options` is what
     its command line does. `owner` and `container` are the kernel's words of a process that may be a trainer.
     """
 
@@ -66,7 +66,7 @@ class _ProcessFacts:
     environ: dict[str, str]
     permitted: bool
     announced: Announced | None = None
-    said: CommandLine = command_line.SILENT
+    options: CommandLine = command_line.SILENT
     log_reads: int = 0
     owner: Owner = UNKNOWN
     container: str = ""
@@ -74,8 +74,8 @@ class _ProcessFacts:
     @property
     def ranked(self) -> bool:
         """Whether it may be a trainer, a worker of one, or a launcher."""
-        told = self.announced is not None or self.said.rank is not None
-        return self.python and (told or not _RANKS.isdisjoint(self.environ))
+        known = self.announced is not None or self.options.rank is not None
+        return self.python and (known or not _RANKS.isdisjoint(self.environ))
 
     @property
     def waits(self) -> bool:
@@ -242,7 +242,7 @@ class ProcessTable:
             image=stat.image,
             python=python,
             arguments=arguments[:_MOST_ARGUMENTS],
-            said=command_line.read(arguments) if python else command_line.SILENT,
+            options=command_line.read(arguments) if python else command_line.SILENT,
             environ={} if isinstance(environ, Reason) else parse_environ(environ, self._names),
             permitted=environ is not Reason.NOT_PERMITTED,
         )
@@ -288,7 +288,7 @@ def _row(stat: Stat, reported: _ProcessFacts | None) -> discover.Process:
         environ=reported.environ if reported else None,
         cpu_ticks=stat.cpu_ticks,
         announced=reported.announced if reported else None,
-        said=reported.said if reported else command_line.SILENT,
+        options=reported.options if reported else command_line.SILENT,
         owner=reported.owner if reported else UNKNOWN,
         container=reported.container if reported else "",
     )

@@ -1,6 +1,6 @@
 """Finds ranks that carry no rank: children of one parent that meet at a port, as `mp.spawn` and JAX have them.
 
-Who meets is known (rendezvous.py), and that the one that listens is rank 0. Which rank each of the others has, is presumed: it is
+Who meets is known (meetings.py), and that the one that listens is rank 0. Which rank each of the others has, is presumed: it is
 the number that tells their command lines apart, else they were started in the order of their ranks, as mp.spawn does.
 
 Nothing is read of processes that have no sibling of the same program, and little of those that are no trainers: their open
@@ -19,7 +19,7 @@ from typing import Protocol
 from hangdog_agent.discovery.announced import Announced
 from hangdog_agent.discovery.command_line import CommandLine, number
 from hangdog_agent.discovery.launchers import launches
-from hangdog_agent.discovery.rendezvous import Meeting, Socket, elsewhere, meeting, parse
+from hangdog_agent.discovery.meetings import Meeting, Socket, elsewhere, meeting, parse
 from hangdog_agent.procfs import Proc
 from hangdog_models.ranks import MAX_RANK, Rank
 
@@ -66,7 +66,7 @@ class Row(Protocol):
     @property
     def environ(self) -> Mapping[str, str] | None: ...
     @property
-    def said(self) -> CommandLine: ...
+    def options(self) -> CommandLine: ...
 
 
 @dataclass(slots=True)
@@ -132,7 +132,12 @@ class Siblings:
     def _may_be(self, row: Row, above: Row | None) -> bool:
         """Whether a process may be a rank and says none itself; it may have inherited the number of its node from its parent."""
         environ = row.environ
-        if environ is None or row.said.rank is not None or row.comm == "pt_data_worker" or row.comm.startswith("ray::"):
+        if (
+            environ is None
+            or row.options.rank is not None
+            or row.comm == "pt_data_worker"
+            or row.comm.startswith("ray::")
+        ):
             return False
         if launches(row.comm, row.arguments) or (above is not None and above.key in self._found):
             return False
@@ -267,8 +272,8 @@ def _node(row: Row, above: Row | None) -> tuple[int | None, int]:
     for one in (above, row):
         if one is None:
             continue
-        if one.said.node is not None:
-            return one.said.node, one.said.nodes
+        if one.options.node is not None:
+            return one.options.node, one.options.nodes
         environ = one.environ or {}
         for name, count in _NODES:
             node = number(environ.get(name, ""))

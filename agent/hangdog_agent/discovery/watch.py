@@ -103,7 +103,7 @@ def _local(trainers: Sequence[RankProcesses]) -> LocalJob:
     meetings = {member.rendezvous for member in trainers} - {""}
     world = max(member.world_size for member in trainers)
     announced = next((member.topology for member in trainers if member.topology), "")
-    sizes, notes = topology(announced, [member.process.said for member in trainers], world)
+    sizes, notes = topology(announced, [member.process.options for member in trainers], world)
     return LocalJob(
         name=trainers[0].job,
         ranks=tuple(sorted(member.rank for member in trainers)),

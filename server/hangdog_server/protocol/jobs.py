@@ -73,14 +73,14 @@ def _contradicted(declared: Layout, announced: Mapping[str, AnnouncedJob]) -> tu
     """What the agents announce of the sizes that a person declared otherwise."""
     layout, _ = _announced(announced)
     differing = [dim for dim, size in layout.sizes.items() if declared.sizes and declared.sizes.get(dim, 1) != size]
-    said = ",".join(f"{dim}={layout.sizes[dim]}" for dim in differing)
-    return (f"job.toml is believed, but the job's own processes say {said}",) if differing else ()
+    noted = ",".join(f"{dim}={layout.sizes[dim]}" for dim in differing)
+    return (f"job.toml is believed, but the job's own processes say {noted}",) if differing else ()
 
 
 def _announced(announced: Mapping[str, AnnouncedJob]) -> tuple[Layout, tuple[str, ...]]:
     """The layout most machines announce; the ones that say otherwise are noted."""
-    said = Counter(note for local in announced.values() for note in local.notes)
-    notes = [_of_machines(note, said[note], len(announced)) for note in _ordered(said)[:_MOST_NOTES]]
+    noted = Counter(note for local in announced.values() for note in local.notes)
+    notes = [_of_machines(note, noted[note], len(announced)) for note in _ordered(noted)[:_MOST_NOTES]]
     worlds = Counter(local.world_size for local in announced.values() if local.world_size)
     texts = Counter(local.topology for local in announced.values() if local.topology)
     if len(worlds) > 1:
