@@ -39,7 +39,7 @@ _MEMBERS, _FILES, _TASKS = 256, 1 << 16, 64
 _ROWS = 100_000
 #: Seconds until a family is looked at again: doubled each time, up to nine minutes.
 _AGAIN_S, _SELDOM_S = 4.0, 540.0
-#: Share of a core that all of this takes at most, and seconds that may be taken at once.
+#: Share of a core that all of this takes at most, and seconds of it that may be taken at once.
 _SHARE, _AT_ONCE_S = 0.01, 0.1
 #: Where a program that was started once a node says which node it is, and of how many.
 _NODES = (("NODE_RANK", "NNODES"), ("GROUP_RANK", ""), ("SLURM_PROCID", "SLURM_NTASKS"))
@@ -104,11 +104,11 @@ class Siblings:
         for family in sorted(self._families.values(), key=lambda family: family.due):
             if family.due > now or self._owed > _AT_ONCE_S:
                 break
-            began = time.monotonic()
+            began = time.thread_time()
             waits_s, family.wait_s = family.wait_s, min(2 * family.wait_s, _SELDOM_S)
             family.due = now + waits_s
             self._found |= self._ranks_of(family, by_pid.get(family.rows[0].parent))
-            self._owed += time.monotonic() - began
+            self._owed += time.thread_time() - began
         return self._found
 
     def _sorted(self, rows: Sequence[Row], by_pid: Mapping[int, Row], now: float) -> dict[tuple[int, str], _Family]:
