@@ -26,7 +26,7 @@ AGES_S, WAITED_S, RHYTHM_S = (15, 60, 240), 1200, 120.0
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """An incident that was opened in a healthy phase: how old that was, why, and the verdict."""
+    """An incident that was opened in a healthy phase, or looked at `again`: how old that was, why, and the verdict."""
 
     framework: str
     phase: str
@@ -35,6 +35,7 @@ class Alarm:
     verdict: Kind
     evicted: tuple[str, ...]
     because: str = ""
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def replay(framework: str, phases: Sequence[str], hours: float, seed: int, hangs
                 verdict = opened.verdict
                 alarm = Alarm(
                     framework, _blamed(timeline, number), now - since, opened.suspicion.why, verdict.kind,
-                    verdict.evict.machines, verdict.because[0] if verdict.because else "",
+                    verdict.evict.machines, verdict.because[0] if verdict.because else "", opened.again,
                 )  # fmt: skip
                 outcome.alarms.append(alarm)
         now += RESTART_S

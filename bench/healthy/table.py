@@ -21,12 +21,14 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, float]:
     """The figures of all frameworks together."""
     hours = sum(sum(one.seconds.values()) for one in outcomes) / 3600.0
     alarms = [alarm for one in outcomes for alarm in one.alarms]
+    incidents = sum(not alarm.again for alarm in alarms)
     decisions = sum(bool(alarm.evicted) for alarm in alarms)
     return {
         "hours": hours,
         "runs": sum(one.lives for one in outcomes),
-        "incidents": len(alarms),
-        "incidents_per_100_h": 100.0 * len(alarms) / hours if hours else 0.0,
+        "incidents": incidents,
+        "looks": len(alarms),
+        "incidents_per_100_h": 100.0 * incidents / hours if hours else 0.0,
         "named_a_machine": sum(alarm.verdict in NAMING for alarm in alarms),
         "decisions": decisions,
         # of events that did not happen in n hours: at most 3 / n an hour, in 95 of 100 cases
@@ -43,9 +45,9 @@ def as_markdown(outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         for phase, seconds in sorted(outcome.seconds.items()):
             alarms = [alarm for alarm in outcome.alarms if alarm.phase == phase]
-            hours = seconds / 3600.0
+            hours, opened = seconds / 3600.0, sum(not alarm.again for alarm in alarms)
             lines.append(
-                f"| {outcome.framework} | {phase} | {hours:.1f} | {len(alarms)} | {100.0 * len(alarms) / hours:.0f} "
+                f"| {outcome.framework} | {phase} | {hours:.1f} | {opened} | {100.0 * opened / hours:.0f} "
                 f"| {sum(alarm.verdict in NAMING for alarm in alarms)} | {sum(bool(alarm.evicted) for alarm in alarms)} "
                 f"| {_hangs([hang for hang in outcome.hangs if hang.phase == phase])} |"
             )
@@ -54,7 +56,8 @@ def as_markdown(outcomes: Sequence[Outcome]) -> str:
     bound = found["decisions_per_100_h_at_most"]
     lines += [
         f"{found['hours']:.0f} run-hours in {found['runs']} runs: {found['incidents']} incidents "
-        f"({found['incidents_per_100_h']:.1f} in 100 h), of which {found['named_a_machine']} name a machine or group; "
+        f"({found['incidents_per_100_h']:.1f} in 100 h), looked at {found['looks']} times, of which {found['named_a_machine']} name "
+        f"a machine or group; "
         f"decisions: {found['decisions']}"
         + (f", so at most {bound:.2f} in 100 h (rule of three)" if found["decisions"] == 0 else "")
     ]
@@ -78,7 +81,7 @@ def _reasons(alarms: Sequence[Alarm]) -> list[str]:
     if not kinds:
         return ["No incident was opened."]
     lines = [
-        "| incidents | phase | of | age of the phase s | why | verdict | evicts |",
+        "| looks | phase | of | age of the phase s | why | verdict | evicts |",
         "|---:|---|---|---|---|---|---:|",
     ]
     for (phase, why, verdict), found in sorted(kinds.items(), key=lambda one: (-len(one[1]), one[0])):

@@ -18,7 +18,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.stack import TRAINER, ProcessTrace, Thread
-from hangdog_models.stall_timeouts import ASKED_AGAIN_S, RECHECK_S, Sign, Suspicion
+from hangdog_models.stall_timeouts import ASKED_AGAIN_S, OVER_S, RECHECK_S, Sign, Suspicion
 from hangdog_models.topology import Layout, build
 from hangdog_models.verdict import Verdict
 from hangdog_server.cluster.stalls import StallTracker
@@ -75,9 +75,10 @@ class _Machine:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An incident that would have been opened, and the verdict on it."""
+    """An incident that would have been opened, and the verdict on it; `again`: a further look at one that was."""
 
     at: float
+    again: bool
     suspicion: Suspicion
     verdict: Verdict
 
@@ -98,6 +99,8 @@ class WatchedJob:
     _machines: list[_Machine] = field(default_factory=list)
     _asked: dict[str, float] = field(default_factory=dict)
     _taken: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _suspected_at: float = float("-inf")
+    _again: bool = False
     _busy_until: float = float("-inf")
 
     def __post_init__(self) -> None:
@@ -144,13 +147,20 @@ class WatchedJob:
         self.tracker.seen((NAME,), now)
         looked_into = doubted or self.tracker.learns(NAME)
         self.suspicion = self.tracker.suspicion(NAME, running, now) if looked_into else None
+        if self.suspicion is not None:
+            self._suspected_at = now
+        elif now - self._suspected_at >= OVER_S:
+            self._again = False
         if not self.tracker.due(NAME, self.suspicion, now) or self.suspicion is None or now < self._busy_until:
             return None
         settings = ServerSettings()
         apart = int(settings.interval_s)
-        opened = Opened(now, self.suspicion, self._judged(ahead[: settings.rounds * apart : apart], self.suspicion))
+        opened = Opened(
+            now, self._again, self.suspicion, self._judged(ahead[: settings.rounds * apart : apart], self.suspicion)
+        )
         self._busy_until = now + settings.rounds * apart
-        self.tracker.asked(NAME, opened.verdict.kind, self._busy_until)
+        self._again = True
+        self.tracker.asked(NAME, opened.verdict.kind, self._busy_until, bool(opened.verdict.evict.machines))
         return opened
 
     def _judged(self, looked: Sequence[Second], suspicion: Suspicion) -> Verdict:
