@@ -21,6 +21,7 @@ from frameworks.environment import FRAMEWORKS
 from healthy.record import record_all
 from healthy.replay import recorded, replay_all
 from healthy.table import as_json, as_markdown, summary
+from healthy.timeline import LONGEST_S
 
 
 def main() -> None:
@@ -30,6 +31,13 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=FRAMEWORKS, help="one framework; may be repeated")
     parser.add_argument("--phase", action="append", choices=phases, help="one phase; may be repeated")
     parser.add_argument("--hours", type=float, default=200.0, help="run-hours of all frameworks together (default 200)")
+    parser.add_argument(
+        "--longest",
+        type=float,
+        default=LONGEST_S,
+        metavar="SECONDS",
+        help="how long a phase usually lasts at most (default 200)",
+    )
     parser.add_argument("--seed", type=int, default=1, help="what draws the order and length of phases (default 1)")
     parser.add_argument(
         "--no-hangs", action="store_true", help="do not look how soon a hang in each phase is suspected"
@@ -45,7 +53,7 @@ def main() -> None:
         sys.exit(1 if failed else 0)
     outcomes = replay_all(
         [name for name in recorded() if name in (options.only or FRAMEWORKS)],
-        options.phase or (), options.hours, options.seed, not options.no_hangs,
+        options.phase or (), options.hours, options.seed, not options.no_hangs, options.longest,
     )  # fmt: skip
     print(as_json(outcomes) if options.format == "json" else as_markdown(outcomes))
     sys.exit(1 if summary(outcomes)["decisions"] else 0)

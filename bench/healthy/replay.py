@@ -11,7 +11,7 @@ from frameworks.environment import WORLD
 from hangdog_models.verdict import Kind
 from hangdog_server.cluster.stalls import StallTracker
 from healthy.recording import ENDING, RECORDINGS, read
-from healthy.timeline import TRAINING, Playable, Second, habits, life, trained
+from healthy.timeline import LONGEST_S, TRAINING, Playable, Second, habits, life, trained
 from healthy.watched_job import WatchedJob
 
 #: How far ahead an incident's looks reach. Seconds.
@@ -72,24 +72,28 @@ def recorded() -> list[str]:
     return sorted(path.parent.name for path in RECORDINGS.glob(f"*/{TRAINING}{ENDING}"))
 
 
-def replay_all(frameworks: Sequence[str], phases: Sequence[str], hours: float, seed: int, hangs: bool) -> list[Outcome]:
+def replay_all(
+    frameworks: Sequence[str], phases: Sequence[str], hours: float, seed: int, hangs: bool, longest_s: float = LONGEST_S
+) -> list[Outcome]:
     """Replays all frameworks, each for its share of the hours, as many at once as there are cores."""
     share = hours / max(1, len(frameworks))
     with ProcessPoolExecutor(min(2, len(frameworks) or 1)) as pool:
-        runs = [pool.submit(replay, one, phases, share, seed, hangs) for one in frameworks]
+        runs = [pool.submit(replay, one, phases, share, seed, hangs, longest_s) for one in frameworks]
         return [run.result() for run in runs]
 
 
-def replay(framework: str, phases: Sequence[str], hours: float, seed: int, hangs: bool = True) -> Outcome:
-    """Replays one framework for so many hours, then breaks it in each phase."""
+def replay(
+    framework: str, phases: Sequence[str], hours: float, seed: int, hangs: bool = True, longest_s: float = LONGEST_S
+) -> Outcome:
+    """Replays one framework for so many hours, then breaks it in each phase; a phase usually lasts no longer than told."""
     recordings, outcome = playable(framework, phases), Outcome(framework)
     chance = random.Random(f"{framework}-{seed}")
-    now, tracker, usual = 0.0, StallTracker(), habits(recordings, chance)
+    now, tracker, usual = 0.0, StallTracker(), habits(recordings, chance, longest_s)
     seconds: dict[str, float] = defaultdict(float)
     while sum(seconds.values()) < hours * 3600.0:
         outcome.lives += 1
         if chance.random() < NEW_JOB:
-            tracker, usual = StallTracker(), habits(recordings, chance)
+            tracker, usual = StallTracker(), habits(recordings, chance, longest_s)
         job = WatchedJob(framework, chance.choice((1, 2, WORLD)), _cores(recordings), outcome.lives, tracker=tracker)
         timeline = list(life(recordings, usual, chance))
         phase, since = "", now

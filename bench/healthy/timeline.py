@@ -11,8 +11,9 @@ from healthy.recording import Process, Recording
 TRAINING = "training"
 #: Between two phases a job trains for so long, drawn evenly. Seconds.
 TRAINS_S = (60.0, 360.0)
-#: A phase of a job usually lasts so long, drawn evenly by order of magnitude (seconds), and each time so many times that.
-LASTS_S, VARIES = (30.0, 600.0), (0.7, 1.5)
+#: A phase of a job usually lasts so long at least, drawn evenly by order of magnitude (seconds), and each time so many times
+#: that. The longest is told: PyTorch's own watchdog ends a job whose ranks wait for ten minutes.
+SHORTEST_S, LONGEST_S, VARIES = 20.0, 200.0, (0.7, 1.5)
 #: After the begin of a phase others are still on their way to where they wait, so that this part is not repeated. Seconds.
 SETTLED_S = 4
 
@@ -100,10 +101,10 @@ def nearest(process: Process, moments: list[float]) -> Iterator[int]:
         yield at
 
 
-def habits(playable: Mapping[str, Playable], chance: random.Random) -> dict[str, float]:
+def habits(playable: Mapping[str, Playable], chance: random.Random, longest_s: float = LONGEST_S) -> dict[str, float]:
     """How long each phase of one job usually lasts: an evaluation is about as long as the one before."""
-    shortest, longest = LASTS_S
-    return {name: shortest * (longest / shortest) ** chance.random() for name in playable if name != TRAINING}
+    most = longest_s / SHORTEST_S
+    return {name: SHORTEST_S * most ** chance.random() for name in playable if name != TRAINING}
 
 
 def life(playable: Mapping[str, Playable], usual: Mapping[str, float], chance: random.Random) -> Iterator[Second]:

@@ -17,6 +17,7 @@ class Baseline:
         self._mode = CpuActivity.LIVELY
         self._since: float | None = None
         self._lively_s = 0.0
+        self._woken_at = float("-inf")
         self._lengths: deque[float] = deque(maxlen=REMEMBERED)
 
     def feel(self, beat: CpuSample) -> None:
@@ -24,6 +25,8 @@ class Baseline:
         before, self._before = self._before, beat
         if before is None or beat.at <= before.at:
             return
+        if beat.wakes > before.wakes:
+            self._woken_at = beat.at
         self._mode = mode(before, beat)
         if self._mode is CpuActivity.LIVELY and dozes(before, beat):
             self._mode = CpuActivity.SILENT
@@ -45,6 +48,11 @@ class Baseline:
     def mode(self) -> CpuActivity:
         """How it spent the time between its last two beats."""
         return self._mode
+
+    @property
+    def woken_at(self) -> float:
+        """The latest beat before which it was put on a processor."""
+        return self._woken_at
 
     @property
     def silent(self) -> bool:

@@ -186,10 +186,13 @@ class JobMonitor:
         # a pulse is lively in a loop that polls, too, where the job's own progress has stalled
         mode = CpuActivity.SILENT if stalled and not trainer.baseline.pinned else trainer.baseline.mode
         doing = meanwhile(trainer.samples, mode, self._gpus) if shown.doing is Doing.STILL else shown.doing
+        outside = state.activity in OUTSIDE
+        if doing is Doing.STILL and outside and now - trainer.baseline.woken_at <= self._settings.outside_s:
+            doing = Doing.LOOPING
         if doing is not shown.doing:  # it gets on with something at that line, which may be a loop that does not end
             overdue = seconds >= max(patience, 2 * self._settings.start_s * crowding)
             return Sign(doing, seconds, overdue, call_site(trainer.samples) or place, crowding)
-        if state.activity in OUTSIDE:
+        if outside:
             patience = max(patience, self._settings.outside_s)
         if trainer.baseline.pinned:  # it spins, or computes: then it takes longer where cores are wanted
             patience *= crowding
@@ -200,7 +203,9 @@ class JobMonitor:
             patience = max(patience, self._settings.loop_s * crowding)
             if waits and trainer.baseline.pinned:  # as who evaluates, while no step lines come
                 patience = max(patience, self._settings.start_s)
-        if not (trainer.is_known(self._settings.settle_s)):
+        # In a job that gets on, looks seldom enough meet it at one line each time, in a wait as well as at work.
+        lively = trainer.baseline.since is None and not stalled
+        if lively or not (trainer.is_known(self._settings.settle_s)):
             patience = max(patience, self._settings.start_s)
         return Sign(shown.doing, seconds, seconds >= patience, place, crowding, waits=state.waits)
 

@@ -17,9 +17,9 @@ RECENT_S, LEAST = 7.0, 3
 LOOPS = 8
 #: Share of a core from which on a thread at one line is at work there, and from which on its children are.
 _RUNS_SHARE, _HELPED_SHARE = 0.5, 0.1
-#: Who wakes up so often from sleeps that it set itself looks again and again whether something has come.
-_POLLS = 2
-#: Who waits there waits for somebody outside of the job, and gets something whenever it is woken.
+#: Who wakes up that often between looks from sleeps that it set itself looks again and again whether something has come.
+_POLLS = 1
+#: Who waits there waits for somebody outside of the job, and gets something, or has it taken, whenever it is woken.
 OUTSIDE = (Activity.NETWORK, Activity.STORAGE)
 #: Bytes read and written at one line that are no mere line of a log.
 _MOVED_BYTES = 1 << 16
@@ -109,11 +109,9 @@ def meanwhile(samples: Iterable[StackSample], mode: CpuActivity, gpus: bool) -> 
     if first.ran_s is None or last.ran_s is None or first.wakes is None or last.wakes is None:
         return Doing.STILL
     runs = last.ran_s - first.ran_s >= _RUNS_SHARE * span and (last.state.interpreting or not gpus)
-    # a sleeper in a socket is woken by what comes, or by room for what goes: nothing of the kind where the other end is silent
-    outside = _alike(samples, lambda state: state.activity) if last.state.activity in OUTSIDE else [last]
-    fed = last.wakes > (outside[0].wakes or 0) and not any(sample.dozes for sample in outside)
-    polls = all(sample.dozes for sample in still) and last.wakes - first.wakes >= _POLLS
-    return Doing.LOOPING if runs or fed or polls else Doing.STILL
+    dozing = [sample for sample in still if sample.dozes]
+    polls = last.dozes and 2 * len(dozing) > len(still) and last.wakes - first.wakes >= _POLLS
+    return Doing.LOOPING if runs or polls else Doing.STILL
 
 
 def call_site(samples: Sequence[StackSample]) -> str:

@@ -9,7 +9,6 @@ from hangdog_agent.stalls.stack_motion import StackSample, call_site, meanwhile
 from hangdog_models.diagnosis.observe import activity
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stall_timeouts import Doing
-from hangdog_models.verdict import Activity
 from support.cases.stories import trace
 
 RULES = packaged()
@@ -71,14 +70,6 @@ def test_who_waits_for_others_is_still_whatever_its_children_do() -> None:
 
 def test_beside_gpus_who_runs_at_one_line_may_spin_until_its_own_is_done() -> None:
     assert meanwhile(samples(ran_s=1.0, wakes=9), CpuActivity.SILENT, gpus=True) is Doing.STILL
-
-
-def test_an_upload_that_is_taken_in_gets_on_and_one_that_is_not_does_not() -> None:
-    for wakes, doing in ((1.0, Doing.LOOPING), (0.0, Doing.STILL)):
-        looks = [
-            replace(look, state=replace(look.state, activity=Activity.NETWORK)) for look in samples("user", wakes=wakes)
-        ]
-        assert meanwhile(looks, CpuActivity.SILENT, gpus=False) is doing
 
 
 def test_where_the_kernel_does_not_count_nothing_is_known() -> None:

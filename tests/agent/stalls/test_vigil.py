@@ -114,6 +114,21 @@ def test_who_computes_all_the_time_is_glanced_at_rarely_and_shows_nothing() -> N
     assert len(machine.glanced) < 300
 
 
+@pytest.mark.parametrize("every_s", [13, 1000])
+def test_an_upload_is_borne_while_something_of_it_is_taken(every_s: int) -> None:
+    """Where buffers are large its thread is woken once in many seconds; where nothing is taken it is suspected after a minute."""
+    machine = Machine()
+    machine.live(30, "lively")
+    overdue = []
+    for second in range(180):
+        ran, wakes = machine.counters[3, 1]
+        machine.counters[3, 1] = (ran, wakes + (second % every_s == 0))
+        machine.live(1, "silent", {3: ("upload", 0)})
+        overdue.append(Rank(3) in machine.signs() and machine.signs()[Rank(3)].overdue)
+    assert any(overdue) is (every_s == 1000)
+    assert overdue.index(True) in range(55, 70) if every_s == 1000 else machine.signs()[Rank(3)].doing is Doing.LOOPING
+
+
 def test_before_a_rank_has_a_rhythm_it_may_wait_for_minutes() -> None:
     machine = Machine()
     machine.live(5, "lively")

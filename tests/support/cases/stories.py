@@ -52,6 +52,7 @@ STACKS = {
         "_communicate megatron/core/pipeline_parallel/p2p_communication.py",
     ],
     "user": ["<module> train.py", "step train.py", "augment data.py"],
+    "upload": ["<module> train.py", "save checkpoint.py", "send http/client.py"],
     "other": ["<module> train.py", "step train.py", "tokenize text.py"],
     "item": ["<module> train.py", "report train.py", "synchronize torch/cuda/__init__.py"],
     "write": ["<module> train.py", "save train.py", "save torch/serialization.py", "_save torch/serialization.py"],
