@@ -209,7 +209,7 @@ def local(job: LocalJob) -> pb.LocalJob:
     """A job as it is announced."""
     return pb.LocalJob(
         job=job.name, ranks=job.ranks, world_size=job.world_size, topology=job.topology, owner=owners.pack(job.owner),
-        rendezvous=job.rendezvous, contested=job.contested, pods=job.pods,
+        rendezvous=job.rendezvous, contested=job.contested, pods=job.pods, notes=job.notes,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 A trainer is the topmost Python process that carries a rank in its environment; below it everything is its own. Launchers
 carry ranks too (a pod's RANK counts nodes, Slurm's counts launchers), and are told by their program or by their children.
 So do all processes of a Ray cluster that was started as a task: theirs is the task's rank, and none of their own. A worker of
-Ray Train has a rank of its own, which Ray announces.
+Ray Train has a rank of its own, which Ray announces. Others carry none: their command line or their connections may tell it.
 """
 
 import re
@@ -12,19 +12,27 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
 
+from hangdog_agent.discovery.announced import Announced
+from hangdog_agent.discovery.command_line import SILENT, CommandLine, number
 from hangdog_agent.discovery.launchers import RAYLET, launches
 from hangdog_agent.discovery.owners import job_key
-from hangdog_agent.discovery.ray_train import Announced
 from hangdog_agent.discovery.self_started import Started, ranks
 from hangdog_models.owner import UNKNOWN, Owner
-from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.ranks import Rank
 
-#: Where a rank and the number of ranks stand, the most trustworthy first: torch's own, then the MPIs', then Slurm's.
+#: Where a rank and the number of ranks stand, the most trustworthy first: torch's and JAX's own, then the MPIs' and what starts
+#: their ranks (Open MPI, MVAPICH 2 and 4, IBM's JSM, PMIx, MPICH and Intel MPI, Cray's PALS, Flux), then Slurm's.
 _PLACES = (
     ("RANK", "WORLD_SIZE"),
+    ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE"),
+    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
     ("PMIX_RANK", ""),
     ("PMI_RANK", "PMI_SIZE"),
+    ("PALS_RANKID", ""),
+    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
 #: A batch script has task 0's number, too, and this only its steps: what `srun` started.
@@ -51,10 +59,12 @@ DIAGNOSIS = "HANGDOG_DIAGNOSIS"
 #: What a program that starts its ranks itself gives them, in the order of `Started`.
 _SELF_STARTED = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
 #: Whoever carries one of these was given a rank by somebody else.
-_OWN_RANKS = frozenset(rank for rank, _ in _PLACES)
+OWN_RANKS = frozenset(rank for rank, _ in _PLACES)
+#: Where it stands which node of how many a program runs on that starts its ranks itself.
+_NODES = ("NNODES", "GROUP_RANK")
 #: All that is ever kept of an environment.
 ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {
-    *(*_JOB_NAMES, *_DOORS, MEETING, TOPOLOGY, LOG, STEP_PATTERN, HEARTBEAT, *_SELF_STARTED, _STEP, DIAGNOSIS),
+    *(*_JOB_NAMES, *_DOORS, MEETING, TOPOLOGY, LOG, STEP_PATTERN, HEARTBEAT, *_SELF_STARTED, *_NODES, _STEP, DIAGNOSIS),
 }
 #: A job's name and topology are printed and sent; longer ones are cut.
 _MOST_CHARACTERS = 200
@@ -79,7 +89,8 @@ class ProcessRole(StrEnum):
 class Process:
     """One row of the process table: `environ` holds allowed names only, `started` counts clock ticks after boot.
 
-    `announced` is what its framework says of it elsewhere than in its environment. `owner` and `container` (the pod or
+    `announced` is what its framework or its connections say of it elsewhere than in its environment, `options` what its command
+    line does. `owner` and `container` (the pod or
     container it runs in, empty for none) are the kernel's words.
     """
 
@@ -93,6 +104,7 @@ class Process:
     environ: Mapping[str, str] | None = None
     cpu_ticks: int = 0
     announced: Announced | None = None
+    options: CommandLine = SILENT
     owner: Owner = UNKNOWN
     container: str = ""
 
@@ -106,6 +118,7 @@ class Process:
 class RankProcesses:
     """A process that belongs to a rank of a job; `world_size` is 0 and `topology` empty when nobody announced them.
 
+    `source` is where its rank stands, in words, and `presumed` whether that is no certain word for which rank it is.
     `owner` is that of the rank's trainer. `rendezvous` is where the ranks of a job without a name meet. `contested`: another
     container has a trainer of the same rank and job, which began later.
     """
@@ -119,6 +132,8 @@ class RankProcesses:
     owner: Owner = UNKNOWN
     rendezvous: str = ""
     contested: bool = False
+    source: str = ""
+    presumed: bool = False
 
     @property
     def key(self) -> str:
@@ -131,6 +146,8 @@ class _LaunchPlace:
     rank: Rank
     world: int
     strength: int
+    source: str
+    presumed: bool = False
 
     def same(self, other: "_LaunchPlace") -> bool:
         return self.rank == other.rank and (self.world == other.world or not self.world or not other.world)
@@ -191,9 +208,9 @@ def _of_rank(families: list[list[RankProcesses]]) -> list[RankProcesses]:
 def _started_by_themselves(table: Mapping[int, Process]) -> dict[int, Process]:
     """The rows of ranks that a program started by itself, its own among them, as if a launcher had started all of them."""
     rows = {
-        process.pid: Started(process.pid, process.parent, *(_number(environ.get(name, "")) for name in _SELF_STARTED))
+        process.pid: Started(process.pid, process.parent, *(number(environ.get(name, "")) for name in _SELF_STARTED))
         for process in table.values()
-        if process.python and (environ := process.environ) is not None and environ.keys().isdisjoint(_OWN_RANKS)
+        if process.python and (environ := process.environ) is not None and environ.keys().isdisjoint(OWN_RANKS)
     }
     found = ranks(rows.values())
     copies = {rows[pid].parent: table[pid] for pid in found if rows[pid].local}
@@ -252,12 +269,25 @@ def _family(
     names = [environ.get(name, "") for name in _JOB_NAMES]
     if top.announced is not None:  # the run's own name is better than that of what started Ray
         names.insert(1, top.announced.run)
-    job = next((name for name in names if name not in ("", "none")), UNNAMED)[:_MOST_CHARACTERS]
+    job = next((name for name in names if name not in ("", "none")), "")[:_MOST_CHARACTERS]
+    meeting = "" if job else environ.get(MEETING, "")[:_MOST_CHARACTERS]
+    if not job:
+        job = f"port-{top.announced.port}" if top.announced is not None and top.announced.port else UNNAMED
     topology = environ.get(TOPOLOGY, "")[:_MOST_CHARACTERS]
     # a loader or compile worker at the top has lost its trainer: it belongs to the rank, but does not stand for it
     kind = ProcessRole.TRAINER if _kind(top) is ProcessRole.CHILD else _kind(top)
-    meeting = environ.get(MEETING, "")[:_MOST_CHARACTERS] if job == UNNAMED else ""
-    own = RankProcesses(job, place.rank, kind, top, place.world, topology, top.owner, meeting)
+    own = RankProcesses(
+        job,
+        place.rank,
+        kind,
+        top,
+        place.world,
+        topology,
+        top.owner,
+        meeting,
+        source=place.source,
+        presumed=place.presumed,
+    )
     members = [own]
     below, seen = list(children.get(top.pid, ())), {top.pid}
     while below:
@@ -286,14 +316,16 @@ def _preference(process: Process, place: _LaunchPlace) -> tuple[bool, bool, int,
 
 
 def _place(process: Process, table: Mapping[int, Process]) -> _LaunchPlace | None:
-    if process.announced is not None:
-        return _LaunchPlace(process.announced.rank, process.announced.world_size, len(_PLACES) + 2)
+    if (announced := process.announced) is not None:
+        return _LaunchPlace(
+            announced.rank, announced.world_size, len(_PLACES) + 2, announced.source, announced.presumed
+        )
     environ = process.environ or {}
     if environ.get(DIAGNOSIS):
         return None
     lent: Mapping[str, str] | None = None
     for index, (rank_name, world_name) in enumerate(_PLACES):
-        rank = _number(environ.get(rank_name, ""))
+        rank = number(environ.get(rank_name, ""))
         if rank is None:
             continue
         lent = _lent(process, table) if lent is None else lent
@@ -303,8 +335,17 @@ def _place(process: Process, table: Mapping[int, Process]) -> _LaunchPlace | Non
             continue
         # LOCAL_RANK beside RANK: set by what starts the ranks themselves, not by what starts launchers
         stronger = index == 0 and "LOCAL_RANK" in environ
-        return _LaunchPlace(Rank(rank), _number(environ.get(world_name, "")) or 0, len(_PLACES) - index + stronger)
+        world = number(environ.get(world_name, "")) or _world(environ, rank, index)
+        return _LaunchPlace(Rank(rank), world, len(_PLACES) - index + stronger, rank_name)
+    if process.options.rank is not None:
+        return _LaunchPlace(Rank(process.options.rank), process.options.world_size, 0, process.options.option)
     return None
+
+
+def _world(environ: Mapping[str, str], rank: int, index: int) -> int:
+    """How many ranks there are by a later place that has the same rank: PMIx says it nowhere."""
+    later = ((number(environ.get(name, "")), number(environ.get(size, ""))) for name, size in _PLACES[index + 1 :])
+    return next((size for other, size in later if other == rank and size), 0)
 
 
 def _launches(process: Process) -> bool:
@@ -320,11 +361,6 @@ def _lent(process: Process, table: Mapping[int, Process]) -> Mapping[str, str]:
     """The environment of the Ray daemon above: it hands that to all its workers, whose rank it is not."""
     above = (table[pid] for pid in _ancestors(table, process.pid))
     return next((ancestor.environ or {} for ancestor in above if ancestor.comm == RAYLET), {})
-
-
-def _number(text: str) -> int | None:
-    plausible = text.isascii() and text.isdigit() and len(text) <= len(str(MAX_RANK))
-    return int(text) if plausible and int(text) <= MAX_RANK else None
 
 
 def _kind(process: Process) -> ProcessRole:

@@ -19,8 +19,11 @@ from hangdog_agent.confinement import confined_children, credentials
 from hangdog_agent.confinement.confined_children import Child, ChildLimits
 from hangdog_agent.confinement.credentials import CredentialsRefused
 from hangdog_agent.confinement.subprocesses import run
-from hangdog_agent.discovery import discover, ray_train
+from hangdog_agent.discovery import command_line, discover, ray_train
+from hangdog_agent.discovery.announced import Announced
+from hangdog_agent.discovery.command_line import CommandLine
 from hangdog_agent.discovery.owners import owner
+from hangdog_agent.discovery.siblings import Siblings
 from hangdog_agent.procfs import Proc, Stat, parse_arguments, parse_environ
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.stack import Reason
@@ -44,16 +47,16 @@ YOUNG_S = 30.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 #: A log of Ray's that was there is read so often at most until it tells all: its first lines are written within a second.
 _LOG_READS = 8
-#: The variables that give a process a rank.
-_RANKS = frozenset(name for name in discover.ALLOWED if name.endswith(("RANK", "PROCID")))
+#: The variables that give a process a rank, or a part in a job whose ranks are told otherwise.
+_RANKS = discover.OWN_RANKS | {"LOCAL_RANK", "NODE_RANK"}
 
 
 @dataclass(frozen=True, slots=True)
 class _ProcessFacts:
     """What a process tells of itself; it changes only with an exec, which changes `image` or `comm`.
 
-    `announced` is what Ray says of it in a log, which was read `log_reads` times. `owner` and `container` are the kernel's
-    words of a process that may be a trainer.
+    `announced` is what Ray says of it in a log, which was read `log_reads` times, or what its connections tell. `options` is what
+    its command line does. `owner` and `container` are the kernel's words of a process that may be a trainer.
     """
 
     comm: str
@@ -62,7 +65,8 @@ class _ProcessFacts:
     arguments: tuple[str, ...]
     environ: dict[str, str]
     permitted: bool
-    announced: ray_train.Announced | None = None
+    announced: Announced | None = None
+    options: CommandLine = command_line.SILENT
     log_reads: int = 0
     owner: Owner = UNKNOWN
     container: str = ""
@@ -70,7 +74,8 @@ class _ProcessFacts:
     @property
     def ranked(self) -> bool:
         """Whether it may be a trainer, a worker of one, or a launcher."""
-        return self.python and (self.announced is not None or not _RANKS.isdisjoint(self.environ))
+        known = self.announced is not None or self.options.rank is not None
+        return self.python and (known or not _RANKS.isdisjoint(self.environ))
 
     @property
     def waits(self) -> bool:
@@ -120,6 +125,7 @@ class ProcessTable:
         self._known: dict[int, _Known] = {}
         self._passes = 0
         self._avoided: dict[tuple[int, int], float] = {}
+        self._siblings = Siblings(proc, discover.OWN_RANKS)
         self._lock = threading.Lock()
 
     def take(self) -> tuple[discover.Process, ...]:
@@ -143,9 +149,21 @@ class ProcessTable:
             ]
             for pid in due:
                 self._read(pid, now, risky_until)
+            for (pid, _), announced in self._siblings.look(known.row for known in self._known.values()).items():
+                self._announce(pid, announced)
             self._settle(due)
             self._avoided = {key: until for key, until in self._avoided.items() if until > now}
             return self._rows()
+
+    def _announce(self, pid: int, announced: Announced) -> None:
+        """Notes a rank that connections tell."""
+        facts = self._known[pid].facts
+        if facts is None or facts.announced == announced:
+            return
+        whose, inside = owner(self.proc, pid)
+        facts = replace(facts, announced=announced, owner=whose, container=inside)
+        row = replace(self._known[pid].row, announced=announced, owner=whose, container=inside)
+        self._known[pid] = _Known(row, facts, kernel=False)
 
     def _settle(self, pids: Sequence[int]) -> None:
         young = (time.clock_gettime(time.CLOCK_BOOTTIME) - YOUNG_S) * _TICKS_PER_S
@@ -217,12 +235,14 @@ class ProcessTable:
             return None
         if environ is Reason.EXITED and before is not None:  # on its way out, its memory already gone
             return None
-        arguments = parse_arguments(cmdline)[:_MOST_ARGUMENTS]
+        arguments = parse_arguments(cmdline)
+        python = discover.is_python(self.proc.executable(stat.pid), arguments)
         return _ProcessFacts(
             comm=stat.comm,
             image=stat.image,
-            python=discover.is_python(self.proc.executable(stat.pid), arguments),
-            arguments=arguments,
+            python=python,
+            arguments=arguments[:_MOST_ARGUMENTS],
+            options=command_line.read(arguments) if python else command_line.SILENT,
             environ={} if isinstance(environ, Reason) else parse_environ(environ, self._names),
             permitted=environ is not Reason.NOT_PERMITTED,
         )
@@ -268,6 +288,7 @@ def _row(stat: Stat, reported: _ProcessFacts | None) -> discover.Process:
         environ=reported.environ if reported else None,
         cpu_ticks=stat.cpu_ticks,
         announced=reported.announced if reported else None,
+        options=reported.options if reported else command_line.SILENT,
         owner=reported.owner if reported else UNKNOWN,
         container=reported.container if reported else "",
     )

@@ -10,8 +10,8 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from hangdog_agent.discovery.announced import Announced
 from hangdog_agent.procfs import Proc
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.printable import printable
@@ -31,15 +31,6 @@ _NAME = 200
 
 #: Reads the beginning of a file in a way that may not hang; None when that failed.
 Read = Callable[[str], bytes | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Announced:
-    """What Ray says of a worker; `world_size` 0 where its log does not tell."""
-
-    rank: Rank
-    world_size: int
-    run: str
 
 
 def find(proc: Proc, pid: int, read: Read) -> tuple[Announced | None, bool]:

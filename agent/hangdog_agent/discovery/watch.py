@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses, find
 from hangdog_agent.discovery.owners import job_key
+from hangdog_agent.discovery.parallel_sizes import topology
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
-from hangdog_models.ranks import Rank
+from hangdog_models.ranks import Rank, format_ranks
 
 #: Names of this very machine: who meets there spans no other one.
 HERE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0", "localhost.localdomain"})
@@ -22,7 +23,7 @@ class LocalJob:
     """A job on this machine: its living ranks, ascending; `world_size` 0 and `topology` empty when not announced.
 
     `owner`, `rendezvous` are as in `Member`; `contested` are the ranks that several containers claim. `pods` are the UIDs of
-    the pods that its trainers run in.
+    the pods that its trainers run in. `sources` are where its ranks stand, and `notes` what is not certain of all this.
     """
 
     name: str
@@ -33,6 +34,8 @@ class LocalJob:
     rendezvous: str = ""
     contested: tuple[Rank, ...] = ()
     pods: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -98,15 +101,31 @@ def jobs(members: Sequence[RankProcesses]) -> tuple[LocalJob, ...]:
 
 def _local(trainers: Sequence[RankProcesses]) -> LocalJob:
     meetings = {member.rendezvous for member in trainers} - {""}
+    world = max(member.world_size for member in trainers)
+    announced = next((member.topology for member in trainers if member.topology), "")
+    sizes, notes = topology(announced, [member.process.options for member in trainers], world)
     return LocalJob(
         name=trainers[0].job,
         ranks=tuple(sorted(member.rank for member in trainers)),
-        world_size=max(member.world_size for member in trainers),
-        topology=next((member.topology for member in trainers if member.topology), ""),
+        world_size=world,
+        topology=sizes,
         owner=trainers[0].owner,
         rendezvous=_HERE if meetings & HERE else min(meetings, default=""),
         contested=tuple(sorted(member.rank for member in trainers if member.contested)),
         pods=tuple(
             sorted({member.process.container for member in trainers if member.owner.kind is OwnerKind.PODS} - {""})
         ),
+        sources=tuple(sorted({member.source for member in trainers} - {""})),
+        notes=(*_presumed(trainers), *notes),
+    )
+
+
+def _presumed(trainers: Sequence[RankProcesses]) -> tuple[str, ...]:
+    by_source: dict[str, list[Rank]] = {}
+    for member in trainers:
+        if member.presumed:
+            by_source.setdefault(member.source, []).append(member.rank)
+    return tuple(
+        f"{'rank' if len(ranks) == 1 else 'ranks'} {format_ranks(sorted(ranks))}: which process has which rank is presumed, by {source}"
+        for source, ranks in sorted(by_source.items())
     )

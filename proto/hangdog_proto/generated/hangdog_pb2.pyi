@@ -612,6 +612,7 @@ class LocalJob(google.protobuf.message.Message):
     CONTESTED_FIELD_NUMBER: builtins.int
     CONFLICT_FIELD_NUMBER: builtins.int
     PODS_FIELD_NUMBER: builtins.int
+    NOTES_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Job id from the launcher's environment."""
     world_size: builtins.int
@@ -638,6 +639,10 @@ class LocalJob(google.protobuf.message.Message):
     def pods(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """UIDs of the pods that its ranks on this machine run in, as their control groups say; none outside of Kubernetes."""
 
+    @property
+    def notes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """What is not certain of all this, or contradicts, in words: presumed ranks, sizes read from a command line."""
+
     def __init__(
         self,
         *,
@@ -650,9 +655,10 @@ class LocalJob(google.protobuf.message.Message):
         contested: collections.abc.Iterable[builtins.int] | None = ...,
         conflict: builtins.str = ...,
         pods: collections.abc.Iterable[builtins.str] | None = ...,
+        notes: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["conflict", b"conflict", "contested", b"contested", "job", b"job", "owner", b"owner", "pods", b"pods", "ranks", b"ranks", "rendezvous", b"rendezvous", "topology", b"topology", "world_size", b"world_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["conflict", b"conflict", "contested", b"contested", "job", b"job", "notes", b"notes", "owner", b"owner", "pods", b"pods", "ranks", b"ranks", "rendezvous", b"rendezvous", "topology", b"topology", "world_size", b"world_size"]) -> None: ...
 
 global___LocalJob = LocalJob
 

@@ -4,6 +4,7 @@ A job is called by its name. Where two jobs have one name the later one is calle
 in incidents and in the store, until it ends.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -14,6 +15,8 @@ from hangdog_server.protocol.jobs import AnnouncedJob
 
 #: What agents call a job that nobody named.
 UNNAMED = "default"
+#: What agents call one of which they know no more than the port where its ranks meet.
+_BY_PORT = re.compile(r"port-\d{1,5}", re.ASCII)
 #: How agents announce that the ranks of a job meet on their own machine: no other machine has a part in it.
 HERE = "localhost"
 #: Characters kept of a job's name where it is told apart from another one: a name of 253 stays one.
@@ -123,13 +126,18 @@ class Roster:
                 del self._named[entry.name]
 
 
+def unnamed(job: str) -> bool:
+    """Whether nobody named a job: agents tell it by nothing then, or by the port where its ranks meet."""
+    return job == UNNAMED or _BY_PORT.fullmatch(job) is not None
+
+
 def party(machine: str, local: AnnouncedJob) -> str:
     """What keeps jobs apart that nobody named; empty for a job with a name.
 
     A job is this machine's alone where all of its ranks are here, where they meet here, and where nothing says that there
     are others. Else those are one that meet in one place and are of one size.
     """
-    if local.job != UNNAMED:
+    if not unnamed(local.job):
         return ""
     whole = local.world_size is not None and len(local.ranks) >= local.world_size
     unsaid = local.world_size is None and not local.rendezvous
@@ -152,9 +160,9 @@ def _same(entry: JobEntry, machine: str, local: AnnouncedJob) -> bool:
 def _labels(machine: str, local: AnnouncedJob) -> Iterator[str]:
     yield local.job
     apart = f"{local.job[:NAME]}@{local.owner}"
-    if local.job != UNNAMED:
+    if not unnamed(local.job):
         yield apart
     else:
-        yield f"{UNNAMED}@{machine}"
+        yield f"{local.job}@{machine}"
     yield f"{apart}@{machine}"
     yield from (f"{apart}@{machine}#{number}" for number in count(2))

@@ -63,13 +63,11 @@ class StallTracker:
         self.note(machine, {}, 0.0)
 
     def doubted(self) -> tuple[str, ...]:
-        """The jobs in which somebody is overdue, or the others may wait for somebody: all their machines should look closer."""
+        """The jobs in which somebody is overdue: all their machines should look closer."""
         return tuple(
             job
             for job, stated in self._reports.items()
-            if any(
-                sign.overdue or sign.doing is not Doing.STILL for one in stated.values() for sign in one.signs.values()
-            )
+            if any(sign.overdue for one in stated.values() for sign in one.signs.values())
         )
 
     def seen(self, jobs: Collection[str], now: float) -> None:
@@ -81,9 +79,12 @@ class StallTracker:
             del self._histories[job]
 
     def learns(self, job: str) -> bool:
-        """Whether a phase of this job is under way, whose end is to be noticed."""
+        """Whether somebody of this job is in a phase, or was just now: its length and its end are to be noticed."""
         history = self._histories.get(job)
-        return history is not None and history.under_way
+        if history is not None and history.under_way:
+            return True
+        reports = self._reports.get(job, {}).values()
+        return any(sign.doing is not Doing.STILL for one in reports for sign in one.signs.values())
 
     def shows(self, job: str) -> bool:
         """Whether any rank of a job shows something, suspicious or not."""

@@ -21,6 +21,8 @@ from hangdog_server.store.offline_captures import OfflineCapture
 NAME = 253
 #: Ranks one machine may announce of one job: 16 GPUs, or some hundred processes on CPU.
 RANKS = 4096
+#: What an agent says of one job beside the rest.
+_NOTES = 16
 #: The UID of a pod; of one that kubelet began by itself, the hash of its manifest.
 _POD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
 #: Characters of a reason somebody gives for asking, and of a topology.
@@ -87,6 +89,7 @@ def local_job(local: pb.LocalJob) -> AnnouncedJob:
         meeting,
         contested,
         _pods(local),
+        tuple(printable(note, WHY) for note in local.notes[:_NOTES]),
     )
 
 

@@ -95,4 +95,6 @@ def _written(local: AnnouncedJob) -> dict[str, object]:
         reported["owner"] = written(local.owner)
     if local.pods:
         reported["pods"] = local.pods
+    if local.notes:
+        reported["notes"] = local.notes
     return reported

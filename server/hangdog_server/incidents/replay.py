@@ -189,6 +189,7 @@ def announced(stated: Mapping[str, Mapping[str, Any]]) -> dict[str, AnnouncedJob
             one["topology"],
             read(one.get("owner", "")),
             pods=tuple(one.get("pods", ())),
+            notes=tuple(one.get("notes", ())),
         )
         for machine, one in stated.items()
     }

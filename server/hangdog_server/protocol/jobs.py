@@ -15,6 +15,8 @@ from hangdog_models.topology import Layout
 
 Ranks = tuple[Rank, ...]
 Placement = Mapping[str, Ranks]
+#: Words of agents that a verdict repeats: on large jobs each machine presumes ranks of its own.
+_MOST_NOTES = 8
 Announced = TypeVar("Announced", int, str)
 
 
@@ -23,7 +25,8 @@ class AnnouncedJob:
     """A job as the agent of one machine announces it; `topology` is its HANGDOG_TOPOLOGY, empty when unset.
 
     `owner` is whose it is; `rendezvous` where the ranks of a job without a name meet, as they say; `contested` are ranks
-    that several containers of the machine claim; `pods` are the UIDs of the pods that they run in.
+    that several containers of the machine claim; `pods` are the UIDs of the pods that they run in. `notes` are what the agent
+    says of it that is not certain, or contradicts.
     """
 
     job: str
@@ -34,6 +37,7 @@ class AnnouncedJob:
     rendezvous: str = ""
     contested: Ranks = ()
     pods: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def sole(sizes: Collection[int | None]) -> int | None:
@@ -56,7 +60,7 @@ def describe(
     """
     if job_toml:
         declared, layout = read_job(job_toml)
-        notes: tuple[str, ...] = ()
+        notes = _contradicted(layout, announced)
         described = Job(job, declared.framework, declared.stalled_s or stalled_s)
     else:
         layout, notes = _announced(announced)
@@ -65,9 +69,18 @@ def describe(
     return described, replace(layout, machines=_merged(layout.machines, placed), ranks_per_machine=None), notes
 
 
+def _contradicted(declared: Layout, announced: Mapping[str, AnnouncedJob]) -> tuple[str, ...]:
+    """What the agents announce of the sizes that a person declared otherwise."""
+    layout, _ = _announced(announced)
+    differing = [dim for dim, size in layout.sizes.items() if declared.sizes and declared.sizes.get(dim, 1) != size]
+    noted = ",".join(f"{dim}={layout.sizes[dim]}" for dim in differing)
+    return (f"job.toml is believed, but the job's own processes say {noted}",) if differing else ()
+
+
 def _announced(announced: Mapping[str, AnnouncedJob]) -> tuple[Layout, tuple[str, ...]]:
     """The layout most machines announce; the ones that say otherwise are noted."""
-    notes: list[str] = []
+    noted = Counter(note for local in announced.values() for note in local.notes)
+    notes = [_of_machines(note, noted[note], len(announced)) for note in _ordered(noted)[:_MOST_NOTES]]
     worlds = Counter(local.world_size for local in announced.values() if local.world_size)
     texts = Counter(local.topology for local in announced.values() if local.topology)
     if len(worlds) > 1:
@@ -82,6 +95,10 @@ def _announced(announced: Mapping[str, AnnouncedJob]) -> tuple[Layout, tuple[str
         except HangdogError as error:
             notes.append(f"HANGDOG_TOPOLOGY={text!r} is not used: {error}")
     return Layout(world_size=_ordered(worlds)[0] if worlds else None, sizes=sizes), tuple(notes)
+
+
+def _of_machines(note: str, count: int, all_of_them: int) -> str:
+    return note if count == all_of_them else f"{note} ({counts.counted(count, 'machine')})"
 
 
 def _ordered(counted: Counter[Announced]) -> list[Announced]:

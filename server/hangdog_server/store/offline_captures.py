@@ -176,6 +176,7 @@ def _kept(row: Any) -> OfflineCapture:
             local["topology"],
             _owner(local.get("owner")),
             pods=tuple(local.get("pods", ())),
+            notes=tuple(local.get("notes", ())),
         ),
         **reported,
     )

@@ -123,6 +123,14 @@ def test_a_trainer_that_sets_rank_itself_is_not_its_own_child_s_launcher() -> No
         ({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8"}, 5, 8),
         ({"PMI_RANK": "5", "PMI_SIZE": "8"}, 5, 8),
         ({"PMIX_RANK": "5"}, 5, 0),
+        ({"PMIX_RANK": "5", "SLURM_PROCID": "5", "SLURM_NTASKS": "8"}, 5, 8),  # srun --mpi=pmix
+        ({"PMIX_RANK": "1", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, 1, 0),  # mpirun in a job of Slurm's
+        ({"MV2_COMM_WORLD_RANK": "5", "MV2_COMM_WORLD_SIZE": "8"}, 5, 8),
+        ({"MVP_COMM_WORLD_RANK": "5", "MVP_COMM_WORLD_SIZE": "8"}, 5, 8),
+        ({"JSM_NAMESPACE_RANK": "5", "JSM_NAMESPACE_SIZE": "8"}, 5, 8),
+        ({"FLUX_TASK_RANK": "5", "FLUX_JOB_SIZE": "8"}, 5, 8),
+        ({"PALS_RANKID": "5", "PMI_RANK": "5", "PMI_SIZE": "8"}, 5, 8),
+        ({"JAX_PROCESS_ID": "5", "JAX_NUM_PROCESSES": "8"}, 5, 8),
         ({"RANK": "5", "WORLD_SIZE": "x"}, 5, 0),
         ({"RANK": "5", "WORLD_SIZE": "8", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, 5, 8),
     ],

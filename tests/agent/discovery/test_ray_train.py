@@ -18,6 +18,7 @@ import pytest
 from hangdog_agent.capture import native_stacks
 from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
 from hangdog_agent.discovery import ray_train
+from hangdog_agent.discovery.announced import Announced
 from hangdog_agent.discovery.cpu_activity import CpuActivity, feel, mode
 from hangdog_agent.discovery.discover import Key, Process, ProcessRole, RankProcesses, find
 from hangdog_agent.discovery.process_table import ProcessTable
@@ -184,8 +185,8 @@ def test_what_cannot_be_is_not_believed() -> None:
     found = ray_train.parse(line("[rank=1, world_size=1]", 1, run_name="a\x1b[31m\n" + 300 * "b").encode())
     assert found is not None and found.world_size == 0  # rank 1 of 1
     assert found.run.isprintable() and len(found.run) <= 200
-    assert ray_train.parse(line("[rank=2, world_size=4]", 1).encode()) == ray_train.Announced(Rank(1), 0, "llama")
-    assert ray_train.parse(lines(1, 3).encode()[:-20]) == ray_train.Announced(Rank(1), 3, "llama")
+    assert ray_train.parse(line("[rank=2, world_size=4]", 1).encode()) == Announced(Rank(1), 0, "llama")
+    assert ray_train.parse(lines(1, 3).encode()[:-20]) == Announced(Rank(1), 3, "llama")
 
 
 def test_a_log_that_cannot_be_read_costs_a_bounded_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +236,7 @@ def test_the_thread_that_trains_is_felt_and_not_the_main_one(folder: Path, tools
 
 def test_a_worker_that_is_idle_for_a_day_is_glanced_at_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hangdog_agent.stalls.training_thread.SELDOM_S", 0.0)
-    announced = ray_train.Announced(Rank(0), 1, "llama")
+    announced = Announced(Rank(0), 1, "llama")
     member = RankProcesses(
         "llama", Rank(0), ProcessRole.TRAINER, Process(1 << 30, 1, 7, "S", "ray", True, announced=announced)
     )

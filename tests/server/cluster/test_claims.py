@@ -140,6 +140,13 @@ def test_unnamed_jobs_of_two_machines_are_one_where_something_says_so(
     assert called(roster, "b", other) == (["default"] if same else ["default@b"])
 
 
+def test_jobs_that_only_their_port_names_are_two_on_two_machines_where_each_is_whole() -> None:
+    roster = Roster()
+    here, first, second = (local(0, 1, world=2, job="port-12355"), local(0, 1, world=4, job="port-29500"), local(2, 3, world=4, job="port-29500"))  # fmt: skip
+    assert called(roster, "a", here, first) == ["port-12355", "port-29500"]
+    assert called(roster, "b", here, second) == ["port-12355@b", "port-29500"]
+
+
 async def test_turns_are_counted_and_nobody_waits_for_more_than_one_of_another() -> None:
     """Sixty-four jobs of one user are before it in the queue; the other one has the next turn that there is."""
     turns, order, ends = Turns(1), list[str](), asyncio.Semaphore(0)

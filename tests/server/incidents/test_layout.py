@@ -52,3 +52,17 @@ def test_a_topology_nobody_can_read_is_noted_and_not_used() -> None:
 def test_an_unreadable_declaration_is_an_error() -> None:
     with pytest.raises(UnreadableEvidence):
         describe("llama", "[job", {}, {})
+
+
+def test_what_agents_are_not_sure_of_is_noted_once() -> None:
+    words = "ranks 1-2 are presumed"
+    said = {name: AnnouncedJob("llama", (), 4, notes=notes) for name, notes in (("a", (words,)), ("b", (words, "odd")))}
+    _, _, notes = describe("llama", "", said, {})
+    assert notes == (words, "odd (1 machine)")
+
+
+def test_a_declaration_that_contradicts_what_the_job_says_stands_and_is_noted() -> None:
+    _, layout, notes = describe("llama", "[topology]\ntp = 4\n", announced((4, "tp=2,dp=2")), {})
+    assert dict(layout.sizes) == {"tp": 4}
+    assert notes == ("job.toml is believed, but the job's own processes say tp=2,dp=2",)
+    assert describe("llama", "[job]\nworld_size = 4\n", announced((4, "tp=2,dp=2")), {})[2] == ()

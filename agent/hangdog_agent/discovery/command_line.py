@@ -1,0 +1,120 @@
+"""Reads from a trainer's command line what frameworks have people say there: its rank, its node, and the job's parallel sizes.
+
+Single words mean nothing: `--rank 16` is a size of LoRA, too, and data is prepared by programs with a `--process_id`. So a rank is
+believed only where the number of ranks and the place where they meet stand beside it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hangdog_models.ranks import MAX_RANK
+
+#: Options as people write them, `-` for `_`, and behind the last dot (`--parallelism.tensor_parallel_degree`).
+_RANK = ("process_id", "process_index", "rank", "global_rank")
+_WORLD = ("num_processes", "process_count", "world_size", "num_procs")
+_MEETING = frozenset(
+    (
+        "coordinator_address",
+        "coordinator",
+        "coordinator_addr",
+        "master_addr",
+        "master_address",
+        "dist_url",
+        "init_method",
+    )
+)
+_NODE = ("node_rank", "machine_rank", "node_id", "node_index")
+_NODES = ("nnodes", "num_nodes", "num_machines", "nodes")
+#: Parallel sizes: of Megatron-Core and NeMo, DeepSpeed and NeoX, torchtitan, Transformers and what is built on them.
+_SIZES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree", "tp_size", "tp_degree"), "tp"
+    ),
+    **dict.fromkeys(("model_parallel_size", "autotp_size"), "tp"),
+    **dict.fromkeys(("context_parallel_size", "context_parallel_degree", "cp_size", "cp_degree"), "cp"),
+    **dict.fromkeys(("expert_model_parallel_size", "expert_parallel_size", "expert_parallel_degree", "ep_size"), "ep"),
+    **dict.fromkeys(
+        ("pipeline_model_parallel_size", "pipeline_parallel_size", "pipeline_parallel_degree", "pipe_parallel_size"),
+        "pp",
+    ),
+    **dict.fromkeys(("pp_size", "pp_degree"), "pp"),
+}
+#: Megatron's other order of ranks, which sizes alone do not tell.
+_OTHER_ORDER = "use_tp_pp_dp_mapping"
+#: Arguments looked at: a generated command line has hundreds.
+_MOST = 4096
+#: Longest option that means anything here.
+_LONGEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What a command line says; `rank` with the option that told it, `sizes` by dimension in the order written.
+
+    `given` are the options that told the sizes. `contradicted` are dimensions that are given twice with different sizes.
+    """
+
+    rank: int | None = None
+    world_size: int = 0
+    option: str = ""
+    node: int | None = None
+    nodes: int = 0
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
+    contradicted: tuple[str, ...] = ()
+
+
+#: Of a process whose command line says nothing of all that: most.
+SILENT = CommandLine()
+
+
+def read(arguments: Sequence[str]) -> CommandLine:
+    """Reads a whole command line, the program included."""
+    values: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    given: list[str] = []
+    contradicted: set[str] = set()
+    meets = other_order = False
+    for name, value in _options(arguments[1:_MOST]):
+        meets = meets or name in _MEETING
+        other_order = other_order or name == _OTHER_ORDER
+        if name in _SIZES and (size := number(value)):
+            if sizes.setdefault(_SIZES[name], size) != size:
+                contradicted.add(_SIZES[name])
+            given.append(f"--{name}")
+        else:
+            values.setdefault(name, value)
+    rank, option = _first(values, _RANK)
+    world, _ = _first(values, _WORLD)
+    node, _ = _first(values, _NODE)
+    nodes, _ = _first(values, _NODES)
+    if not meets or world is None or rank is None or rank >= world:
+        rank, world, option = None, None, ""
+    if other_order or contradicted:
+        sizes = {}
+    if rank is None and node is None and not given:
+        return SILENT
+    once = tuple(dict.fromkeys(given))
+    return CommandLine(rank, world or 0, option, node, nodes or 0, sizes, once, tuple(sorted(contradicted)))
+
+
+def number(text: str) -> int | None:
+    """A number that may be a rank or a count of ranks."""
+    plausible = text.isascii() and text.isdigit() and len(text) <= len(str(MAX_RANK))
+    return int(text) if plausible and int(text) <= MAX_RANK else None
+
+
+def _first(values: Mapping[str, str], names: Sequence[str]) -> tuple[int | None, str]:
+    found = ((number(values[name]), f"--{name}") for name in names if name in values)
+    return next(((value, option) for value, option in found if value is not None), (None, ""))
+
+
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Name and value of `--name=value`, `--name value`, and of Hydra's `name=value`; the value is empty where none follows."""
+    for at, argument in enumerate(arguments):
+        head, equals, value = argument[: 4 * _LONGEST].partition("=")
+        if not (equals or head.startswith("--")) or len(head) > _LONGEST:
+            continue
+        if not equals:
+            value = arguments[at + 1][:_LONGEST] if at + 1 < len(arguments) else ""
+        yield head.lstrip("-+").rpartition(".")[2].replace("-", "_"), value
