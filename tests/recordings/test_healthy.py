@@ -13,16 +13,13 @@ from healthy.timeline import TRAINING
 HOURS = 1.5
 #: A job that hangs while it trains is suspected so soon. Seconds.
 SOON_S = 15.0
-#: Phases in which today's diagnosis evicts the machine that is at work: a checkpoint on a file system so slow that its
-#: writer is in the same call at each look.
-KNOWN = {"checkpoint"}
 
 
 @pytest.mark.parametrize("framework", recorded())
 def test_replayed_healthy_hours_evict_nobody(framework: str) -> None:
     outcome = replay(framework, (), HOURS, seed=1, hangs=False)
     assert sum(outcome.seconds.values()) >= HOURS * 3600.0
-    assert not [alarm for alarm in outcome.alarms if alarm.evicted and alarm.phase not in KNOWN]
+    assert not [alarm for alarm in outcome.alarms if alarm.evicted]
 
 
 @pytest.mark.parametrize("framework", recorded())
