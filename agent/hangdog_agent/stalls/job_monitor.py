@@ -49,7 +49,7 @@ class JobMonitor:
         self._longest: dict[object, float] = {}
         self._suspicious_since: float | None = None
         self._probe: Key | None = None
-        self._alarmed = self._unsure = False
+        self._alarmed = False
         self._asked_until = float("-inf")
         self._glanced_at = float("-inf")
 
@@ -80,7 +80,6 @@ class JobMonitor:
         if not due and now >= self._asked_until:
             self._calm()
             return ()
-        self._unsure = now >= self._asked_until and not any(self._trainers[key].is_sure for key in due)
         self._suspicious_since = now if self._suspicious_since is None else self._suspicious_since
         if now - self._glanced_at < next(pause for until, pause in _PAUSES if now - self._suspicious_since < until):
             return ()
@@ -166,7 +165,7 @@ class JobMonitor:
         return found
 
     def _calm(self) -> None:
-        self._suspicious_since, self._probe, self._alarmed, self._unsure = None, None, False, False
+        self._suspicious_since, self._probe, self._alarmed = None, None, False
         for trainer in self._trainers.values():
             self._learn(trainer)
             self._learn_loop(trainer)
@@ -182,32 +181,41 @@ class JobMonitor:
         if not waits and shown.doing is not Doing.STILL:
             site = call_site([sample for sample in trainer.samples if sample.at >= shown.since])
             return Sign(shown.doing, seconds, place=site or place, crowding=crowding)
-        patience = max(self._settings.patience_s, self._settings.factor * self._longest.get(state.place, 0.0))
-        # a pulse is lively in a loop that polls, too, where the job's own progress has stalled
-        mode = CpuActivity.SILENT if stalled and not trainer.baseline.pinned else trainer.baseline.mode
-        doing = meanwhile(trainer.samples, mode, self._gpus) if shown.doing is Doing.STILL else shown.doing
-        outside = state.activity in OUTSIDE
-        if doing is Doing.STILL and outside and now - trainer.baseline.woken_at <= self._settings.outside_s:
-            doing = Doing.LOOPING
-        if doing is not shown.doing:  # it gets on with something at that line, which may be a loop that does not end
-            overdue = seconds >= max(patience, 2 * self._settings.start_s * crowding)
+        survived_s = self._settings.factor * self._longest.get(state.place, 0.0)
+        doing = self._at_its_line(trainer, now) if shown.doing is Doing.STILL else shown.doing
+        if doing is not shown.doing:  # it gets on with something there, which may be a loop that does not end
+            overdue = seconds >= max(survived_s, 2 * self._settings.start_s * crowding)
             return Sign(doing, seconds, overdue, call_site(trainer.samples) or place, crowding)
-        if outside:
-            patience = max(patience, self._settings.outside_s)
-        if trainer.baseline.pinned:  # it spins, or computes: then it takes longer where cores are wanted
+        patience = self._patience(trainer, survived_s, waits, crowding)
+        return Sign(shown.doing, seconds, seconds >= patience, place, crowding, waits=state.waits)
+
+    def _at_its_line(self, trainer: Trainer, now: float) -> Doing:
+        """What it does at the one line at which it stands, by what is counted of it."""
+        # a pulse is lively in a loop that polls, too, where the job's own progress has stalled
+        polls = trainer.stalled_since is not None and not trainer.baseline.pinned
+        doing = meanwhile(trainer.samples, CpuActivity.SILENT if polls else trainer.baseline.mode, self._gpus)
+        outside = trainer.samples[-1].state.activity in OUTSIDE
+        fed = outside and now - trainer.baseline.woken_at <= self._settings.outside_s
+        return Doing.LOOPING if doing is Doing.STILL and fed else doing
+
+    def _patience(self, trainer: Trainer, survived_s: float, polls: bool, crowding: float) -> float:
+        """How long a standstill is borne; `polls`: it loops while the job's progress stalls."""
+        settings, baseline, stalled = self._settings, trainer.baseline, trainer.stalled_since is not None
+        patience = max(settings.patience_s, survived_s)
+        if trainer.samples[-1].state.activity in OUTSIDE:
+            patience = max(patience, settings.outside_s)
+        if baseline.pinned:  # it spins, or computes: then it takes longer where cores are wanted
             patience *= crowding
         # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute, which
         # takes longer on crowded cores.
-        unsure = waits or (trainer.baseline.since is None and (stalled or self._unsure))
-        if unsure and not trainer.surely_stands:
-            patience = max(patience, self._settings.loop_s * crowding)
-            if waits and trainer.baseline.pinned:  # as who evaluates, while no step lines come
-                patience = max(patience, self._settings.start_s)
+        if (polls or (baseline.since is None and stalled)) and not trainer.surely_stands:
+            patience = max(patience, settings.loop_s * crowding)
+            if polls and baseline.pinned:  # as who evaluates, while no step lines come
+                patience = max(patience, settings.start_s)
         # In a job that gets on, looks seldom enough meet it at one line each time, in a wait as well as at work.
-        lively = trainer.baseline.since is None and not stalled
-        if lively or not (trainer.is_known(self._settings.settle_s)):
-            patience = max(patience, self._settings.start_s)
-        return Sign(shown.doing, seconds, seconds >= patience, place, crowding, waits=state.waits)
+        if (baseline.since is None and not stalled) or not trainer.is_known(settings.settle_s):
+            patience = max(patience, settings.start_s)
+        return patience
 
     def _began(self, trainer: Trainer, shown: StackMotion) -> float:
         """Since when it does this: since its pulse or progress stopped, unless a glance has seen it elsewhere after that."""

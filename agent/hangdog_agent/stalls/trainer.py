@@ -55,11 +55,6 @@ class Trainer:
         """The latest moment after which it is known to have got on."""
         return max((each.proof_at for each in self.signals if each.vouches), default=float("-inf"))
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether what makes wonder at it is no mere stall that may have another reason."""
-        return self.baseline.since is not None or self.surely_stands
-
     def is_known(self, settle_s: float) -> bool:
         """Whether its pulse, or the job's own progress, has been followed for long enough for its rhythm to be known."""
         return self.baseline.settled or any(each.vouches and each.known_s >= settle_s for each in self.signals)
