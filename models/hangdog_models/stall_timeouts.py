@@ -6,7 +6,7 @@ known yet is borne for longer: its first evaluation looks like a loop that does 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hangdog_models.ranks import Rank, format_ranks
@@ -105,7 +105,9 @@ def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], bears: Callable[[
     if early or not (overdue or held_up) or any(True for _ in going):
         return None
     seconds = max(*overdue, *held_up, 0.0)
-    if any(seconds < bears(sign) for sign in awaited if sign.doing is not Doing.STILL):
+    # Who is overdue in a loop polls, as in a wait; but one that others wait for, and that waits for nobody, may be at work there.
+    at_work = [sign for sign in awaited if sign.doing is not Doing.STILL]
+    if any(seconds < bears(sign if sign.waits or not waiting else replace(sign, overdue=False)) for sign in at_work):
         return None
     still = sorted(rank for rank, sign in signs.items() if sign.doing is Doing.STILL)
     words = [f"ranks {format_ranks(still)} stand still for {seconds:.0f} s"] if still else []

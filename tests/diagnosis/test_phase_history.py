@@ -44,6 +44,13 @@ def test_who_is_overdue_in_a_loop_waits_there_and_is_no_phase() -> None:
     assert suspected(PhaseHistory(0.0), polling)
 
 
+def test_who_polls_while_others_wait_for_it_may_be_at_work() -> None:
+    """It asks a judge again and again, say, while its step lines stop: no more than another evaluation."""
+    polls = Sign(Doing.LOOPING, 60.0, overdue=True, place="poll of judge.py")
+    assert not suspected(PhaseHistory(0.0), waiting(60.0) | {Rank(0): polls})
+    assert suspected(PhaseHistory(0.0), waiting(301.0) | {Rank(0): polls})
+
+
 def test_a_phase_that_ended_is_borne_for_a_multiple_at_its_place_and_nowhere_else() -> None:
     history = survived(200)
     assert not suspected(history, waiting(599.0))

@@ -184,23 +184,30 @@ class JobMonitor:
         survived_s = self._settings.factor * self._longest.get(state.place, 0.0)
         doing = self._at_its_line(trainer, now) if shown.doing is Doing.STILL else shown.doing
         if doing is not shown.doing:  # it gets on with something there, which may be a loop that does not end
-            overdue = seconds >= max(survived_s, 2 * self._settings.start_s * crowding)
-            return Sign(doing, seconds, overdue, call_site(trainer.samples) or place, crowding)
+            patience = max(survived_s, 2 * self._settings.start_s * crowding)
+            may_poll = doing is Doing.LOOPING and not trainer.baseline.pinned
+            if may_poll and self._progress_stalled(trainer):
+                patience = self._patience(trainer, survived_s, True, crowding)
+            return Sign(doing, seconds, seconds >= patience, call_site(trainer.samples) or place, crowding)
         patience = self._patience(trainer, survived_s, waits, crowding)
         return Sign(shown.doing, seconds, seconds >= patience, place, crowding, waits=state.waits)
 
     def _at_its_line(self, trainer: Trainer, now: float) -> Doing:
         """What it does at the one line at which it stands, by what is counted of it."""
         # a pulse is lively in a loop that polls, too, where the job's own progress has stalled
-        polls = trainer.stalled_since is not None and not trainer.baseline.pinned
+        polls = self._progress_stalled(trainer) and not trainer.baseline.pinned
         doing = meanwhile(trainer.samples, CpuActivity.SILENT if polls else trainer.baseline.mode, self._gpus)
         outside = trainer.samples[-1].state.activity in OUTSIDE
         fed = outside and now - trainer.baseline.woken_at <= self._settings.outside_s
         return Doing.LOOPING if doing is Doing.STILL and fed else doing
 
+    def _progress_stalled(self, trainer: Trainer) -> bool:
+        """Whether a witness of its own has stalled, or one that vouches for another rank: a step is made by all or by none."""
+        return trainer.stalled_since is not None or any(each.surely_stands for each in self._trainers.values())
+
     def _patience(self, trainer: Trainer, survived_s: float, polls: bool, crowding: float) -> float:
         """How long a standstill is borne; `polls`: it loops while the job's progress stalls."""
-        settings, baseline, stalled = self._settings, trainer.baseline, trainer.stalled_since is not None
+        settings, baseline, stalled = self._settings, trainer.baseline, self._progress_stalled(trainer)
         patience = max(settings.patience_s, survived_s)
         if trainer.samples[-1].state.activity in OUTSIDE:
             patience = max(patience, settings.outside_s)
@@ -208,7 +215,8 @@ class JobMonitor:
             patience *= crowding
         # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute, which
         # takes longer on crowded cores.
-        if (polls or (baseline.since is None and stalled)) and not trainer.surely_stands:
+        sure = trainer.surely_stands or (stalled and trainer.stalled_since is None)
+        if (polls or (baseline.since is None and stalled)) and not sure:
             patience = max(patience, settings.loop_s * crowding)
             if polls and baseline.pinned:  # as who evaluates, while no step lines come
                 patience = max(patience, settings.start_s)
