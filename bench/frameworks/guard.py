@@ -81,7 +81,7 @@ class ClusterGuard:
         return asyncio.run_coroutine_threadsafe(question, self._loop).result(PATIENCE_S)
 
     async def _run(self) -> None:
-        tool, settings = pyspy.load(), ServerSettings(stalls=self._stalls)
+        tool, settings = pyspy.load(), ServerSettings(young_s=self._stalls.young_s)
         means = IncidentServices(
             Fleet(settings), self._store, diagnose, time.monotonic
         )  # to be compared with the job's steps

@@ -15,6 +15,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import ServerUnreachable
+from hangdog_models.stall_timeouts import StallTimeouts
 from hangdog_proto.generated.hangdog_pb2_grpc import (
     add_AgentsServicer_to_server,
     add_CampaignsServicer_to_server,
@@ -129,7 +130,7 @@ async def running(
     leading = Leading(services.store, services.fleet, settings, door.advertised)
     registry, monitor, returns = (
         IncidentRegistry(services, settings, leading),
-        StallTracker(settings.stalls),
+        StallTracker(StallTimeouts(young_s=settings.young_s, young_patience_s=settings.work_patience_s)),
         OfflineIngest(services, settings, leading),
     )
     seen = SessionTracker(settings.away_s)

@@ -1,8 +1,6 @@
 """What an operator may set of the server, each with the reason of its default."""
 
-from dataclasses import dataclass, field
-
-from hangdog_models.stall_timeouts import StallTimeouts
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +10,11 @@ class ServerSettings:
     #: Looks of one capture: a second one tells a stuck rank from one that was merely seen in that place; a third one, a
     #: job that stands still from one that was on its way a moment ago.
     rounds: int = 3
-    #: How long a rank that gets on may hold all others up before somebody looks.
-    stalls: StallTimeouts = field(default_factory=StallTimeouts)
+    #: A rank that gets on (evaluation, checkpoint, compilation) may hold the others up for so long before somebody looks, while
+    #: its job's phases are not known: half of the ten minutes after which PyTorch's own watchdog ends a job.
+    work_patience_s: float = 300.0
+    #: A job that the server has seen for less has not shown all of its phases: some evaluate or export once a day.
+    young_s: float = 86400.0
     #: Between looks: longer than one training step of most jobs, short beside the 20 s a verdict may take.
     interval_s: float = 2.0
     #: Light looks at a job that is slow, and the pause between them: ByteRobust (SOSP 2025) takes five, ten seconds apart.

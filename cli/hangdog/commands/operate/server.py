@@ -230,7 +230,7 @@ def command(
     settings = ServerSettings()
     settings = settings if patience is None else replace(settings, patience_s=patience)
     if work_patience is not None:
-        settings = replace(settings, stalls=replace(settings.stalls, young_patience_s=work_patience))
+        settings = replace(settings, work_patience_s=work_patience)
     settings = settings if keep is None else replace(settings, keep_s=keep * DAY_S)
     settings = settings if keep_captures is None else replace(settings, keep_captures_s=keep_captures * DAY_S)
     settings = settings if keep_size is None else replace(settings, keep_bytes=int(keep_size * (1 << 30)))
