@@ -25,7 +25,6 @@ from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.incident import Incident
 from hangdog_models.rules.ruleset import packaged
-from hangdog_models.stall_timeouts import StallTimeouts
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.listener import LOCAL, OpenListeners
@@ -43,11 +42,11 @@ class ClusterGuard:
     """Watches over a running job until its block is left; `watches` finds the ranks of each machine."""
 
     def __init__(
-        self, watches: Mapping[str, Watch], folder: Path, settings: AgentSettings, stalls: StallTimeouts | None = None
+        self, watches: Mapping[str, Watch], folder: Path, settings: AgentSettings, server: ServerSettings | None = None
     ) -> None:
-        """`settings` are the agents'; `stalls` the server's, where they are not the default ones."""
+        """`settings` are the agents'; `server` the server's, where they are not the default ones."""
         self._watches = watches
-        self._stalls = stalls or StallTimeouts()
+        self._server = server or ServerSettings()
         self._settings = settings
         self._store = Store(folder / "incidents.db")
         self._loop = asyncio.new_event_loop()
@@ -81,7 +80,7 @@ class ClusterGuard:
         return asyncio.run_coroutine_threadsafe(question, self._loop).result(PATIENCE_S)
 
     async def _run(self) -> None:
-        tool, settings = pyspy.load(), ServerSettings(young_s=self._stalls.young_s)
+        tool, settings = pyspy.load(), self._server
         means = IncidentServices(
             Fleet(settings), self._store, diagnose, time.monotonic
         )  # to be compared with the job's steps

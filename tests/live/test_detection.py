@@ -14,8 +14,8 @@ import pytest
 
 from hangdog.demo.faults import FAULTS, Victim, replace_shards, spoil_next_checkpoint
 from hangdog.demo.job.settings import write_settings
-from hangdog_models.stall_timeouts import StallTimeouts
 from hangdog_models.verdict import Kind, Verdict, from_json
+from hangdog_server.settings import ServerSettings
 from live.guard import Guard
 from live.job import Job, Launcher
 from live.lanes import further
@@ -43,7 +43,7 @@ STRUCK = tuple(
 #: Faults whose rank is at work, as in an evaluation. In a job that is watched for less than an hour it may be the first one,
 #: and five minutes go by; what is played here stands for a job whose phases are known.
 AT_WORK = ("gc",)
-KNOWN = StallTimeouts(young_s=0.0)
+KNOWN = ServerSettings(young_s=0.0)
 
 pytestmark = [
     pytest.mark.slow,
@@ -87,8 +87,8 @@ def table() -> Iterator[list[Detected]]:
 def test_a_fault_is_suspected_and_judged_in_time(
     launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str, fault: str, rank: int
 ) -> None:
-    stalls = KNOWN if fault in AT_WORK else None
-    with Job(Plan(trainer, seed=rank), launcher) as job, Guard(job, tmp_path, stalls) as guard:
+    server = KNOWN if fault in AT_WORK else None
+    with Job(Plan(trainer, seed=rank), launcher) as job, Guard(job, tmp_path, server) as guard:
         train(job, guard)
         FAULTS[fault].strike(Victim(job.pids[rank], job.rank_folder(rank), random.Random(rank)))
         verdict = detected(f"{trainer} {fault} {rank}", job, guard, table)
