@@ -106,9 +106,14 @@ def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], bears: Callable[[
         return None
     seconds = max(*overdue, *held_up, 0.0)
     # Who is overdue in a loop polls, as in a wait; but one that others wait for, and that waits for nobody, may be at work there.
-    at_work = [sign for sign in awaited if sign.doing is not Doing.STILL]
-    if any(seconds < bears(sign if sign.waits or not waiting else replace(sign, overdue=False)) for sign in at_work):
-        return None
+    # Where nobody is seen to wait, and most are overdue in a loop, all poll, those too of which it is not known.
+    polling = [sign for sign in signs.values() if sign.overdue and sign.doing is Doing.LOOPING]
+    all_poll = not waiting and 2 * len(polling) >= len(signs)
+    for sign in awaited:
+        may_poll = sign.doing is Doing.LOOPING and (sign.waits or not waiting)
+        polls = may_poll and (sign.overdue or all_poll)
+        if sign.doing is not Doing.STILL and seconds < bears(replace(sign, overdue=polls)):
+            return None
     still = sorted(rank for rank, sign in signs.items() if sign.doing is Doing.STILL)
     words = [f"ranks {format_ranks(still)} stand still for {seconds:.0f} s"] if still else []
     for doing in sorted({sign.doing for sign in signs.values() if sign.doing is not Doing.STILL}):

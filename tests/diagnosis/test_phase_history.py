@@ -44,6 +44,13 @@ def test_who_is_overdue_in_a_loop_waits_there_and_is_no_phase() -> None:
     assert suspected(PhaseHistory(0.0), polling)
 
 
+def test_where_most_poll_and_nobody_waits_one_of_which_that_is_not_known_polls_too() -> None:
+    polling = {Rank(rank): Sign(Doing.LOOPING, 12.0, overdue=True, place="poll of ddp.py") for rank in range(3)}
+    unknown = Sign(Doing.LOOPING, 12.0, place="step of ddp.py")
+    assert suspected(PhaseHistory(0.0), polling | {Rank(3): unknown})
+    assert not suspected(PhaseHistory(0.0), waiting(12.0) | {Rank(0): unknown})
+
+
 def test_who_polls_while_others_wait_for_it_may_be_at_work() -> None:
     """It asks a judge again and again, say, while its step lines stop: no more than another evaluation."""
     polls = Sign(Doing.LOOPING, 60.0, overdue=True, place="poll of judge.py")

@@ -175,8 +175,8 @@ class JobMonitor:
         state = trainer.samples[-1].state
         place = " in ".join(word for word in (state.operation or str(state.activity), state.label) if word)
         seconds = now - max(self._began(trainer, shown), trainer.proof_at)
-        stalled = trainer.stalled_since is not None
         # A loop may be work: only what has stopped getting on beside it makes it a wait.
+        stalled = self._progress_stalled(trainer)
         waits = shown.doing is Doing.LOOPING and stalled and not writes(trainer.samples)
         if not waits and shown.doing is not Doing.STILL:
             site = call_site([sample for sample in trainer.samples if sample.at >= shown.since])
@@ -186,7 +186,7 @@ class JobMonitor:
         if doing is not shown.doing:  # it gets on with something there, which may be a loop that does not end
             patience = max(survived_s, 2 * self._settings.start_s * crowding)
             may_poll = doing is Doing.LOOPING and not trainer.baseline.pinned
-            if may_poll and self._progress_stalled(trainer):
+            if may_poll and stalled:
                 patience = self._patience(trainer, survived_s, True, crowding)
             return Sign(doing, seconds, seconds >= patience, call_site(trainer.samples) or place, crowding)
         patience = self._patience(trainer, survived_s, waits, crowding)
