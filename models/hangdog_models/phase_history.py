@@ -37,7 +37,7 @@ class PhaseHistory:
         """
         waited = max((sign.seconds for sign in signs.values() if sign.waits), default=0.0)
         for rank, sign in signs.items():
-            if sign.doing is not Doing.STILL and sign.place:
+            if sign.doing is not Doing.STILL and not sign.waits and sign.place:
                 places = self._under_way.setdefault(rank, {})
                 if sign.place in places or len(places) < PLACES:
                     places[sign.place] = max(places.get(sign.place, 0.0), waited)

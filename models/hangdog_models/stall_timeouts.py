@@ -96,8 +96,8 @@ def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], bears: Callable[[
     `going` are ranks that show no sign of a standstill: a job with one of those goes on, as far as anybody can tell.
     `bears` answers for how many seconds the others may wait for a rank that shows this sign.
     """
-    waiting = [sign for sign in signs.values() if sign.waits and sign.doing is Doing.STILL]
-    awaited = [sign for sign in signs.values() if not (sign.waits and sign.doing is Doing.STILL)]
+    waiting = [sign for sign in signs.values() if sign.waits and sign.doing in (Doing.STILL, Doing.LOOPING)]
+    awaited = [sign for sign in signs.values() if not (sign.waits and sign.doing in (Doing.STILL, Doing.LOOPING))]
     overdue = [sign.seconds for sign in signs.values() if sign.overdue]
     # Where somebody is seen that the others may wait for, it counts what that one does. Where all wait, the rhythm of each does.
     early = any(sign.doing is Doing.STILL and not sign.overdue for sign in awaited or waiting)

@@ -51,6 +51,16 @@ def test_where_most_poll_and_nobody_waits_one_of_which_that_is_not_known_polls_t
     assert not suspected(PhaseHistory(0.0), waiting(12.0) | {Rank(0): unknown})
 
 
+def test_who_loops_in_a_wait_waits() -> None:
+    """As a barrier that looks again and again: nobody has to wait for it, and what it does there is no phase."""
+    history = PhaseHistory(0.0)
+    loops = Sign(Doing.LOOPING, 9.0, place="barrier of distributed_c10d.py", waits=True)
+    stopped = waiting(9.0) | {Rank(0): Sign(Doing.STILL, 9.0, overdue=True), Rank(1): loops}
+    assert suspected(history, stopped)
+    history.watch(stopped, HERE)
+    assert not history.under_way
+
+
 def test_who_polls_while_others_wait_for_it_may_be_at_work() -> None:
     """It asks a judge again and again, say, while its step lines stop: no more than another evaluation."""
     polls = Sign(Doing.LOOPING, 60.0, overdue=True, place="poll of judge.py")

@@ -180,7 +180,8 @@ class JobMonitor:
         waits = shown.doing is Doing.LOOPING and stalled and not writes(trainer.samples)
         if not waits and shown.doing is not Doing.STILL:
             site = call_site([sample for sample in trainer.samples if sample.at >= shown.since])
-            return Sign(shown.doing, seconds, place=site or place, crowding=crowding)
+            loops_in_wait = state.waits and shown.doing is Doing.LOOPING  # as a barrier does that looks again and again
+            return Sign(shown.doing, seconds, place=site or place, crowding=crowding, waits=loops_in_wait)
         survived_s = self._settings.factor * self._longest.get(state.place, 0.0)
         doing = self._at_its_line(trainer, now) if shown.doing is Doing.STILL else shown.doing
         if doing is not shown.doing:  # it gets on with something there, which may be a loop that does not end
