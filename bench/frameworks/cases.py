@@ -58,6 +58,20 @@ PHASES = (
     _phase("compile", "One rank compiles anew.", "compile_kernels", "one"),
     _phase("slow-reads", "All ranks read their batches from a slow file system.", who="all", verdicts=SERVED),
     _phase("quota", "One rank prints a line a second and sleeps.", "wait_for_quota", "one"),
+    _phase("checkpoint-beside", "Rank 0 writes a checkpoint in a thread, training goes on.", "save_beside"),
+    _phase("tokenising", "Two processes tokenise a data set for rank 0, the others wait for it.", "tokenise"),
+    _phase(
+        "download",
+        "Rank 0 downloads under a file lock that the others ask for again and again.",
+        "download_once",
+        verdicts=SERVED,
+    ),
+    _phase("warm-up", "All ranks sleep for a long time.", "warm_up", "all"),
+    _phase("garbage", "One rank collects the garbage of a large heap in each step.", "collect_garbage", "one"),
+    _phase("accumulation", "One rank's steps are longer, each by another time.", "accumulate", "one"),
+    _phase("optimizer", "Each step ends in a long optimizer step of all ranks.", "optimise_long", "all"),
+    _phase("slow-logging", "Rank 0 sends its figures to a slow service in each step.", "log_slowly", verdicts=SERVED),
+    _phase("debugger", "A debugger holds one rank.", who="one"),
 )
 STUCK = ("machine", "software")
 OUTSIDE = (*STUCK, "dependency")

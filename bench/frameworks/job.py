@@ -31,8 +31,9 @@ TICK_S = 0.1
 class Job:
     """Leaving the context ends all its processes."""
 
-    def __init__(self, framework: Framework, folder: Path, server: str) -> None:
-        self.framework, self.folder, self._server = framework, folder, server
+    def __init__(self, framework: Framework, folder: Path, server: str, pace_s: float = 0.0) -> None:
+        """`server` is the address of whatever it talks to; a step lasts `pace_s` seconds at least."""
+        self.framework, self.folder, self._server, self._pace_s = framework, folder, server, pace_s
         self.pids: dict[int, int] = {}
 
     def __enter__(self) -> Self:
@@ -81,15 +82,17 @@ class Job:
 
     def order(self, act: str, name: str, ranks: Sequence[int]) -> None:
         """Has the trainers do something after a step that none of them has come to, and waits until it has begun."""
+        begun = [self.folder / f"begun-{act}-{rank}" for rank in ranks]
+        for path in begun:  # it may have been done before
+            path.unlink(missing_ok=True)
         before, began = max(self.steps()), time.monotonic()
-        time.sleep(NOTICE_S)
+        time.sleep(max(NOTICE_S, 2 * self._pace_s))
         a_second = (max(self.steps()) - before) / (time.monotonic() - began)
         due = {"name": act, "ranks": list(ranks), "step": max(self.steps()) + 3 + int(a_second * NOTICE_S)}
         beside = self.folder / "due.part"
         beside.write_text(json.dumps(due))
         beside.replace(self.folder / "due.json")
-        begun = [self.folder / f"begun-{act}-{rank}" for rank in ranks]
-        self._wait(lambda: all(path.exists() for path in begun), name, PATIENCE_S)
+        self._wait(lambda: all(path.exists() for path in begun), name, PATIENCE_S + 10 * self._pace_s)
 
     def alive(self) -> bool:
         """Whether all ranks are there, those that are stopped included."""
@@ -127,6 +130,7 @@ class Job:
             "FRAMEWORKS_FOLDER": str(self.folder),
             "FRAMEWORKS_SERVER": self._server,
             "FRAMEWORKS_WORLD": str(WORLD),
+            "FRAMEWORKS_PACE_S": str(self._pace_s),
             "TMPDIR": str(self.folder / "cache"),
             "OMP_NUM_THREADS": "1",
             "GLOO_SOCKET_IFNAME": "lo",

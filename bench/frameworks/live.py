@@ -57,20 +57,26 @@ class Row:
 
 
 class Announced(Proc):
-    """A process table in which each rank's environment names its machine and its job, and its rank where nothing else does."""
+    """A process table in which each rank's environment names its machine and its job, and its rank where nothing else does.
 
-    def __init__(self, framework: Framework, pids: Mapping[int, int]) -> None:
+    `pids` by rank is read anew each time: a job may start again.
+    """
+
+    def __init__(self, framework: Framework, pids: Mapping[int, int], ranks_a_machine: int = 1) -> None:
         super().__init__()
-        self._ranks = {pid: rank for rank, pid in pids.items()}
+        self._pids, self._a_machine = pids, ranks_a_machine
         self._told = framework.starter in TELLING
 
     def raw(self, pid: int, name: str) -> bytes | Reason:
         read = super().raw(pid, name)
-        if name != "environ" or pid not in self._ranks or not isinstance(read, bytes):
+        if name != "environ" or not isinstance(read, bytes):
             return read
-        rank = self._ranks[pid]
+        rank = next((rank for rank, one in self._pids.items() if one == pid), None)
+        if rank is None:
+            return read
         own = b"" if self._told else b"RANK=%d\0WORLD_SIZE=%d\0" % (rank, WORLD)
-        return own + b"HANGDOG_JOB=frameworks\0%s=node-%d\0" % (MACHINE.encode(), rank) + read
+        machine = rank // self._a_machine
+        return own + b"HANGDOG_JOB=frameworks\0%s=node-%d\0" % (MACHINE.encode(), machine) + read
 
 
 class Progress:
@@ -125,7 +131,7 @@ def _play(framework: Framework, case: Case, place: Path, address: str) -> Row:
     ranks = case.ranks(framework.name)
     settings = AgentSettings()
     with Job(framework, place, address) as job:
-        watches = {f"node-{rank}": _watch(framework, job, f"node-{rank}", settings) for rank in range(WORLD)}
+        watches = watches_of(Announced(framework, job.pids), WORLD, settings)
         with Progress(job) as progress, ClusterGuard(watches, place, settings) as guard, ExitStack() as stack:
             time.sleep(TRAINED_S)
             before = len(guard.incidents())
@@ -152,9 +158,13 @@ def _play(framework: Framework, case: Case, place: Path, address: str) -> Row:
             return _row(framework, case, found, first, progress, before)
 
 
-def _watch(framework: Framework, job: Job, machine: str, settings: AgentSettings) -> Watch:
-    table = ProcessTable(Announced(framework, job.pids), frozenset([MACHINE]))
-    return Watch(table, (MACHINE, machine), (), settings.link.forget_s)
+def watches_of(proc: Announced, machines: int, settings: AgentSettings) -> dict[str, Watch]:
+    """A watch for each machine."""
+    table = ProcessTable(proc, frozenset([MACHINE]))
+    return {
+        machine: Watch(table, (MACHINE, machine), (), settings.link.forget_s)
+        for machine in (f"node-{number}" for number in range(machines))
+    }
 
 
 def _row(

@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -98,4 +100,34 @@ def struck(job: Job, case: Case, ranks: Sequence[int]) -> Iterator[None]:
                 fifo = stack.enter_context(in_place_of(job.folder / f"shard-{rank}"))
                 if case.name == "slow-reads":
                     stack.enter_context(slow_source(fifo, LATE_S))
+        elif case.name == "debugger":
+            for rank in ranks:
+                stack.enter_context(held(job.pids[rank]))
         yield
+
+
+@contextmanager
+def held(pid: int) -> Iterator[None]:
+    """A process is held by a program that traces it, as by a debugger at a breakpoint."""
+    command = [sys.executable, "-c", _DEBUGGER, str(pid)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as debugger:
+        assert debugger.stdin and debugger.stdout
+        if debugger.stdout.readline() != b"held\n":
+            raise OurFault("a process cannot be traced here")
+        try:
+            yield
+        finally:
+            debugger.stdin.close()
+
+
+#: It lets go of the process when its input ends, and the kernel does when it dies.
+_DEBUGGER = """
+import ctypes, os, sys
+libc, pid = ctypes.CDLL(None, use_errno=True), int(sys.argv[1])
+ATTACH, DETACH = 16, 17
+if libc.ptrace(ATTACH, pid, None, None) == 0:
+    os.waitpid(pid, 0)
+    print("held", flush=True)
+    sys.stdin.read()
+    libc.ptrace(DETACH, pid, None, None)
+"""

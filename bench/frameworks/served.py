@@ -13,6 +13,8 @@ from pathlib import Path
 SHARD = bytes(4096)
 #: An upload is taken in so large parts, one every so often: 128 KiB a second.
 PART, PART_S = 1 << 16, 0.5
+#: What a slow service takes for a request. Seconds.
+SLOW_S = 2.0
 
 
 class _Server(ThreadingHTTPServer):
@@ -30,6 +32,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/silent":
             self.server.over.wait()
             return
+        if self.path == "/slow":
+            self.server.over.wait(SLOW_S)
         answer = b'{"done": false}'
         self.send_response(200)
         self.send_header("Content-Length", str(len(answer)))

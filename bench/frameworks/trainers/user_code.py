@@ -4,20 +4,28 @@ What is to be done, by whom and after which step stands in `due.json` of the job
 whatever takes for ever by SIGUSR2. Nothing here tells a fault from a harmless phase by its name.
 """
 
+import fcntl
+import gc
 import http.client
 import io
 import json
+import multiprocessing
 import os
+import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 FOLDER = Path(os.environ["FRAMEWORKS_FOLDER"])
 #: Tokens of one read; a read is what a slow or dead file system holds up.
 SHARD_TOKENS = 4096
+#: A step lasts so long at least: most of a real one is spent on a device. Seconds.
+PACE_S = float(os.environ.get("FRAMEWORKS_PACE_S", "0"))
 
 
 class Enough(BaseException):
@@ -55,6 +63,7 @@ class Between:
         self.rank, self.barrier, self.all_reduce, self.save = rank, barrier, all_reduce, save
         self.compile_anew = compile_anew or torch_compile
         self.step, self.interruptible, self.interrupted = 0, False, False
+        self.beside, self.began = None, time.monotonic()
         self.progress = os.open(FOLDER / f"step-{rank}", os.O_CREAT | os.O_RDWR)
         (FOLDER / f"pid-{rank}").write_text(str(os.getpid()))
         self.lock_of_metrics, self.lock_of_writer = threading.Lock(), threading.Lock()
@@ -62,11 +71,17 @@ class Between:
             signal.signal(signal.SIGUSR2, self.end)
 
     def end(self, *_):
+        self.beside = None
         if self.interruptible:
             self.interrupted = True
             raise Enough
 
     def steps(self):
+        if self.beside:
+            self.beside()
+        if PACE_S:
+            time.sleep(max(self.began + PACE_S - time.monotonic(), 0))
+            self.began = time.monotonic()
         self.step += 1
         os.pwrite(self.progress, b"%10d" % self.step, 0)
         try:
@@ -146,6 +161,67 @@ class Between:
             print("waiting for quota", flush=True)
             time.sleep(1.0)
 
+    def save_beside(self, mine):
+        """A checkpoint in a thread of its own, while training goes on."""
+        if mine:
+            self.beside = _nothing
+            threading.Thread(target=self.write_beside, daemon=True).start()
+
+    def write_beside(self):
+        with (FOLDER / "checkpoint").open("wb") as file:
+            while self.beside:
+                self.save(file)
+
+    def tokenise(self, mine):
+        """Two processes of a pool tokenise a data set for rank 0."""
+        if mine:
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                while True:
+                    pool.map(tokenised, range(200))
+
+    def download_once(self, mine):
+        """Rank 0 downloads a data set under a lock; who finds it locked asks again, as filelock does."""
+        if mine:
+            with locked(FOLDER / "dataset.lock"):
+                while True:
+                    urllib.request.urlopen(f"{os.environ['FRAMEWORKS_SERVER']}/status").read()
+                    time.sleep(0.5)
+        time.sleep(0.2)
+        with locked(FOLDER / "dataset.lock"):
+            pass
+
+    def warm_up(self, mine):
+        """Waits for something that the user knows of, in long sleeps."""
+        while mine:
+            time.sleep(40.0)
+
+    def collect_garbage(self, mine):
+        """From now on each step collects the garbage of a large heap."""
+        if mine:
+            self.heap = [[number] for number in range(3_000_000)]
+            self.beside = gc.collect
+
+    def accumulate(self, mine):
+        """From now on this rank's steps are longer than those of the others, each by another time."""
+        if mine:
+            self.beside = lambda: compute(random.uniform(0, 3))
+
+    def optimise_long(self, mine):
+        """From now on each step ends in a long optimizer step of all ranks."""
+        self.beside = lambda: compute(4.0)
+
+    def log_slowly(self, mine):
+        """From now on this rank sends its figures to a service that takes two seconds for them, once a step."""
+        if mine:
+            self.beside = lambda: urllib.request.urlopen(f"{os.environ['FRAMEWORKS_SERVER']}/slow").read()
+
+    def finish(self, mine):
+        """The job is over: all leave, rank 0 has something to write still."""
+        if self.rank == 0:
+            compute(10.0)
+        sys.stdout.flush()
+        os._exit(0)
+
     # faults: nothing goes on until somebody acts
 
     def deduplicate(self, mine):
@@ -204,7 +280,43 @@ class Between:
 
 
 #: After these all ranks meet; after the others those that had nothing to do wait in their next step.
-WITH_BARRIER = {"evaluate_answers", "poll_judge", "save_checkpoint", "upload_checkpoint", "evaluate_all"}
+WITH_BARRIER = {
+    "evaluate_answers",
+    "poll_judge",
+    "save_checkpoint",
+    "upload_checkpoint",
+    "evaluate_all",
+    "tokenise",
+    "download_once",
+}
+
+
+def _nothing():
+    pass
+
+
+def tokenised(seed):
+    return edit_distance(str(hash(seed)) * 4, str(hash(-seed)) * 4)
+
+
+def compute(seconds):
+    import numpy
+
+    until, matrix = time.monotonic() + seconds, numpy.ones((64, 64))
+    while time.monotonic() < until:
+        matrix = matrix @ matrix / 64
+
+
+@contextmanager
+def locked(path):
+    with path.open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.05)
+        yield
 
 
 def reduce_apart():
