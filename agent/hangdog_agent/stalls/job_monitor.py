@@ -185,6 +185,8 @@ class JobMonitor:
         survived_s = self._settings.factor * self._longest.get(state.place, 0.0)
         doing = self._at_its_line(trainer, now) if shown.doing is Doing.STILL else shown.doing
         if doing is not shown.doing:  # it gets on with something there, which may be a loop that does not end
+            if doing is Doing.LOOPING and trainer.baseline.mode is CpuActivity.SILENT:
+                crowding = 1.0  # who sleeps between two tries wants no core
             patience = max(survived_s, 2 * self._settings.start_s * crowding)
             may_poll = doing is Doing.LOOPING and not trainer.baseline.pinned
             if may_poll and stalled:

@@ -21,7 +21,7 @@ from support.cases.stories import trace
 RULES = packaged()
 SETTINGS = StallSettings(settle_s=10.0, suspicious_s=3.0, patience_s=5.0, factor=3.0, start_s=300.0)
 #: Seconds on a core, and wake-ups, of each second spent like this.
-SPENT = {"lively": (0.4, 30), "silent": (0.0, 0), "pinned": (0.99, 5)}
+SPENT = {"lively": (0.4, 30), "silent": (0.0, 0), "pinned": (0.99, 5), "dozing": (0.001, 10)}
 
 
 class Machine:
@@ -47,11 +47,13 @@ class Machine:
             self.vigil.feel(beats)
             wanted = self.vigil.wants(self.now)
             self.glanced += wanted
-            self.vigil.take({key: self.glance(key[0], stacks or {}) for key in wanted})
+            self.vigil.take({key: self.glance(key, stacks or {}, how == "dozing") for key in wanted})
 
-    def glance(self, rank: int, stacks: dict[int, tuple[str, int]]) -> StackSample:
-        stack, lines = stacks.get(rank, ("backward", 0))
-        return StackSample(self.now, activity.read(trace(rank, stack, shift=int(self.now) * lines), RULES))
+    def glance(self, key: Key, stacks: dict[int, tuple[str, int]], dozes: bool) -> StackSample:
+        stack, lines = stacks.get(key[0], ("backward", 0))
+        state = activity.read(trace(key[0], stack, shift=int(self.now) * lines), RULES)
+        ran_s, wakes = self.counters[key]
+        return StackSample(self.now, state, ran_s=ran_s, wakes=wakes, dozes=dozes)
 
     def signs(self) -> dict[Rank, Sign]:
         return self.vigil.signs(self.now)
@@ -214,6 +216,15 @@ def test_who_runs_all_the_time_is_borne_for_longer_on_crowded_cores_and_who_slee
         assert all(sign.overdue for sign in machine.signs().values())
         crowded = machine.vigil.signs(machine.now, crowding=3.0)
         assert crowded and all(sign.overdue is overdue for sign in crowded.values())
+
+
+def test_who_sleeps_between_two_tries_is_borne_no_longer_on_crowded_cores() -> None:
+    machine, polls = Machine(), dict.fromkeys(range(8), ("user", 0))
+    machine.live(30, "lively")
+    machine.live(int(2 * SETTINGS.start_s) + 20, "dozing", polls)
+    crowded = machine.vigil.signs(machine.now, crowding=4.0)
+    assert {sign.doing for sign in crowded.values()} == {Doing.LOOPING}
+    assert all(sign.overdue and sign.crowding == 1.0 for sign in crowded.values())
 
 
 def test_crowded_cores_are_told_from_free_ones(tmp_path: Path) -> None:
