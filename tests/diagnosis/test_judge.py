@@ -239,6 +239,14 @@ def test_a_forgotten_breakpoint_is_code() -> None:
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (0,), ())
 
 
+@pytest.mark.parametrize("stack", ["backward", "user", "write", "loader"])
+def test_who_is_held_by_a_debugger_has_no_sick_machine(stack: str) -> None:
+    traces = [trace(rank, stack if rank == 6 else "backward", state="t" if rank == 6 else "S") for rank in range(8)]
+    for verdict in (diagnose(twice(traces), CUBE), diagnose(snapshot(traces), CUBE)):
+        assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (6,), ())
+        assert "held by a debugger" in " ".join(verdict.because)
+
+
 def test_everybody_in_a_lock_of_its_own_is_code() -> None:
     own = ["step train.py", "add stats.py", "put queue.py", "wait threading.py"]
     verdict = diagnose(twice([trace(rank, own) for rank in range(4)]), job(dp=4, per_machine=1))

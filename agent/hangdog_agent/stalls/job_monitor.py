@@ -23,6 +23,7 @@ from hangdog_agent.stalls.stack_motion import (
     writes,
 )
 from hangdog_agent.stalls.trainer import Trainer
+from hangdog_models.diagnosis.observe.activity import HELD
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign
 
@@ -214,6 +215,8 @@ class JobMonitor:
         patience = max(settings.patience_s, survived_s)
         if trainer.samples[-1].state.activity in OUTSIDE:
             patience = max(patience, settings.outside_s)
+        if trainer.samples[-1].state.operation == HELD:  # somebody is at it, and knows
+            patience = max(patience, settings.start_s)
         if baseline.pinned:  # it spins, or computes: then it takes longer where cores are wanted
             patience *= crowding
         # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute, which

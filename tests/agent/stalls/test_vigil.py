@@ -32,6 +32,7 @@ class Machine:
         self.now = 100.0
         self.counters = {(pid, 1): (0.0, 0) for pid in range(8)}
         self.glanced: list[Key] = []
+        self.held: set[int] = set()
 
     def live(
         self, seconds: int, how: str, stacks: dict[int, tuple[str, int]] | None = None, lively: Iterable[int] = ()
@@ -51,7 +52,9 @@ class Machine:
 
     def glance(self, key: Key, stacks: dict[int, tuple[str, int]], dozes: bool) -> StackSample:
         stack, lines = stacks.get(key[0], ("backward", 0))
-        state = activity.read(trace(key[0], stack, shift=int(self.now) * lines), RULES)
+        state = activity.read(
+            trace(key[0], stack, shift=int(self.now) * lines, state="t" if key[0] in self.held else "S"), RULES
+        )
         ran_s, wakes = self.counters[key]
         return StackSample(self.now, state, ran_s=ran_s, wakes=wakes, dozes=dozes)
 
@@ -225,6 +228,16 @@ def test_who_sleeps_between_two_tries_is_borne_no_longer_on_crowded_cores() -> N
     crowded = machine.vigil.signs(machine.now, crowding=4.0)
     assert {sign.doing for sign in crowded.values()} == {Doing.LOOPING}
     assert all(sign.overdue and sign.crowding == 1.0 for sign in crowded.values())
+
+
+def test_who_is_held_by_a_debugger_is_borne_for_minutes_not_for_ever() -> None:
+    machine = Machine()
+    machine.live(30, "lively")
+    machine.held = {3}
+    machine.live(200, "silent")
+    assert [rank for rank, sign in machine.signs().items() if not sign.overdue] == [3]
+    machine.live(120, "silent")
+    assert all(sign.overdue for sign in machine.signs().values())
 
 
 def test_crowded_cores_are_told_from_free_ones(tmp_path: Path) -> None:

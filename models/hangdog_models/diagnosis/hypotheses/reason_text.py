@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from hangdog_models.diagnosis.observe.activity import RankState
+from hangdog_models.diagnosis.observe.activity import HELD, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
@@ -66,6 +66,8 @@ def where(state: RankState) -> str:
         return f"held up by its own GPU, which has not reached {state.operation}"
     if state.activity is Activity.DEVICE_SYNC and not state.waits:
         doing = "asleep in the driver of its GPU"
+    if state.operation == HELD:
+        doing = HELD
     if state.waits:
         doing = state.operation or doing
         if state.dim:

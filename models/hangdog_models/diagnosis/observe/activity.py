@@ -18,7 +18,11 @@ from hangdog_models.verdict import Activity
 _SOCKET_CALLS = {"42", "44", "45", "46", "47"}
 
 _DEAD = {"Z", "X"}
-_STOPPED = {"T", "t"}
+_STOPPED = {"T"}
+#: Held by whoever traces it, as by a debugger at a breakpoint: nothing is wrong with its machine.
+_TRACED = {"t"}
+#: The operation of a rank that is.
+HELD = "held by a debugger"
 _OF_REASON = {
     Reason.STOPPED: Activity.STOPPED,
     Reason.UNINTERRUPTIBLE: Activity.STORAGE,
@@ -151,7 +155,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
     """The standing of the process `trace` describes, which is a rank's trainer."""
     state = trace.state
     thread = main_thread(trace)
-    by_kernel = state is not None and state.state in _DEAD | _STOPPED
+    by_kernel = state is not None and state.state in _DEAD | _STOPPED | _TRACED
     if not by_kernel and trace.missing and trace.missing.reason in _OF_REASON:
         # A process in uninterruptible sleep may still have been read without attaching: then its stack says more.
         by_kernel = thread is None or trace.missing.reason is not Reason.UNINTERRUPTIBLE
@@ -231,15 +235,19 @@ def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> Ra
         activity = Activity.DEAD
     elif state in _STOPPED:
         activity = Activity.STOPPED
+    elif state in _TRACED:
+        activity = Activity.IDLE
     else:
         activity = _OF_REASON[trace.missing.reason] if trace.missing else Activity.UNKNOWN
         if activity is Activity.STORAGE and trace.state is not None and trace.state.wchan:
             activity = kernel_sleep.activity(trace.state, ()) or Activity.UNKNOWN
     place = place_of(thread.frames, rules) if thread else None
     label = place.label if place else ""
-    rule = f"state {state}" if state in _DEAD | _STOPPED else "reason of the failed capture"
+    by_state = state in _DEAD | _STOPPED | _TRACED
+    rule = f"state {state}" if by_state else "reason of the failed capture"
+    operation = HELD if state in _TRACED else None
     return RankState(
-        activity, Wait.NONE, label=label, rule=rule, signature=place.signature if place else None, busy=False,
+        activity, Wait.NONE, operation, label=label, rule=rule, signature=place.signature if place else None, busy=False,
         frames=thread.frames if thread else (), remote_storage=_remote_storage(trace), missing=trace.missing,
     )  # fmt: skip
 
