@@ -22,6 +22,32 @@ class Kind(StrEnum):
     UNDETERMINED = "undetermined"
 
 
+class StallCause(StrEnum):
+    """Why a job stands, each with a probability of its own."""
+
+    MACHINE = "machine"
+    GROUP = "group"
+    SOFTWARE = "software"
+    DEPENDENCY = "dependency"
+    SLOW = "slow"
+    HEALTHY = "healthy"
+    UNKNOWN = "unknown"
+
+
+class Act(StrEnum):
+    """What may be done now."""
+
+    WAIT = "wait"
+    COLLECT = "collect"
+    RESTART = "restart"
+    TEST = "test"
+    EVICT = "evict"
+    ISOLATE_GROUP = "isolate_group"
+    FIX_CODE = "fix_code"
+    RESTORE_SERVICE = "restore_service"
+    ASK_PEOPLE = "ask_people"
+
+
 class Activity(StrEnum):
     """What a rank is doing, as far as its evidence tells."""
 
@@ -55,6 +81,25 @@ class Suspect:
     machines: tuple[str, ...]
     probability: float
     because: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """Who holds the job up, whatever the cause: the ranks, their machines, and the probability that it is they."""
+
+    ranks: tuple[Rank, ...]
+    machines: tuple[str, ...]
+    probability: float
+    because: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do now, to which machines if it is about machines, and why."""
+
+    do: Act
+    machines: tuple[str, ...]
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +161,10 @@ class Verdict:
     coverage: Coverage
     evidence: EvidenceReport
     rules: str
+    #: None where nobody stands out. Verdicts of older versions have neither culprit, causes nor steps.
+    culprit: Culprit | None = None
+    causes: Mapping[StallCause, float] = field(default_factory=dict)
+    next: tuple[Step, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -167,6 +216,20 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
             "notes": list(verdict.evidence.notes),
         },
         "rules": verdict.rules,
+        "culprit": _culprit_to_json(verdict.culprit),
+        "causes": {str(cause): round(p, 3) for cause, p in verdict.causes.items()},
+        "next": [{"do": str(step.do), "machines": list(step.machines), "why": step.why} for step in verdict.next],
+    }
+
+
+def _culprit_to_json(culprit: Culprit | None) -> dict[str, Any] | None:
+    if culprit is None:
+        return None
+    return {
+        "ranks": format_ranks(culprit.ranks),
+        "machines": list(culprit.machines),
+        "probability": round(culprit.probability, 3),
+        "because": list(culprit.because),
     }
 
 
@@ -203,4 +266,14 @@ def from_json(document: Mapping[str, Any]) -> Verdict:
             tuple(evidence.get("notes", ())),
         ),
         rules=document["rules"],
+        culprit=_culprit_from_json(document.get("culprit")),
+        causes={StallCause(name): p for name, p in document.get("causes", {}).items()},
+        next=tuple(Step(Act(s["do"]), tuple(s["machines"]), s["why"]) for s in document.get("next", ())),
     )
+
+
+def _culprit_from_json(document: Mapping[str, Any] | None) -> Culprit | None:
+    if document is None:
+        return None
+    because = tuple(document["because"])
+    return Culprit(parse_ranks(document["ranks"]), tuple(document["machines"]), document["probability"], because)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Round, Snapshot, merged
 from hangdog_models.topology import Layout, Topology, build
-from hangdog_models.verdict import Kind, Verdict, from_json, to_json
+from hangdog_models.verdict import Act, Kind, Verdict, from_json, to_json
 from support.cases.stories import STACKS, job, look, snapshot, trace
 
 #: Milliseconds each, where nothing else runs; a busy machine must not fail them.
@@ -206,3 +207,17 @@ def test_it_does_not_matter_who_sent_which_part(places: list[str], kernel: list[
     ]
     assert merged(parts) == merged([whole])
     assert to_json(diagnose(merged(parts), CUBE)) == to_json(diagnose(whole, CUBE))
+
+
+@given(placements, states)
+def test_all_that_is_said_is_read_off_one_posterior(places: list[str], kernel: list[str]) -> None:
+    verdict = diagnose(told(places, kernel), CUBE)
+    assert sum(verdict.causes.values()) == pytest.approx(1.0)
+    assert verdict.next
+    assert verdict.evict.machines == next((step.machines for step in verdict.next if step.do is Act.EVICT), ())
+    if verdict.kind in (Kind.MACHINE, Kind.SLOW) and verdict.culprit is not None:
+        for suspect in verdict.suspects:
+            if suspect.ranks == verdict.culprit.ranks:
+                assert suspect.probability <= verdict.culprit.probability + 1e-9, (
+                    "whatever the cause is more than one cause"
+                )

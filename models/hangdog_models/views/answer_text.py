@@ -5,13 +5,25 @@ from collections.abc import Iterable, Sequence
 from hangdog_models.counts import counted
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import escaped
-from hangdog_models.verdict import Activity, ClusterView, Kind, Verdict
+from hangdog_models.verdict import Activity, ClusterView, Culprit, Kind, StallCause, Verdict
 
 #: Machines named in the headline; all of them stand under `evict`.
 MACHINES = 4
 #: Characters of a rank set in the headline.
 WIDTH = 32
 
+#: From which probability on it is known who it is.
+HALF = 0.5
+#: Why a culprit holds the job up, as people say it.
+_REASONS = {
+    StallCause.MACHINE: "its machine",
+    StallCause.GROUP: "a path or device of its group",
+    StallCause.SOFTWARE: "its code",
+    StallCause.DEPENDENCY: "a service it waits for",
+    StallCause.SLOW: "work that takes its time",
+    StallCause.HEALTHY: "a healthy phase",
+    StallCause.UNKNOWN: "something not seen",
+}
 #: Kinds that blame no machine: there, calling a machine suspect would send somebody to the wrong place.
 BLAMELESS = (Kind.SOFTWARE, Kind.DEPENDENCY)
 
@@ -21,6 +33,8 @@ _WORDS = {Activity.UNKNOWN: "asleep", Activity.DATALOADER: "data loader", Activi
 
 def headline(verdict: Verdict) -> str:
     """The answer in one line: what it is, which machines, how sure, and what to do now."""
+    if _known(verdict):
+        return f"{verdict.kind}: {answer(verdict)}. {order(verdict)}"
     sure = "" if verdict.kind is Kind.UNDETERMINED else f" ({percent(verdict.confidence)} sure)"
     return f"{verdict.kind}: {answer(verdict)}{sure}. {order(verdict)}"
 
@@ -35,7 +49,9 @@ def judged_by(rules: str) -> str:
 
 
 def answer(verdict: Verdict) -> str:
-    """What it is, and which machines, without how sure."""
+    """What it is, and which machines; how sure, where who it is and why are two matters."""
+    if _known(verdict):
+        return _who_and_why(verdict)
     first = verdict.suspects[0] if verdict.suspects else None
     names = verdict.evict.machines or (first.machines if first else ())
     who = some(names, MACHINES) or (rank_text(first.ranks, WIDTH) if first else "a machine")
@@ -48,7 +64,7 @@ def answer(verdict: Verdict) -> str:
         if first
         else "the job makes progress, but is held back",
         Kind.NONE: "the job is making progress",
-        Kind.UNDETERMINED: "the evidence does not decide",
+        Kind.UNDETERMINED: "the evidence does not decide" + _likeliest(verdict),
     }[verdict.kind]
 
 
@@ -97,6 +113,30 @@ def doing(cluster: ClusterView) -> str:
     """What the ranks of a cluster do, and in which group: `collective in dp`, `data loader`."""
     word = _WORDS.get(cluster.activity, cluster.activity.replace("_", " "))
     return f"{word} in {escaped(cluster.dim)}" if cluster.dim else word
+
+
+def _known(verdict: Verdict) -> bool:
+    """Whether it is known who holds the job up, and less so why."""
+    apart = verdict.kind not in (Kind.NONE, Kind.GROUP) and not verdict.evict.machines
+    return apart and verdict.culprit is not None and verdict.culprit.probability >= HALF
+
+
+def _who_and_why(verdict: Verdict) -> str:
+    assert verdict.culprit is not None
+    who, sure = _culprit(verdict.culprit), percent(verdict.culprit.probability)
+    likely = sorted(((p, cause) for cause, p in verdict.causes.items() if p >= LEAST), key=lambda one: -one[0])
+    why = " or ".join(f"{_REASONS[cause]} ({percent(p)})" for p, cause in likely[:2])
+    return f"{who} {'holds' if len(verdict.culprit.ranks) < 2 else 'hold'} the job up ({sure}), likely {why}"
+
+
+def _likeliest(verdict: Verdict) -> str:
+    found = verdict.culprit
+    return f"; likeliest is {_culprit(found)} ({percent(found.probability)})" if found is not None else ""
+
+
+def _culprit(culprit: Culprit) -> str:
+    on = some(culprit.machines, MACHINES)
+    return f"{rank_text(culprit.ranks, WIDTH)}{f' on {on}' if on else ''}"
 
 
 def _of_group(verdict: Verdict) -> str:

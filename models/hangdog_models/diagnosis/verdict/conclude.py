@@ -10,7 +10,7 @@ from hangdog_models.diagnosis.hypotheses.stuck_groups import SEVERAL
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.diagnosis.verdict import eviction, moving_jobs
+from hangdog_models.diagnosis.verdict import eviction, moving_jobs, posterior
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.write_verdict import written
 from hangdog_models.diagnosis.waits.waits import GroupWait
@@ -86,7 +86,8 @@ def conclude(case: Case) -> Verdict:
     confidence = (
         share[kind] if kind is not Kind.UNDETERMINED else max([0.0, *(s for k, s in share.items() if k is not kind)])
     )
-    return written(case, kind, min(1.0, confidence), because, suspects, evict)
+    causes, culprit = posterior.causes(weighed), posterior.culprit(weighed, case.topology)
+    return written(case, kind, min(1.0, confidence), because, suspects, evict, causes, culprit)
 
 
 def probabilities(hypotheses: Sequence[Hypothesis]) -> list[tuple[Hypothesis, float]]:

@@ -6,11 +6,12 @@ from hangdog_models.diagnosis.stragglers import fail_slow, straggler
 from hangdog_models.diagnosis.stragglers.fail_slow import Slowness
 from hangdog_models.diagnosis.verdict import eviction
 from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.diagnosis.verdict.posterior import CAUSE_OF
 from hangdog_models.diagnosis.verdict.write_verdict import written
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
-from hangdog_models.verdict import Activity, Eviction, Kind, Suspect, Verdict
+from hangdog_models.verdict import Activity, Culprit, Eviction, Kind, StallCause, Suspect, Verdict
 
 JOB_SOUND = likelihood("job_sound")
 LATE_DECIDES = likelihood("late_decides")
@@ -54,7 +55,7 @@ def judge(case: Case) -> Verdict | None:
     because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
     if motion.stepped:
         because = f"the job's own progress went on between the last two of {len(case.looks)} looks: {BY_STEPS}"
-    return written(case, Kind.NONE, JOB_SOUND, (because,), (), Eviction())
+    return written(case, Kind.NONE, JOB_SOUND, (because,), (), Eviction(), _causes(Kind.NONE, JOB_SOUND), None)
 
 
 def _stands(state: RankState) -> bool:
@@ -83,4 +84,14 @@ def _late(case: Case, late: Slowness) -> Verdict:
         fits = len(machines) <= case.options.budget_machines
         evict = Eviction(machines, min(named.values())) if fits and late.kind is Kind.SLOW else evict
     confidence = max((one.probability for one in late.suspects), default=JOB_SOUND)
-    return written(case, late.kind, confidence, late.reasons, suspects, evict)
+    first = suspects[0] if suspects else None
+    culprit = Culprit(first.ranks, first.machines, first.probability, late.reasons[:1]) if first else None
+    return written(case, late.kind, confidence, late.reasons, suspects, evict, _causes(late.kind, confidence), culprit)
+
+
+def _causes(kind: Kind, confidence: float) -> dict[StallCause, float]:
+    """A job that moves is healthy where it is not what the verdict says."""
+    causes = dict.fromkeys(StallCause, 0.0)
+    causes[CAUSE_OF[kind]] = confidence
+    causes[StallCause.UNKNOWN if kind is Kind.NONE else StallCause.HEALTHY] += 1.0 - confidence
+    return causes

@@ -1,18 +1,21 @@
 """Writes a verdict down: the conclusion with the clusters, groups and coverage it rests on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.diagnosis.verdict.next_steps import next_steps
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER
 from hangdog_models.verdict import (
     ClusterView,
     Coverage,
+    Culprit,
     Eviction,
     EvidenceReport,
     Kind,
+    StallCause,
     StuckGroup,
     Suspect,
     Verdict,
@@ -23,7 +26,14 @@ GROUPS_SHOWN = 8
 
 
 def written(
-    case: Case, kind: Kind, confidence: float, because: tuple[str, ...], suspects: tuple[Suspect, ...], evict: Eviction
+    case: Case,
+    kind: Kind,
+    confidence: float,
+    because: tuple[str, ...],
+    suspects: tuple[Suspect, ...],
+    evict: Eviction,
+    causes: Mapping[StallCause, float],
+    culprit: Culprit | None,
 ) -> Verdict:
     """The verdict in full; what is passed is the conclusion, the rest is taken from the case."""
     account = case.snapshot.account
@@ -40,6 +50,9 @@ def written(
         coverage=_coverage(case),
         evidence=EvidenceReport(account.files_read, account.ignored, account.unreadable, account.notes),
         rules=case.rules,
+        culprit=culprit,
+        causes=causes,
+        next=next_steps(kind, evict, suspects, culprit, because),
     )
 
 
