@@ -78,15 +78,6 @@ class Proc:
         except (ValueError, IndexError):
             return None
 
-    def runnable(self) -> int | None:
-        """Threads of the whole machine that run or want to; None when /proc/loadavg cannot be read."""
-        try:
-            words = _read(f"{self._folder}/loadavg").split()
-        except OSError:
-            return None
-        count = words[3].partition(b"/")[0] if len(words) > 3 else b""
-        return int(count) if count.isdigit() and len(count) <= 9 else None
-
     def io_bytes(self, pid: int) -> int | None:
         """Bytes a process passed to and from system calls that read and write; None when not permitted or gone."""
         lines = dict(line.split(": ", 1) for line in (self._text(pid, None, "io") or "").splitlines() if ": " in line)

@@ -94,7 +94,7 @@ def replay(
         outcome.lives += 1
         if chance.random() < NEW_JOB:
             tracker, usual = StallTracker(), habits(recordings, chance, longest_s)
-        job = WatchedJob(framework, chance.choice((1, 2, WORLD)), _cores(recordings), outcome.lives, tracker=tracker)
+        job = WatchedJob(framework, chance.choice((1, 2, WORLD)), outcome.lives, tracker=tracker)
         timeline = list(life(recordings, usual, chance))
         phase, since = "", now
         for number, second in enumerate(timeline):
@@ -124,7 +124,7 @@ def _blamed(timeline: Sequence[Second], number: int) -> str:
 
 def hang(framework: str, recordings: Mapping[str, Playable], phase: Playable, age_s: int) -> Frozen:
     """Freezes those that do a phase when it is so old, for ever, and waits until that is suspected."""
-    job = WatchedJob(framework, 1, _cores(recordings))
+    job = WatchedJob(framework, 1)
     now, seen, frozen_at = 0.0, 0, None
     for second in _until_hung(recordings, phase, age_s):
         now += 1.0
@@ -143,7 +143,3 @@ def _until_hung(recordings: Mapping[str, Playable], phase: Playable, age_s: int)
     yield from trained(recordings[TRAINING], RHYTHM_S)
     lasts_s = age_s + WAITED_S
     yield from trained(phase, lasts_s) if phase.name == TRAINING else phase.played(lasts_s)
-
-
-def _cores(recordings: Mapping[str, Playable]) -> int:
-    return recordings[TRAINING].recording.cores

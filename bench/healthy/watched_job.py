@@ -7,8 +7,6 @@ from msgspec import structs
 
 from frameworks.environment import FRAMEWORKS, WORLD
 from hangdog_agent.discovery.cpu_activity import CpuSample
-from hangdog_agent.procfs import Proc
-from hangdog_agent.stalls.cpu_contention import Crowding
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_agent.stalls.stack_motion import StackSample
@@ -55,22 +53,11 @@ class _Counters:
         self.below_s += max(0.0, after.below_s - before.below_s)  # falls where a process below it ends
 
 
-class _Runnable(Proc):
-    """A process table of which only the threads that want to run are asked for."""
-
-    count = 0
-
-    def runnable(self) -> int | None:
-        return self.count
-
-
 @dataclass(slots=True)
 class _Machine:
     name: str
     ranks: tuple[Rank, ...]
     monitor: JobMonitor
-    crowding: Crowding
-    table: _Runnable
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +76,6 @@ class WatchedJob:
 
     framework: str
     per_machine: int
-    cores: int
     start: int = 0
     #: Ranks that are frozen from now on: their counters and stacks move no more.
     frozen: Mapping[int, tuple[Playable, int]] = field(default_factory=dict)
@@ -108,9 +94,7 @@ class WatchedJob:
         self._counters = {rank: _Counters() for rank in range(WORLD)}
         for number in range(WORLD // self.per_machine):
             ranks = tuple(Rank(number * self.per_machine + one) for one in range(self.per_machine))
-            table = _Runnable()
-            machine = _Machine(f"node-{number}", ranks, JobMonitor(settings), Crowding(table, self.cores), table)
-            self._machines.append(machine)
+            self._machines.append(_Machine(f"node-{number}", ranks, JobMonitor(settings)))
 
     def second(self, now: float, second: Second, ahead: Sequence[Second]) -> Opened | None:
         """Plays one second; answers an incident where one is opened at its end. `ahead` are the seconds from this one on."""
@@ -124,15 +108,13 @@ class WatchedJob:
 
     def _signs(self, machine: _Machine, now: float, second: Second) -> Mapping[str, Mapping[Rank, Sign]]:
         """What the agent of a machine does each second, see hangdog_agent.stalls.monitor."""
-        table, monitor = machine.table, machine.monitor
-        table.count = second.recording.recording.runnable[second.beat]
-        machine.crowding.feel()
+        monitor = machine.monitor
         monitor.feel({self._key(rank): (rank, self._beat(rank, now)) for rank in machine.ranks})
         wanted = monitor.wants(now)
         if wanted:
             ranks = [rank for rank in machine.ranks if self._key(rank) in wanted and self._is_new(rank, second)]
             monitor.take({self._key(rank): self._sample(rank, now, second) for rank in ranks})
-        signs = monitor.signs(now, machine.crowding.factor)
+        signs = monitor.signs(now)
         return {NAME: signs} if signs else {}
 
     def _think(self, now: float, ahead: Sequence[Second]) -> Opened | None:

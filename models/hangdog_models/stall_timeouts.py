@@ -32,7 +32,7 @@ class Doing(StrEnum):
 class Sign:
     """What a rank does and for how long, in seconds; `overdue`: longer than it ever did at that place, by its own rhythm.
 
-    `crowding` (1 or more) is how many threads want each core of its machine: work takes so many times longer there.
+    `crowding` (1 or more): its work takes so many times longer than on free cores, by how long it waits for one.
     `waits`: for other ranks or its device, so that somebody else may be why.
     """
 

@@ -76,7 +76,10 @@ def main() -> None:
 
 
 def passed(agent: "subprocess.Popen[bytes]", trace: Path, enough: dict[str, int], most_s: float) -> bool:
-    """Returns once each of these files was opened so often, or so many seconds have passed; False when the agent has ended."""
+    """Returns once files that end like each of these were opened so often, or so many seconds have passed.
+
+    False when the agent has ended.
+    """
     until, at, count = time.monotonic() + most_s, 0, Counter[str]()
     while time.monotonic() < until and any(count[path] < most for path, most in enough.items()):
         time.sleep(1.0)
@@ -87,7 +90,7 @@ def passed(agent: "subprocess.Popen[bytes]", trace: Path, enough: dict[str, int]
                 file.seek(at)
                 fresh = file.read()
                 at += len(fresh)
-            count.update({path: fresh.count(f'"{path}"'.encode()) for path in enough})
+            count.update({path: fresh.count(f'{path}"'.encode()) for path in enough})
     return True
 
 

@@ -151,8 +151,6 @@ class Link:
             began = loop.time()
             closer: Sequence[str] = ()
             try:
-                self._stalls.rest()
-                await asyncio.sleep(self._stalls.beat_s / 2)
                 signs = await self._in(self._feelers, lambda: self._stalls.tick(self._members))
                 if self._recording is not None:
                     closer = self._recording.feel(self._welcomed, self._here or (), self._members, signs)

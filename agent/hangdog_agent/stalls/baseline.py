@@ -6,6 +6,12 @@ from hangdog_agent.discovery.cpu_activity import CpuActivity, CpuSample, dozes, 
 
 #: Stretches remembered: the rhythm of now counts, not that of the slow first steps.
 REMEMBERED = 16
+#: Beats over which it is counted how long it waits for a core: as long as the shortest patience with somebody at work.
+_BEATS = 8
+#: Who hardly wants to run does not tell how crowded the cores are. Share of the time.
+_WANTS_SHARE = 0.1
+#: Nobody is borne for longer than this many times: where a fault itself makes the crowd, somebody must look at last.
+_MOST_CROWDED = 4.0
 
 
 class Baseline:
@@ -13,7 +19,7 @@ class Baseline:
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._before: CpuSample | None = None
+        self._beats: deque[CpuSample] = deque(maxlen=_BEATS + 1)
         self._mode = CpuActivity.LIVELY
         self._since: float | None = None
         self._lively_s = 0.0
@@ -22,8 +28,11 @@ class Baseline:
 
     def feel(self, beat: CpuSample) -> None:
         """Takes the next beat."""
-        before, self._before = self._before, beat
-        if before is None or beat.at <= before.at:
+        before = self._beats[-1] if self._beats else None
+        if before is not None and beat.at <= before.at:
+            return
+        self._beats.append(beat)
+        if before is None:
             return
         if beat.wakes > before.wakes:
             self._woken_at = beat.at
@@ -48,6 +57,17 @@ class Baseline:
     def mode(self) -> CpuActivity:
         """How it spent the time between its last two beats."""
         return self._mode
+
+    @property
+    def crowding(self) -> float:
+        """So many times longer than on free cores its work takes: 1 to 4, by how long it waited for a core of late."""
+        first, last = (self._beats[0], self._beats[-1]) if self._beats else (None, None)
+        if first is None or last is None:
+            return 1.0
+        ran, queued = last.ran_s - first.ran_s, last.queued_s - first.queued_s
+        if ran + queued < _WANTS_SHARE * (last.at - first.at):
+            return 1.0
+        return min(_MOST_CROWDED, (ran + queued) / max(ran, 1e-9))
 
     @property
     def woken_at(self) -> float:

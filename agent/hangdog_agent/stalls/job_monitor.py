@@ -117,16 +117,13 @@ class JobMonitor:
         else:
             self._explain([probe])
 
-    def signs(self, now: float, crowding: float = 1.0) -> dict[Rank, Sign]:
-        """What each trainer shows of a standstill; those that show none, or are not known yet, are absent.
-
-        `crowding` is that of this machine's cores, see `Sign`.
-        """
+    def signs(self, now: float) -> dict[Rank, Sign]:
+        """What each trainer shows of a standstill; those that show none, or are not known yet, are absent."""
         found: dict[Rank, Sign] = {}
         for trainer in self._trainers.values():
             shown = self._shown(trainer)
             if shown is not None and not trainer.gets_on(self._began(trainer, shown)):
-                found[trainer.rank] = self._sign(trainer, shown, now, crowding)
+                found[trainer.rank] = self._sign(trainer, shown, now)
         return found
 
     def _shown(self, trainer: Trainer, apart_s: float = APART_S) -> StackMotion | None:
@@ -172,7 +169,8 @@ class JobMonitor:
             self._learn_loop(trainer)
             trainer.samples.clear()
 
-    def _sign(self, trainer: Trainer, shown: StackMotion, now: float, crowding: float) -> Sign:
+    def _sign(self, trainer: Trainer, shown: StackMotion, now: float) -> Sign:
+        crowding = trainer.baseline.crowding
         state = trainer.samples[-1].state
         place = " in ".join(word for word in (state.operation or str(state.activity), state.label) if word)
         seconds = now - max(self._began(trainer, shown), trainer.proof_at)
@@ -186,14 +184,12 @@ class JobMonitor:
         survived_s = self._settings.factor * self._longest.get(state.place, 0.0)
         doing = self._at_its_line(trainer, now) if shown.doing is Doing.STILL else shown.doing
         if doing is not shown.doing:  # it gets on with something there, which may be a loop that does not end
-            if doing is Doing.LOOPING and trainer.baseline.mode is CpuActivity.SILENT:
-                crowding = 1.0  # who sleeps between two tries wants no core
             patience = max(survived_s, 2 * self._settings.start_s * crowding)
             may_poll = doing is Doing.LOOPING and not trainer.baseline.pinned
             if may_poll and stalled:
-                patience = self._patience(trainer, survived_s, True, crowding)
+                patience = self._patience(trainer, survived_s, True)
             return Sign(doing, seconds, seconds >= patience, call_site(trainer.samples) or place, crowding)
-        patience = self._patience(trainer, survived_s, waits, crowding)
+        patience = self._patience(trainer, survived_s, waits)
         return Sign(shown.doing, seconds, seconds >= patience, place, crowding, waits=state.waits)
 
     def _at_its_line(self, trainer: Trainer, now: float) -> Doing:
@@ -209,7 +205,7 @@ class JobMonitor:
         """Whether a witness of its own has stalled, or one that vouches for another rank: a step is made by all or by none."""
         return trainer.stalled_since is not None or any(each.surely_stands for each in self._trainers.values())
 
-    def _patience(self, trainer: Trainer, survived_s: float, polls: bool, crowding: float) -> float:
+    def _patience(self, trainer: Trainer, survived_s: float, polls: bool) -> float:
         """How long a standstill is borne; `polls`: it loops while the job's progress stalls."""
         settings, baseline, stalled = self._settings, trainer.baseline, self._progress_stalled(trainer)
         patience = max(settings.patience_s, survived_s)
@@ -218,12 +214,12 @@ class JobMonitor:
         if trainer.samples[-1].state.operation == HELD:  # somebody is at it, and knows
             patience = max(patience, settings.start_s)
         if baseline.pinned:  # it spins, or computes: then it takes longer where cores are wanted
-            patience *= crowding
+            patience *= baseline.crowding
         # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute, which
         # takes longer on crowded cores.
         sure = trainer.surely_stands or (stalled and trainer.stalled_since is None)
         if (polls or (baseline.since is None and stalled)) and not sure:
-            patience = max(patience, settings.loop_s * crowding)
+            patience = max(patience, settings.loop_s * baseline.crowding)
             if polls and baseline.pinned:  # as who evaluates, while no step lines come
                 patience = max(patience, settings.start_s)
         # In a job that gets on, looks seldom enough meet it at one line each time, in a wait as well as at work.

@@ -9,7 +9,6 @@ from typing import TypeVar
 from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
 from hangdog_agent.discovery.cpu_activity import CpuSample, feel
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
-from hangdog_agent.stalls.cpu_contention import Crowding
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
 from hangdog_agent.stalls.progress.sources import ProgressSources, Readings
@@ -30,7 +29,7 @@ T = TypeVar("T")
 
 
 class StallMonitor:
-    """The watch over this machine. Only one thread may tick, or rest; `ask` may be called from any."""
+    """The watch over this machine. Only one thread may tick; `ask` may be called from any."""
 
     def __init__(self, tools: Tools, rules: RuleSet, settings: StallSettings, power: Readings = dict) -> None:
         """`power` answers, without asking them, by GPU its power as a share of its limit and how busy it is, 0 to 1."""
@@ -40,7 +39,6 @@ class StallMonitor:
         self._settings = settings
         self._jobs: dict[str, JobMonitor] = {}
         self._asked: dict[str, float] = {}
-        self._crowding = Crowding(tools.proc)
         self._threads = Threads(tools.proc)
         self._helpers: Mapping[tuple[str, Rank], Sequence[RankProcesses]] = {}
 
@@ -52,10 +50,6 @@ class StallMonitor:
     def ask(self, job: str, seconds: float) -> None:
         """Glances at all trainers of a job for so long: elsewhere somebody waits for it."""
         self._asked[job] = time.monotonic() + seconds
-
-    def rest(self) -> None:
-        """To be called halfway between two ticks: how crowded the cores are is felt while we are not at work ourselves."""
-        self._crowding.feel()
 
     def tick(self, members: Sequence[RankProcesses]) -> dict[str, dict[Rank, Sign]]:
         """Feels every trainer among `members` and answers what each job's ranks show; jobs that show nothing are absent."""
@@ -79,7 +73,7 @@ class StallMonitor:
             wanted = watch.wants(time.monotonic())
             if wanted:
                 watch.take(self._samples([trainers[job][key] for key in wanted]))
-            if shown := watch.signs(time.monotonic(), self._crowding.factor):
+            if shown := watch.signs(time.monotonic()):
                 signs[job] = shown
         return signs
 

@@ -17,7 +17,6 @@ from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.connection.session import backoff, within
 from hangdog_agent.connection.settings import LinkSettings
 from hangdog_agent.discovery.watch import Watch
-from hangdog_agent.procfs import Proc
 from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.stack import Reason
@@ -262,28 +261,6 @@ async def test_a_standstill_is_told_and_so_is_its_end(server: Server, stoppable:
             assert signs[0].seconds >= ALERT.patience_s
         while (await line.hear("stall_report")).jobs:
             pass
-
-
-async def test_how_crowded_the_cores_are_is_felt_between_two_ticks_and_told(
-    server: Server, stoppable: Tools, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While it ticks, its own glances (and those of agents started with it) would make a crowd of free cores."""
-    ticking = threading.Event()
-    tick = StallMonitor.tick
-
-    def seen(vigil: StallMonitor, *arguments: Any) -> Any:
-        ticking.set()
-        try:
-            return tick(vigil, *arguments)
-        finally:
-            ticking.clear()
-
-    monkeypatch.setattr(StallMonitor, "tick", seen)
-    monkeypatch.setattr(Proc, "runnable", lambda _: 0 if ticking.is_set() else 1_000_000)
-    async with linked(server, stoppable):
-        line = await server.line()
-        with running(WAIT, environ=ENVIRON):
-            assert [sign.crowding async for sign in overdue(line)] == [4.0]
 
 
 async def overdue(line: Line) -> AsyncIterator[pb.Sign]:

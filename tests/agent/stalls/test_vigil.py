@@ -1,14 +1,11 @@
 """The watch over pulses and stacks: what makes wonder, what makes sure, and what is innocent."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
 from hangdog_agent.discovery.cpu_activity import CpuActivity, CpuSample, mode
-from hangdog_agent.procfs import Proc
 from hangdog_agent.stalls.baseline import Baseline
-from hangdog_agent.stalls.cpu_contention import Crowding
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_agent.stalls.stack_motion import StackSample, stack_motion_of
@@ -20,8 +17,11 @@ from support.cases.stories import trace
 
 RULES = packaged()
 SETTINGS = StallSettings(settle_s=10.0, suspicious_s=3.0, patience_s=5.0, factor=3.0, start_s=300.0)
-#: Seconds on a core, and wake-ups, of each second spent like this.
-SPENT = {"lively": (0.4, 30), "silent": (0.0, 0), "pinned": (0.99, 5), "dozing": (0.001, 10)}
+#: Seconds on a core, waiting for one, and wake-ups, of each second spent like this; a crowd is two who want each core.
+SPENT = {
+    "lively": (0.4, 0.0, 30), "silent": (0.0, 0.0, 0), "pinned": (0.99, 0.0, 5), "dozing": (0.001, 0.002, 10),
+    "pinned in a crowd": (0.33, 0.66, 5),
+}  # fmt: skip
 
 
 class Machine:
@@ -30,7 +30,7 @@ class Machine:
     def __init__(self, settings: StallSettings = SETTINGS) -> None:
         self.vigil = JobMonitor(settings)
         self.now = 100.0
-        self.counters = {(pid, 1): (0.0, 0) for pid in range(8)}
+        self.counters = {(pid, 1): CpuSample(self.now, 0.0, 0.0, 0) for pid in range(8)}
         self.glanced: list[Key] = []
         self.held: set[int] = set()
 
@@ -41,10 +41,11 @@ class Machine:
         for _ in range(seconds):
             self.now += 1.0
             beats = {}
-            for key, (ran, wakes) in self.counters.items():
-                spent = SPENT["lively" if key[0] in lively else how]
-                self.counters[key] = (ran + spent[0], wakes + spent[1])
-                beats[key] = (Rank(key[0]), CpuSample(self.now, self.counters[key][0], 0.0, self.counters[key][1]))
+            for key, before in self.counters.items():
+                ran, queued, wakes = SPENT["lively" if key[0] in lively else how]
+                after = CpuSample(self.now, before.ran_s + ran, before.queued_s + queued, before.wakes + wakes)
+                self.counters[key] = after
+                beats[key] = (Rank(key[0]), after)
             self.vigil.feel(beats)
             wanted = self.vigil.wants(self.now)
             self.glanced += wanted
@@ -55,8 +56,8 @@ class Machine:
         state = activity.read(
             trace(key[0], stack, shift=int(self.now) * lines, state="t" if key[0] in self.held else "S"), RULES
         )
-        ran_s, wakes = self.counters[key]
-        return StackSample(self.now, state, ran_s=ran_s, wakes=wakes, dozes=dozes)
+        counted = self.counters[key]
+        return StackSample(self.now, state, ran_s=counted.ran_s, wakes=counted.wakes, dozes=dozes)
 
     def signs(self) -> dict[Rank, Sign]:
         return self.vigil.signs(self.now)
@@ -212,22 +213,20 @@ def test_after_an_alarm_that_was_none_one_stands_for_all_again() -> None:
 
 
 def test_who_runs_all_the_time_is_borne_for_longer_on_crowded_cores_and_who_sleeps_is_not() -> None:
-    for how, overdue in (("silent", True), ("pinned", False)):
+    for how, overdue in (("silent", True), ("pinned", True), ("pinned in a crowd", False)):
         machine = Machine()
         machine.live(30, "lively")
         machine.live(14, how)
-        assert all(sign.overdue for sign in machine.signs().values())
-        crowded = machine.vigil.signs(machine.now, crowding=3.0)
-        assert crowded and all(sign.overdue is overdue for sign in crowded.values())
+        assert machine.signs() and all(sign.overdue is overdue for sign in machine.signs().values())
 
 
 def test_who_sleeps_between_two_tries_is_borne_no_longer_on_crowded_cores() -> None:
     machine, polls = Machine(), dict.fromkeys(range(8), ("user", 0))
     machine.live(30, "lively")
     machine.live(int(2 * SETTINGS.start_s) + 20, "dozing", polls)
-    crowded = machine.vigil.signs(machine.now, crowding=4.0)
-    assert {sign.doing for sign in crowded.values()} == {Doing.LOOPING}
-    assert all(sign.overdue and sign.crowding == 1.0 for sign in crowded.values())
+    signs = machine.signs().values()
+    assert {sign.doing for sign in signs} == {Doing.LOOPING}
+    assert all(sign.overdue and sign.crowding == 1.0 for sign in signs)
 
 
 def test_who_is_held_by_a_debugger_is_borne_for_minutes_not_for_ever() -> None:
@@ -240,22 +239,15 @@ def test_who_is_held_by_a_debugger_is_borne_for_minutes_not_for_ever() -> None:
     assert all(sign.overdue for sign in machine.signs().values())
 
 
-def test_crowded_cores_are_told_from_free_ones(tmp_path: Path) -> None:
-    loadavg = tmp_path / "loadavg"
-    crowding = Crowding(Proc(tmp_path), cores=2)
-    assert crowding.factor == 1.0
-    crowding.feel()  # no such file: not told
-    assert crowding.factor == 1.0
-    for line in ("9.1 9.2 0.3 14/120 77", "nonsense", "9.1 9.2 0.3 7/120 77"):
-        loadavg.write_text(line + "\n")
-        crowding.feel()
-    assert crowding.factor == 2.5  # 7 threads at least on 2 cores, of which one a core is none too many
-    for threads, factor in ((999, 2.5), (4, 1.0)):
-        loadavg.write_text(f"9 9 9 {threads}/1200 77\n")
-        crowding.feel()
-        assert crowding.factor == factor
-    loadavg.write_text("9 9 9 999/1200 77\n")
-    for _ in range(8):
-        crowding.feel()
-    assert crowding.factor == 4.0
-    assert (Proc().runnable() or 0) >= 1  # we run
+def test_crowded_cores_are_told_from_free_ones_by_who_waits_for_one() -> None:
+    baseline = Baseline(settle_s=1.0)
+    assert baseline.crowding == 1.0
+    for second in range(12):
+        baseline.feel(CpuSample(float(second), 0.3 * second, 0.6 * second, 10 * second))
+    assert baseline.crowding == pytest.approx(3.0)
+    for second in range(12, 24):  # asleep nearly all the time, and late once in a while
+        baseline.feel(CpuSample(float(second), 3.3 + 0.001 * second, 6.6 + 0.05 * second, 10 * second))
+    assert baseline.crowding == 1.0
+    for second in range(24, 36):
+        baseline.feel(CpuSample(float(second), 3.4, 7.8 + second, 10 * second))
+    assert baseline.crowding == 4.0, "for ever is too long"
