@@ -1,6 +1,7 @@
 """The watch over pulses and stacks: what makes wonder, what makes sure, and what is innocent."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -127,8 +128,8 @@ def test_an_upload_is_borne_while_something_of_it_is_taken(every_s: int) -> None
     machine.live(30, "lively")
     overdue = []
     for second in range(180):
-        ran, wakes = machine.counters[3, 1]
-        machine.counters[3, 1] = (ran, wakes + (second % every_s == 0))
+        counted = machine.counters[3, 1]
+        machine.counters[3, 1] = replace(counted, wakes=counted.wakes + (second % every_s == 0))
         machine.live(1, "silent", {3: ("upload", 0)})
         overdue.append(Rank(3) in machine.signs() and machine.signs()[Rank(3)].overdue)
     assert any(overdue) is (every_s == 1000)
