@@ -6,7 +6,8 @@ all of its phases yet. `now` is in seconds on a steady clock; nothing here waits
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign, StallTimeouts
@@ -15,14 +16,36 @@ from hangdog_models.stall_timeouts import Doing, Sign, StallTimeouts
 PLACES = 256
 #: No phase is remembered as longer: a job that stood for a night must not be borne for three. Seconds.
 LONGEST_S = 3600.0
+#: A phase that lasts longer than ever by less than this part of it tells nothing that is worth noting at once.
+NOTABLE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class PastPhases:
+    """What is kept of a job when nobody watches it: for how many seconds it was watched, and its phases by call site."""
+
+    watched_s: float
+    longest: Mapping[str, float]
+
+    def joined(self, other: Self) -> Self:
+        """What both know together; of each phase the longer one."""
+        longest = {
+            place: max(self.longest.get(place, 0.0), other.longest.get(place, 0.0))
+            for place in (*self.longest, *other.longest)
+        }
+        return replace(self, watched_s=max(self.watched_s, other.watched_s), longest=_longest_of(longest))
 
 
 @dataclass(slots=True)
 class PhaseHistory:
-    """The phases of one job, `since` when it is watched, and by call site for how many seconds others waited there."""
+    """The phases of one job, `since` when it is watched, and by call site for how many seconds others waited there.
+
+    `learned`: a phase was seen to end that lasted notably longer than any before it at its place.
+    """
 
     since: float
     longest: dict[str, float] = field(default_factory=dict)
+    learned: bool = False
     _under_way: dict[Rank, dict[str, float]] = field(default_factory=dict)
 
     @property
@@ -58,9 +81,29 @@ class PhaseHistory:
                 patience = max(patience, timeouts.young_patience_s)
         return max(patience, timeouts.factor * self.longest.get(sign.place, 0.0))
 
+    def past(self, timeouts: StallTimeouts, now: float) -> PastPhases:
+        """What is worth keeping of it: phases so short that anybody is borne for longer are not."""
+        least = min(timeouts.of(doing) for doing in Doing if doing is not Doing.STILL)
+        longest = {place: seconds for place, seconds in self.longest.items() if timeouts.factor * seconds > least}
+        return PastPhases(now - self.since, longest)
+
+    def recall(self, past: PastPhases, now: float) -> None:
+        """Takes up what was kept of the job, beside what was seen of it since it is watched again."""
+        self.since = min(self.since, now - past.watched_s)
+        learned = self.learned
+        self._learn(past.longest)
+        self.learned = learned
+
     def _learn(self, places: Mapping[str, float]) -> None:
         for place, seconds in places.items():
-            self.longest[place] = max(self.longest.get(place, 0.0), min(seconds, LONGEST_S))
+            before = self.longest.get(place, 0.0)
+            self.longest[place] = max(before, min(seconds, LONGEST_S))
+            self.learned = self.learned or self.longest[place] > (1 + NOTABLE) * before
         if len(self.longest) > PLACES:
-            kept = sorted(self.longest, key=self.longest.__getitem__, reverse=True)[:PLACES]
-            self.longest = {place: self.longest[place] for place in kept}
+            self.longest = _longest_of(self.longest)
+
+
+def _longest_of(longest: Mapping[str, float]) -> dict[str, float]:
+    """As many phases as are remembered, the longest ones."""
+    kept = sorted(longest, key=longest.__getitem__, reverse=True)[:PLACES]
+    return {place: longest[place] for place in kept}

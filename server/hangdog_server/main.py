@@ -44,6 +44,7 @@ from hangdog_server.incidents.fair_queue import Turns
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.judge import Judge
 from hangdog_server.incidents.offline_ingest import OfflineIngest
+from hangdog_server.incidents.phase_keeper import PhaseKeeper
 from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.session_writer import SessionWriter
 from hangdog_server.incidents.stall_watch import StallWatcher
@@ -135,6 +136,7 @@ async def running(
     )
     seen = SessionTracker(settings.away_s)
     living = SessionWriter(services, seen, leading, settings)
+    phases = PhaseKeeper(services, monitor, leading, settings)
     campaigns = CampaignRegistry(
         campaign_run.CampaignServices(services.fleet, services.store, settings, services.clock)
     )
@@ -164,7 +166,7 @@ async def running(
         await state.set(service, health_pb2.HealthCheckResponse.SERVING)
     notifying = NotifyLoop(services, monitor, settings, tells or NotifyConfig())
     turns = Turns(settings.max_running)
-    watcher = StallWatcher(monitor, services.fleet, registry, leading, audit, seen, turns, services.telemetry)
+    watcher = StallWatcher(monitor, services.fleet, registry, leading, audit, seen, turns, phases, services.telemetry)
     beside = [
         asyncio.create_task(watcher.keep(), name="watch over the jobs"),
         asyncio.create_task(opened.gate.certificates.keep(), name="watch over denied certificates"),
@@ -173,6 +175,7 @@ async def running(
         ),
         asyncio.create_task(leading.keep(registry, returns), name="leases"),
         asyncio.create_task(living.keep(), name="sessions of jobs"),
+        asyncio.create_task(phases.keep(), name="phases of jobs"),
         asyncio.create_task(campaigns.keep(), name="campaigns"),
         asyncio.create_task(acting.keep(), name="what is done to machines"),
         asyncio.create_task(agents.asking.keep(), name="asking what captures name"),
@@ -188,6 +191,7 @@ async def running(
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
         await living.close()  # while the agents still show what is there
+        await phases.close()
         services.fleet.end(ServerUnreachable("the server was stopped"))
         await registry.close()
         await campaigns.close()

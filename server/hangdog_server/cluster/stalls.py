@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.backoff import pause
-from hangdog_models.phase_history import PhaseHistory
+from hangdog_models.phase_history import PastPhases, PhaseHistory
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import OVER_S, Doing, Sign, StallTimeouts, Suspicion, suspect
 from hangdog_models.verdict import Kind
@@ -77,6 +77,27 @@ class StallTracker:
             self._histories[job] = history
         for job in tuple(self._histories)[: max(0, len(self._histories) - len(jobs) - REMEMBERED)]:
             del self._histories[job]
+
+    def recall(self, job: str, past: PastPhases, now: float) -> None:
+        """Takes up what was kept of a job from before this server watched it."""
+        self._histories.setdefault(job, PhaseHistory(now)).recall(past, now)
+
+    def learned(self) -> frozenset[str]:
+        """The jobs of which more is known than was `taken`."""
+        return frozenset(job for job, history in self._histories.items() if history.learned)
+
+    def taken(self, jobs: Collection[str], now: float) -> dict[str, PastPhases]:
+        """What is worth keeping of these jobs; `unkept` takes those back that could not be kept."""
+        found = {job: self._histories[job] for job in jobs if job in self._histories}
+        for history in found.values():
+            history.learned = False
+        return {job: history.past(self.patience, now) for job, history in found.items()}
+
+    def unkept(self, jobs: Collection[str]) -> None:
+        """What was taken of these jobs could not be kept: later."""
+        for job in jobs:
+            if job in self._histories:
+                self._histories[job].learned = True
 
     def learns(self, job: str) -> bool:
         """Whether somebody of this job is in a phase, or was just now: its length and its end are to be noticed."""

@@ -18,6 +18,7 @@ from hangdog_server.cluster.session_tracker import SessionTracker
 from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.incidents.fair_queue import Turns
 from hangdog_server.incidents.incident_run import IncidentRequest
+from hangdog_server.incidents.phase_keeper import PhaseKeeper
 from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.commands import RecheckCommand
@@ -45,9 +46,11 @@ class StallWatcher:
         audit: AuditLog,
         seen: SessionTracker,
         turns: Turns,
+        phases: PhaseKeeper,
         telemetry: Telemetry = SILENT,
     ) -> None:
         """`turns` is in which order captures are taken, where not all may be at once."""
+        self._phases = phases
         self._turns = turns
         self._seen = seen
         self._leading = leading
@@ -82,7 +85,8 @@ class StallWatcher:
         for job in doubted:
             self._recheck(job, now)
         for job in self._fleet.jobs():
-            if self._leading.elsewhere(job):
+            # one that is in its usual evaluation while the server starts is not suspected before that is known
+            if self._leading.elsewhere(job) or not self._phases.ready(job, now):
                 continue
             # where nobody is in doubt nothing is suspected, and the machines of a large job need not be gone over
             suspicion = self._suspicion(job, now) if job in doubted or self._stalls.learns(job) else None

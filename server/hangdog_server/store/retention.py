@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from hangdog_models.incident import ENDED
 from hangdog_server.settings import ServerSettings
-from hangdog_server.store import actions, machine_history
+from hangdog_server.store import actions, machine_history, phases
 from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.store.tables import CAPTURES, INCIDENTS, SPOOLED
@@ -93,6 +93,8 @@ class Retention:
             await asyncio.sleep(PAUSE_S)
         if self._settings.keep_s:
             await self._store.do(actions.forget, now - self._settings.keep_s)
+        while await self._store.do(phases.forget, now - self._settings.keep_s if self._settings.keep_s else 0.0):
+            await asyncio.sleep(PAUSE_S)
         over = await self._store.ask(_over, self._settings)
         if over > 0:
             log.warning("the store holds %s more than keep_bytes, all of incidents that still run", mib(over))

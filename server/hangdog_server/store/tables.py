@@ -241,3 +241,13 @@ STALLS = sa.Table(
     sa.Column("noticed", sa.Float, nullable=False),
     sa.Column("over", sa.Float),
 )
+#: What jobs were seen to survive: by call site for how long others waited there. `seen`: when the job was last known to run.
+PHASES = sa.Table(
+    "phases",
+    TABLES,
+    sa.Column("job", Text, primary_key=True),
+    sa.Column("owner", Text, nullable=False),
+    sa.Column("seen", sa.Float, nullable=False, index=True),
+    sa.Column("watched_s", sa.Float, nullable=False),
+    sa.Column("longest", sa.JSON, nullable=False),
+)
