@@ -58,13 +58,28 @@ _DOORS = (
 DIAGNOSIS = "HANGDOG_DIAGNOSIS"
 #: What a program that starts its ranks itself gives them, in the order of `Started`.
 _SELF_STARTED = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
+#: How often torchrun had started its ranks again when it started this one.
+_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 #: Whoever carries one of these was given a rank by somebody else.
 OWN_RANKS = frozenset(rank for rank, _ in _PLACES)
 #: Where it stands which node of how many a program runs on that starts its ranks itself.
 _NODES = ("NNODES", "GROUP_RANK")
 #: All that is ever kept of an environment.
 ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {
-    *(*_JOB_NAMES, *_DOORS, MEETING, TOPOLOGY, LOG, STEP_PATTERN, HEARTBEAT, *_SELF_STARTED, *_NODES, _STEP, DIAGNOSIS),
+    *(
+        *_JOB_NAMES,
+        *_DOORS,
+        MEETING,
+        TOPOLOGY,
+        LOG,
+        STEP_PATTERN,
+        HEARTBEAT,
+        *_SELF_STARTED,
+        *_NODES,
+        _STEP,
+        _RESTARTS,
+        DIAGNOSIS,
+    ),
 }
 #: A job's name and topology are printed and sent; longer ones are cut.
 _MOST_CHARACTERS = 200
@@ -304,11 +319,15 @@ def _as_child(member: RankProcesses) -> RankProcesses:
     return replace(member, kind=kind)
 
 
-def _preference(process: Process, place: _LaunchPlace) -> tuple[bool, bool, int, int, int]:
-    """Sorts first who deserves a rank most: no mere worker, alive, with the better evidence, having worked more."""
+def _preference(process: Process, place: _LaunchPlace) -> tuple[bool, bool, int, int, int, int]:
+    """Sorts first who deserves a rank most: no mere worker, alive, of the latest start, with the better evidence, having worked more.
+
+    A process of an earlier start that nobody could kill has worked more than the one in its place.
+    """
     return (
         _kind(process) is not ProcessRole.CHILD,
         process.state in "ZX",
+        -(number((process.environ or {}).get(_RESTARTS, "")) or 0),
         -place.strength,
         -process.cpu_ticks,
         process.pid,

@@ -42,10 +42,17 @@ class Baseline:
         if self._mode is not CpuActivity.LIVELY:
             self._since = before.at if self._since is None else self._since
             return
+        settled = self.settled
         self._lively_s += beat.at - before.at
         if self._since is not None:
             self._lengths.append(before.at - self._since)
         self._since = None
+        if self.settled and not settled:
+            self.begin()
+
+    def begin(self) -> None:
+        """What it was like up to now is no part of its rhythm: it was starting."""
+        self._lengths.clear()
 
     def mark_benign(self, at: float) -> None:
         """The stretch that lasts had an innocent reason up to then: it counts as one that ended."""

@@ -26,6 +26,7 @@ from hangdog_agent.stalls.trainer import Trainer
 from hangdog_models.diagnosis.observe.activity import HELD
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign
+from hangdog_models.verdict import Activity
 
 Key = discover.Key
 #: Two glances so far apart at the one that stands for all are enough to glance at all. Seconds.
@@ -223,9 +224,19 @@ class JobMonitor:
             if polls and baseline.pinned:  # as who evaluates, while no step lines come
                 patience = max(patience, settings.start_s)
         # In a job that gets on, looks seldom enough meet it at one line each time, in a wait as well as at work.
-        if (baseline.since is None and not stalled) or not trainer.is_known(settings.settle_s):
+        if (baseline.since is None and not stalled) or not trainer.is_known(settings.settle_s) or self._joins():
             patience = max(patience, settings.start_s)
         return patience
+
+    def _joins(self) -> bool:
+        """Whether ranks are joining each other: imports from a busy share look like a rhythm, and the first waits are long.
+
+        A job whose own progress was seen has joined.
+        """
+        trainers = self._trainers.values()
+        if any(each.vouches and each.known_s >= self._settings.settle_s for one in trainers for each in one.signals):
+            return False
+        return any(one.samples and one.samples[-1].state.activity is Activity.RENDEZVOUS for one in trainers)
 
     def _began(self, trainer: Trainer, shown: StackMotion) -> float:
         """Since when it does this: since its pulse or progress stopped, unless a glance has seen it elsewhere after that."""
@@ -241,6 +252,8 @@ class JobMonitor:
         if shown is None or shown.doing is not doing:
             return
         last = trainer.samples[-1]
+        if last.state.activity is Activity.RENDEZVOUS:
+            trainer.baseline.begin()
         place = last.state.place
         if place in self._longest or len(self._longest) < _PLACES:
             lasted = last.at - self._began(trainer, shown)

@@ -82,6 +82,17 @@ def test_members_of_a_test_of_the_machine_are_no_job() -> None:
     assert find(replayed) == ()
 
 
+def test_a_process_of_an_earlier_start_that_nobody_could_kill_does_not_stand_for_its_rank() -> None:
+    """It is in uninterruptible sleep, say, and torchrun was started anew beside it."""
+    left = Process(11, 1, 11, "D", "python", True, ("python", "train.py"), rank(0), cpu_ticks=9000)
+    again = rank(0, TORCHELASTIC_RESTART_COUNT="1")
+    new = Process(31, 30, 31, "S", "python", True, ("python", "train.py"), again, cpu_ticks=5)
+    assert told(find([INIT, left, row(30, 1, line="python -m torch.distributed.run train.py"), new])) == [
+        (0, ProcessRole.TRAINER, 31),
+        (0, ProcessRole.CHILD, 11),
+    ]
+
+
 def test_slurm_starts_launchers_or_ranks() -> None:
     slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "77"}
     launched = [
