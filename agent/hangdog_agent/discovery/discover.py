@@ -12,75 +12,30 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
 
+from hangdog_agent.discovery import rank_sets
 from hangdog_agent.discovery.announced import Announced
 from hangdog_agent.discovery.command_line import SILENT, CommandLine, number
+from hangdog_agent.discovery.environment import (
+    DIAGNOSIS,
+    JOB_NAMES,
+    MEETING,
+    OWN_RANKS,
+    PLACES,
+    PORT,
+    RESTARTS,
+    SELF_STARTED,
+    SLURM_RANK,
+    STEP,
+    TOPOLOGY,
+    UNNAMED,
+)
 from hangdog_agent.discovery.launchers import RAYLET, launches
 from hangdog_agent.discovery.owners import job_key
+from hangdog_agent.discovery.rank_sets import Claim
 from hangdog_agent.discovery.self_started import Started, ranks
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 
-#: Where a rank and the number of ranks stand, the most trustworthy first: torch's and JAX's own, then the MPIs' and what starts
-#: their ranks (Open MPI, MVAPICH 2 and 4, IBM's JSM, PMIx, MPICH and Intel MPI, Cray's PALS, Flux), then Slurm's.
-_PLACES = (
-    ("RANK", "WORLD_SIZE"),
-    ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    ("MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE"),
-    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
-    ("PMIX_RANK", ""),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("PALS_RANKID", ""),
-    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-)
-#: A batch script has task 0's number, too, and this only its steps: what `srun` started.
-_STEP = "SLURM_STEP_ID"
-#: Where a job's name stands. `none` is what torchrun says when nobody named the run.
-_JOB_NAMES = ("HANGDOG_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
-#: What a job is called that nobody named.
-UNNAMED = "default"
-#: Where the ranks of a job meet; it keeps two jobs apart that nobody named.
-MEETING = "MASTER_ADDR"
-TOPOLOGY = "HANGDOG_TOPOLOGY"
-#: Where a trainer shows that it gets on: its log, which of its lines tell a step, and a file touched at each step. Read here
-#: only, and never sent.
-LOG, STEP_PATTERN, HEARTBEAT = "HANGDOG_LOG", "HANGDOG_STEP_PATTERN", "HANGDOG_HEARTBEAT"
-#: Where PyTorch's flight recorder and worker server, and NCCL's RAS, are to be asked; HOME and XDG_CACHE_HOME tell where
-#: the recorder writes when nothing else does. They are read here only, and never sent.
-_DOORS = (
-    *("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_FR_DEBUG_INFO_PIPE_FILE"),
-    *("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "XDG_CACHE_HOME", "HOME"),
-    *("TORCH_WORKER_SERVER_SOCKET", "NCCL_RAS_ADDR"),
-)
-#: Names the members of a test of this machine (`hangdog test`): they carry ranks, and no job hangs with them.
-DIAGNOSIS = "HANGDOG_DIAGNOSIS"
-#: What a program that starts its ranks itself gives them, in the order of `Started`.
-_SELF_STARTED = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
-#: How often torchrun had started its ranks again when it started this one.
-_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
-#: Whoever carries one of these was given a rank by somebody else.
-OWN_RANKS = frozenset(rank for rank, _ in _PLACES)
-#: Where it stands which node of how many a program runs on that starts its ranks itself.
-_NODES = ("NNODES", "GROUP_RANK")
-#: All that is ever kept of an environment.
-ALLOWED = frozenset(name for pair in _PLACES for name in pair if name) | {
-    *(
-        *_JOB_NAMES,
-        *_DOORS,
-        MEETING,
-        TOPOLOGY,
-        LOG,
-        STEP_PATTERN,
-        HEARTBEAT,
-        *_SELF_STARTED,
-        *_NODES,
-        _STEP,
-        _RESTARTS,
-        DIAGNOSIS,
-    ),
-}
 #: A job's name and topology are printed and sent; longer ones are cut.
 _MOST_CHARACTERS = 200
 
@@ -135,7 +90,8 @@ class RankProcesses:
 
     `source` is where its rank stands, in words, and `presumed` whether that is no certain word for which rank it is.
     `owner` is that of the rank's trainer. `rendezvous` is where the ranks of a job without a name meet. `contested`: another
-    container has a trainer of the same rank and job, which began later.
+    container has a trainer of the same rank and job, which began later. `part` is what tells its set of ranks from others under
+    the job's name, and `whole` that name where there are several and `job` names one.
     """
 
     job: str
@@ -149,6 +105,8 @@ class RankProcesses:
     contested: bool = False
     source: str = ""
     presumed: bool = False
+    part: str = ""
+    whole: str = ""
 
     @property
     def key(self) -> str:
@@ -174,11 +132,15 @@ def is_python(executable: str, arguments: Sequence[str]) -> bool:
 
 
 def find(
-    processes: Iterable[Process], match: tuple[str, str] | None = None, without: Collection[int] = ()
+    processes: Iterable[Process],
+    match: tuple[str, str] | None = None,
+    without: Collection[int] = (),
+    apart: Collection[str] = (),
 ) -> tuple[RankProcesses, ...]:
     """All members of all jobs in the table, by job and rank, each trainer before its children.
 
     `match` keeps the trainers whose environment has that value under that name; `without` are pids that are never trainers.
+    `apart` are the keys of names under which several sets of ranks were seen before.
     """
     table = {process.pid: process for process in processes}
     own = _started_by_themselves(table)
@@ -199,10 +161,30 @@ def find(
         places = {pid: place for pid, place in places.items() if (table[pid].environ or {}).get(match[0]) == match[1]}
     tops = _tops(table, places, own.keys())
     found: dict[tuple[str, Rank], list[list[RankProcesses]]] = {}
-    for pid in sorted(tops, key=lambda pid: _preference(table[pid], places[pid])):
-        family = _family(table[pid], places[pid], children, own.keys())
+    order = sorted(tops, key=lambda pid: _preference(table[pid], places[pid]))
+    for family in _by_set([_family(table[pid], places[pid], children, own.keys()) for pid in order], table, apart):
         found.setdefault((family[0].key, family[0].rank), []).append(family)
     return tuple(member for _, families in sorted(found.items()) for member in _of_rank(families))
+
+
+def _by_set(
+    families: list[list[RankProcesses]], table: Mapping[int, Process], apart: Collection[str]
+) -> list[list[RankProcesses]]:
+    """The same, with names of their own for sets of ranks that have one name in common."""
+    tops = [family[0] for family in families if family[0].process.state not in "ZX"]
+    orphans = {top.process.pid for top in tops if top.process.parent <= 1 or top.process.parent not in table}
+    names = {*apart} | rank_sets.several(
+        Claim(top.key, top.part, top.rank, top.world_size, top.process.pid in orphans) for top in tops
+    )
+    return [
+        [
+            replace(member, job=rank_sets.called(top.job, top.part, top.job != UNNAMED), whole=top.job)
+            for member in family
+        ]
+        if (top := family[0]).key in names and top.part
+        else family
+        for family in families
+    ]
 
 
 def _of_rank(families: list[list[RankProcesses]]) -> list[RankProcesses]:
@@ -223,7 +205,7 @@ def _of_rank(families: list[list[RankProcesses]]) -> list[RankProcesses]:
 def _started_by_themselves(table: Mapping[int, Process]) -> dict[int, Process]:
     """The rows of ranks that a program started by itself, its own among them, as if a launcher had started all of them."""
     rows = {
-        process.pid: Started(process.pid, process.parent, *(number(environ.get(name, "")) for name in _SELF_STARTED))
+        process.pid: Started(process.pid, process.parent, *(number(environ.get(name, "")) for name in SELF_STARTED))
         for process in table.values()
         if process.python and (environ := process.environ) is not None and environ.keys().isdisjoint(OWN_RANKS)
     }
@@ -232,7 +214,7 @@ def _started_by_themselves(table: Mapping[int, Process]) -> dict[int, Process]:
     given: dict[int, Process] = {}
     for pid, rank in found.items():
         like = copies.get(pid, table[pid])  # the program itself set what its copies were given after it had begun
-        environ = {**(like.environ or {}), **(table[pid].environ or {}), _PLACES[0][0]: str(rank)}
+        environ = {**(like.environ or {}), **(table[pid].environ or {}), PLACES[0][0]: str(rank)}
         environ |= {"LOCAL_RANK": str(rows[pid].local or 0)}
         given[pid] = replace(
             table[pid], environ=environ, owner=table[pid].owner if table[pid].owner.known else like.owner
@@ -281,7 +263,7 @@ def _family(
     top: Process, place: _LaunchPlace, children: Mapping[int, list[Process]], beside: Collection[int] = ()
 ) -> list[RankProcesses]:
     environ = top.environ or {}
-    names = [environ.get(name, "") for name in _JOB_NAMES]
+    names = [environ.get(name, "") for name in JOB_NAMES]
     if top.announced is not None:  # the run's own name is better than that of what started Ray
         names.insert(1, top.announced.run)
     job = next((name for name in names if name not in ("", "none")), "")[:_MOST_CHARACTERS]
@@ -302,6 +284,7 @@ def _family(
         meeting,
         source=place.source,
         presumed=place.presumed,
+        part=_part(environ, place),
     )
     members = [own]
     below, seen = list(children.get(top.pid, ())), {top.pid}
@@ -312,6 +295,14 @@ def _family(
             members.append(replace(own, kind=_kind(process), process=process))
             below += children.get(process.pid, ())
     return members
+
+
+def _part(environ: Mapping[str, str], place: _LaunchPlace) -> str:
+    """What the ranks that belong together have in common: where they meet, or the Slurm step that started them."""
+    if place.source == SLURM_RANK:
+        return f"step {environ[STEP]}"[:_MOST_CHARACTERS] if STEP in environ else ""
+    meets = environ.get(MEETING, ""), environ.get(PORT, "")
+    return ":".join(meets)[:_MOST_CHARACTERS] if all(meets) else ""
 
 
 def _as_child(member: RankProcesses) -> RankProcesses:
@@ -327,7 +318,7 @@ def _preference(process: Process, place: _LaunchPlace) -> tuple[bool, bool, int,
     return (
         _kind(process) is not ProcessRole.CHILD,
         process.state in "ZX",
-        -(number((process.environ or {}).get(_RESTARTS, "")) or 0),
+        -(number((process.environ or {}).get(RESTARTS, "")) or 0),
         -place.strength,
         -process.cpu_ticks,
         process.pid,
@@ -336,26 +327,24 @@ def _preference(process: Process, place: _LaunchPlace) -> tuple[bool, bool, int,
 
 def _place(process: Process, table: Mapping[int, Process]) -> _LaunchPlace | None:
     if (announced := process.announced) is not None:
-        return _LaunchPlace(
-            announced.rank, announced.world_size, len(_PLACES) + 2, announced.source, announced.presumed
-        )
+        return _LaunchPlace(announced.rank, announced.world_size, len(PLACES) + 2, announced.source, announced.presumed)
     environ = process.environ or {}
     if environ.get(DIAGNOSIS):
         return None
     lent: Mapping[str, str] | None = None
-    for index, (rank_name, world_name) in enumerate(_PLACES):
+    for index, (rank_name, world_name) in enumerate(PLACES):
         rank = number(environ.get(rank_name, ""))
         if rank is None:
             continue
         lent = _lent(process, table) if lent is None else lent
         if rank_name in lent and all(environ.get(name) == lent.get(name) for name in (rank_name, world_name)):
             continue
-        if rank_name == "SLURM_PROCID" and _STEP not in environ and environ.get(world_name) != "1":
+        if rank_name == SLURM_RANK and STEP not in environ and environ.get(world_name) != "1":
             continue
         # LOCAL_RANK beside RANK: set by what starts the ranks themselves, not by what starts launchers
         stronger = index == 0 and "LOCAL_RANK" in environ
         world = number(environ.get(world_name, "")) or _world(environ, rank, index)
-        return _LaunchPlace(Rank(rank), world, len(_PLACES) - index + stronger, rank_name)
+        return _LaunchPlace(Rank(rank), world, len(PLACES) - index + stronger, rank_name)
     if process.options.rank is not None:
         return _LaunchPlace(Rank(process.options.rank), process.options.world_size, 0, process.options.option)
     return None
@@ -363,7 +352,7 @@ def _place(process: Process, table: Mapping[int, Process]) -> _LaunchPlace | Non
 
 def _world(environ: Mapping[str, str], rank: int, index: int) -> int:
     """How many ranks there are by a later place that has the same rank: PMIx says it nowhere."""
-    later = ((number(environ.get(name, "")), number(environ.get(size, ""))) for name, size in _PLACES[index + 1 :])
+    later = ((number(environ.get(name, "")), number(environ.get(size, ""))) for name, size in PLACES[index + 1 :])
     return next((size for other, size in later if other == rank and size), 0)
 
 
@@ -373,7 +362,7 @@ def _launches(process: Process) -> bool:
 
 def _drives(place: _LaunchPlace, children: Sequence[Process]) -> bool:
     """Whether a process called ray.init() to have others train; a rank that torchrun started may do so for its own ends."""
-    return place.strength <= len(_PLACES) and any(child.comm == RAYLET for child in children)
+    return place.strength <= len(PLACES) and any(child.comm == RAYLET for child in children)
 
 
 def _lent(process: Process, table: Mapping[int, Process]) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses, find
+from hangdog_agent.discovery.environment import UNNAMED
 from hangdog_agent.discovery.owners import job_key
 from hangdog_agent.discovery.parallel_sizes import topology
 from hangdog_agent.discovery.process_table import ProcessTable
@@ -58,7 +59,7 @@ class Watch:
 
     def see(self) -> tuple[RankProcesses, ...]:
         """All members of all jobs on this machine now."""
-        members = find(self._process_table.take(), self._match, self._without)
+        members = find(self._process_table.take(), self._match, self._without, self._apart())
         self._keep([member for member in members if member.kind is ProcessRole.TRAINER], time.monotonic())
         return members
 
@@ -75,6 +76,10 @@ class Watch:
             if now is not None and now.started == member.process.started:
                 found[member.process.pid] = member.rank
         return found
+
+    def _apart(self) -> frozenset[str]:
+        """The keys of names under which there were several sets of ranks: one that is alone for a moment keeps its own."""
+        return frozenset(job_key(member.whole, member.owner) for member in self.known() if member.whole)
 
     def _keep(self, trainers: Sequence[RankProcesses], now: float) -> None:
         with self._lock:
@@ -101,6 +106,8 @@ def jobs(members: Sequence[RankProcesses]) -> tuple[LocalJob, ...]:
 
 def _local(trainers: Sequence[RankProcesses]) -> LocalJob:
     meetings = {member.rendezvous for member in trainers} - {""}
+    parts = {member.part for member in trainers} - {""}
+    named = trainers[0].job != UNNAMED
     world = max(member.world_size for member in trainers)
     announced = next((member.topology for member in trainers if member.topology), "")
     sizes, notes = topology(announced, [member.process.options for member in trainers], world)
@@ -110,14 +117,20 @@ def _local(trainers: Sequence[RankProcesses]) -> LocalJob:
         world_size=world,
         topology=sizes,
         owner=trainers[0].owner,
-        rendezvous=_HERE if meetings & HERE else min(meetings, default=""),
+        rendezvous=_HERE if meetings & HERE else min(meetings, default="") or (min(parts, default="") if named else ""),
         contested=tuple(sorted(member.rank for member in trainers if member.contested)),
         pods=tuple(
             sorted({member.process.container for member in trainers if member.owner.kind is OwnerKind.PODS} - {""})
         ),
         sources=tuple(sorted({member.source for member in trainers} - {""})),
-        notes=(*_presumed(trainers), *notes),
+        notes=(*_presumed(trainers), *_one_of_several(trainers[0]), *notes),
     )
+
+
+def _one_of_several(trainer: RankProcesses) -> tuple[str, ...]:
+    if not trainer.whole:
+        return ()
+    return (f"several sets of ranks are called {trainer.whole}: this is the one of {trainer.part}",)
 
 
 def _presumed(trainers: Sequence[RankProcesses]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Tells the jobs of the cluster apart: by name and owner, and those without a name by where their ranks meet.
 
 A job is called by its name. Where two jobs have one name the later one is called `NAME@OWNER`, and so it is known to people,
-in incidents and in the store, until it ends.
+in incidents and in the store, until it ends. Several sets of ranks may have one name and one owner, as the trainers and the
+rollout workers of a Slurm job: the later one is called `NAME#2`.
 """
 
 import re
@@ -19,6 +20,7 @@ UNNAMED = "default"
 _BY_PORT = re.compile(r"port-\d{1,5}", re.ASCII)
 #: How agents announce that the ranks of a job meet on their own machine: no other machine has a part in it.
 HERE = "localhost"
+_HERE = frozenset({HERE, "127.0.0.1", "::1", "0.0.0.0", "localhost.localdomain"})
 #: Characters kept of a job's name where it is told apart from another one: a name of 253 stays one.
 NAME = 180
 
@@ -27,7 +29,8 @@ NAME = 180
 class JobEntry:
     """One job: what it is called, whose it is, and who runs which rank of it.
 
-    `party` tells apart jobs of one owner that nobody named; empty for a job with a name.
+    `party` tells apart jobs of one owner that nobody named; empty for a job with a name. `meets` is where the ranks of one with
+    a name meet, by the latest word: it moves when the job starts again.
     """
 
     label: str
@@ -35,6 +38,23 @@ class JobEntry:
     owner: Owner
     party: str
     claims: Claims = field(default_factory=Claims)
+    meets: str = ""
+
+    def announce(self, machine: str, local: AnnouncedJob) -> None:
+        """A machine says which of its ranks it runs now."""
+        self.claims.announce(machine, local)
+        self.meets = meets(machine, local) or self.meets
+
+    def apart(self, machine: str, local: AnnouncedJob) -> bool:
+        """Whether a machine tells of another set of ranks: they meet elsewhere, and are not of this set's size or claim its ranks."""
+        here = meets(machine, local)
+        if not here or self.party:
+            return False
+        world = self.claims.world()
+        if self.meets not in ("", here) and None not in (world, local.world_size) and world != local.world_size:
+            return True
+        holders = {self.claims.holds(rank) for rank in local.ranks} - {"", machine}
+        return any(meets(one, self.claims.announced[one]) not in ("", here) for one in holders)
 
     def fits(self, machine: str, local: AnnouncedJob) -> bool:
         """Whether what a machine announces may be of this job."""
@@ -58,19 +78,23 @@ class Roster:
         """Takes in all that runs on a machine now; by what each job is called."""
         before = self._of.pop(machine, {})
         now: dict[str, JobEntry] = {}
-        placed: list[tuple[AnnouncedJob, JobEntry | None]] = []
+        placed: list[tuple[AnnouncedJob, JobEntry | None, bool]] = []
         for local in jobs:
             entry = next((one for one in before.values() if _same(one, machine, local)), None)
+            # said again, it is no restart, of which each machine tells some seconds after the other
+            again = entry is not None and entry.claims.announced[machine] == local
+            if entry is not None and again and entry.apart(machine, local):
+                entry = None
             if entry is not None:
                 del before[entry.label]
-            placed.append((local, entry))
+            placed.append((local, entry, again))
         for entry in before.values():
             self._withdraw(entry, machine)
-        for local, entry in placed:
-            entry = entry or self._found(machine, local, now) or self._new(machine, local)
+        for local, entry, again in placed:
+            entry = entry or self._found(machine, local, now, again) or self._new(machine, local)
             if not entry.owner.known:
                 entry.owner = local.owner  # an older agent could not tell; the first that can, does
-            entry.claims.announce(machine, local)
+            entry.announce(machine, local)
             now[entry.label] = entry
         if now:
             self._of[machine] = now
@@ -100,10 +124,17 @@ class Roster:
         known = next((entry for entry in self._named.get(local.job, ()) if entry.fits(machine, local)), None)
         return known.label if known is not None else self._free(machine, local)
 
-    def _found(self, machine: str, local: AnnouncedJob, taken: dict[str, JobEntry]) -> JobEntry | None:
-        """The job that a machine's announcement is of: that of the same owner, else, where either does not tell, the only one."""
+    def _found(self, machine: str, local: AnnouncedJob, taken: dict[str, JobEntry], again: bool) -> JobEntry | None:
+        """The job that a machine's announcement is of: that of the same owner, else, where either does not tell, the only one.
+
+        Of several sets of ranks it is the one that meets there; `again`: else none that it contradicts.
+        """
         named = self._named.get(local.job, ())
         fitting = [entry for entry in named if entry.fits(machine, local) and entry.label not in taken]
+        here = meets(machine, local)
+        fitting = [entry for entry in fitting if here and entry.meets == here] or [
+            entry for entry in fitting if not (again and entry.apart(machine, local))
+        ]
         same = next((entry for entry in fitting if entry.owner == local.owner), None)
         return same or (fitting[0] if fitting and len(named) == 1 else None)
 
@@ -114,7 +145,9 @@ class Roster:
         return entry
 
     def _free(self, machine: str, local: AnnouncedJob) -> str:
-        return next(label for label in _labels(machine, local) if label not in self._entries)
+        beside = any(entry.owner == local.owner for entry in self._named.get(local.job, ()))
+        labels = _labels_of_sets(local) if beside and not unnamed(local.job) else _labels(machine, local)
+        return next(label for label in labels if label not in self._entries)
 
     def _withdraw(self, entry: JobEntry, machine: str) -> None:
         entry.claims.withdraw(machine)
@@ -146,6 +179,14 @@ def party(machine: str, local: AnnouncedJob) -> str:
     return f"{local.rendezvous}/{local.world_size or ''}"
 
 
+def meets(machine: str, local: AnnouncedJob) -> str:
+    """Where the ranks of a job with a name meet, so that all of its machines say it alike; empty where that is not told."""
+    if unnamed(local.job) or not local.rendezvous:
+        return ""
+    host, colon, port = local.rendezvous.rpartition(":")
+    return f"{machine}{colon}{port}" if host in _HERE else local.rendezvous
+
+
 def identity(machine: str, local: AnnouncedJob) -> str:
     """What tells a recorded job from all others, for as long as it is kept."""
     return "@".join(filter(None, (local.job, str(local.owner) if local.owner.known else "", party(machine, local))))
@@ -155,6 +196,11 @@ def _same(entry: JobEntry, machine: str, local: AnnouncedJob) -> bool:
     """Whether a machine goes on with a job that it announced before."""
     before = entry.claims.announced[machine]
     return (before.job, before.owner) == (local.job, local.owner) and entry.party == party(machine, local)
+
+
+def _labels_of_sets(local: AnnouncedJob) -> Iterator[str]:
+    """What further sets of ranks of one name and owner are called."""
+    yield from (f"{local.job[:NAME]}#{number}" for number in count(2))
 
 
 def _labels(machine: str, local: AnnouncedJob) -> Iterator[str]:

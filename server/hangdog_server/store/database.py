@@ -8,7 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
-from hangdog_server.store.migrate import migrate
+from hangdog_server.store.migrations.migrate import migrate
 from hangdog_server.store.postgres import SCHEMES, WRITTEN, Postgres
 from hangdog_server.store.sqlite import Sqlite
 from hangdog_server.store.store_errors import advice, failed, words_of

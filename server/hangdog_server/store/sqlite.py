@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from hangdog_models.errors import WrongUse
 from hangdog_proto.private_files import make_file, make_folder, restrict_folder
 from hangdog_server.store import json_columns
-from hangdog_server.store.migrate import newer
+from hangdog_server.store.migrations.migrate import newer
 from hangdog_server.store.store_errors import failed
 
 #: What today's files hold in user_version. A hangdog older than the migrations knows 1 and refuses what is higher; one

@@ -147,6 +147,52 @@ def test_jobs_that_only_their_port_names_are_two_on_two_machines_where_each_is_w
     assert called(roster, "b", here, second) == ["port-12355@b", "port-29500"]
 
 
+def test_two_sets_of_ranks_under_one_name_are_two_jobs_and_neither_is_in_conflict() -> None:
+    """Trainers and rollout workers in one Slurm job: each has a rank 0, and one may hang while the other lives."""
+    roster = Roster()
+    trainers = [local(0, 1, world=4, owner=FIRST, at="a:29500"), local(2, 3, world=4, owner=FIRST, at="a:29500")]
+    rollouts = [local(0, 1, world=4, owner=FIRST, at="c:29500"), local(2, 3, world=4, owner=FIRST, at="c:29500")]
+    for _ in range(2):  # said again, it is no restart
+        for machine, one in zip("abcd", trainers + rollouts, strict=True):
+            roster.announce(machine, [one])
+    assert roster.labels() == ("run7", "run7#2")
+    for label, machines in (("run7", "ab"), ("run7#2", "cd")):
+        entry = roster.get(label)
+        assert entry is not None and owned(entry.claims) == {machines[0]: (0, 1), machines[1]: (2, 3)}
+        assert not entry.claims.conflicts()
+    assert roster.label("d", "run7", FIRST) == "run7#2"
+    assert called(roster, "e", local(3, world=4, owner=FIRST, at="c:29500")) == ["run7#2"], "it is known by now"
+
+
+def test_sets_of_two_sizes_are_told_apart_though_no_rank_is_in_both() -> None:
+    roster = Roster()
+    for _ in range(2):
+        roster.announce("a", [local(0, 1, world=4, owner=FIRST, at="a:29500")])
+        roster.announce("b", [local(2, world=3, owner=FIRST, at="c:29500")])
+    assert roster.labels() == ("run7", "run7#2")
+
+
+def test_a_run_of_its_own_on_each_machine_is_told_apart_by_the_machine() -> None:
+    """`torchrun --standalone` on each: all of them meet at localhost."""
+    roster = Roster()
+    for _ in range(2):
+        for machine in "ab":
+            roster.announce(machine, [local(0, 1, world=2, owner=FIRST, at="localhost:29500")])
+    assert roster.labels() == ("run7", "run7#2")
+
+
+def test_a_job_that_starts_again_and_meets_elsewhere_stays_one() -> None:
+    """Its ranks change places, and its machines tell so one after the other."""
+    roster = Roster()
+    for _ in range(2):
+        roster.announce("a", [local(0, 1, world=4, owner=FIRST, at="a:29500")])
+        roster.announce("b", [local(2, 3, world=4, owner=FIRST, at="a:29500")])
+    for _ in range(3):
+        roster.announce("b", [local(0, 1, world=4, owner=FIRST, at="b:41123")])
+        roster.announce("a", [local(2, 3, world=4, owner=FIRST, at="b:41123")])
+        assert roster.labels() == ("run7",)
+
+
 async def test_turns_are_counted_and_nobody_waits_for_more_than_one_of_another() -> None:
     """Sixty-four jobs of one user are before it in the queue; the other one has the next turn that there is."""
     turns, order, ends = Turns(1), list[str](), asyncio.Semaphore(0)

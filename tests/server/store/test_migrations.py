@@ -96,7 +96,7 @@ def test_a_step_that_fails_in_the_middle_leaves_nothing_behind(
     where: Path | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the power goes: the next start begins where this one did."""
-    from hangdog_server.store import migrate as migrating
+    from hangdog_server.store.migrations import migrate as migrating
 
     def broken(connection: sa.Connection, name: str) -> None:
         migrate(connection, name)
