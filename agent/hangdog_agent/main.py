@@ -26,6 +26,7 @@ from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.checks.check_scheduler import Checks
 from hangdog_agent.checks.checks_thread import ChecksThread
 from hangdog_agent.checks.standard_checks import standard
+from hangdog_agent.config_files import ConfigFiles
 from hangdog_agent.confinement import drop_privileges
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch, jobs
@@ -196,7 +197,8 @@ def _assemble(options: argparse.Namespace, settings: AgentSettings) -> _Agent:
     if isinstance(tool, Missing):
         logging.getLogger(__name__).warning("no stacks can be captured: %s", tool)
     process_table = ProcessTable(proc, frozenset([match[0]] if match else []), stop, bool(settings.capture.ray_logs))
-    watch = Watch(process_table, match, (os.getpid(),), settings.link.forget_s)
+    configs = ConfigFiles() if settings.capture.config_files else None
+    watch = Watch(process_table, match, (os.getpid(),), settings.link.forget_s, configs)
     folder = options.state or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     places = CheckPaths(state=Path(folder) if folder else None)
     checks: Checks | None = None
@@ -214,10 +216,15 @@ def _once(agent: _Agent) -> None:
     here = jobs(agent.watch.see())
     if not here:
         print("hangdog-agent: no training process found here; `hangdog doctor` says why that may be", file=sys.stderr)
-    looks = []
-    for job in here:
-        traces = CaptureSeries(job.name, agent.watch.see, agent.tools, owner=job.owner).look()
-        looks.append(msgspec.to_builtins(job) | {"traces": [msgspec.to_builtins(trace) for trace in traces]})
+    traces = {job.key: CaptureSeries(job.name, agent.watch.see, agent.tools, owner=job.owner).look() for job in here}
+    read = {
+        job.key: job for job in jobs(agent.watch.see())
+    }  # files that tell more of a job may have been read meanwhile
+    looks = [
+        msgspec.to_builtins(read.get(job.key, job)) | {"traces": [msgspec.to_builtins(one) for one in traces[job.key]]}
+        for job in here
+    ]
+    agent.watch.close()
     print(json.dumps({"machine": agent.machine, "jobs": looks}, indent=1))
 
 
@@ -264,6 +271,7 @@ async def _serve(agent: _Agent, server: str) -> None:
         return RemoteTests(agent.settings.remote_tests, jobs, lambda: _kit(agent))
 
     with contextlib.ExitStack() as stack:
+        stack.callback(agent.watch.close)
         keeper = (
             stack.enter_context(ChecksThread(agent.checks, agent.machine, clock)) if agent.checks is not None else None
         )

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from hangdog.main import LINES, main
-from hangdog_agent.discovery.discover import _JOB_NAMES as JOB_NAMES
+from hangdog_agent.discovery.environ_names import JOB_NAMES
 from hangdog_models import errors
 
 ROOT = Path(__file__).resolve().parents[2]

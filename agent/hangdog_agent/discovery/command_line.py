@@ -26,11 +26,15 @@ _MEETING = frozenset(
 _NODE = ("node_rank", "machine_rank", "node_id", "node_index")
 _NODES = ("nnodes", "num_nodes", "num_machines", "nodes")
 #: Parallel sizes: of Megatron-Core and NeMo, DeepSpeed and NeoX, torchtitan, Transformers and what is built on them.
-_SIZES: Mapping[str, str] = {
+SIZES: Mapping[str, str] = {
     **dict.fromkeys(
         ("tensor_model_parallel_size", "tensor_parallel_size", "tensor_parallel_degree", "tp_size", "tp_degree"), "tp"
     ),
-    **dict.fromkeys(("model_parallel_size", "autotp_size"), "tp"),
+    **dict.fromkeys(
+        ("model_parallel_size", "autotp_size", "megatron_lm_tp_degree", "parallelism_config_tp_size"), "tp"
+    ),
+    "megatron_lm_pp_degree": "pp",
+    "parallelism_config_cp_size": "cp",
     **dict.fromkeys(("context_parallel_size", "context_parallel_degree", "cp_size", "cp_degree"), "cp"),
     **dict.fromkeys(("expert_model_parallel_size", "expert_parallel_size", "expert_parallel_degree", "ep_size"), "ep"),
     **dict.fromkeys(
@@ -41,6 +45,11 @@ _SIZES: Mapping[str, str] = {
 }
 #: Megatron's other order of ranks, which sizes alone do not tell.
 _OTHER_ORDER = "use_tp_pp_dp_mapping"
+#: Options that name a file with such sizes, and how its name ends: DeepSpeed's, torchtitan's, Megatron's, Lightning's.
+_FILES = frozenset(("deepspeed", "deepspeed_config", "ds_config", "config_file", "yaml_cfg", "config"))
+CONFIGS = (".json", ".toml", ".yaml", ".yml")
+#: Files named by one command line that are looked at, and the longest path that the kernel takes.
+_MOST_FILES, _LONGEST_PATH = 2, 4096
 #: Arguments looked at: a generated command line has hundreds.
 _MOST = 4096
 #: Longest option that means anything here.
@@ -52,6 +61,7 @@ class CommandLine:
     """What a command line says; `rank` with the option that told it, `sizes` by dimension in the order written.
 
     `given` are the options that told the sizes. `contradicted` are dimensions that are given twice with different sizes.
+    `configs` are paths of files that may say more of them.
     """
 
     rank: int | None = None
@@ -62,6 +72,7 @@ class CommandLine:
     sizes: Mapping[str, int] = field(default_factory=dict)
     given: tuple[str, ...] = ()
     contradicted: tuple[str, ...] = ()
+    configs: tuple[str, ...] = ()
 
 
 #: Of a process whose command line says nothing of all that: most.
@@ -78,9 +89,9 @@ def read(arguments: Sequence[str]) -> CommandLine:
     for name, value in _options(arguments[1:_MOST]):
         meets = meets or name in _MEETING
         other_order = other_order or name == _OTHER_ORDER
-        if name in _SIZES and (size := number(value)):
-            if sizes.setdefault(_SIZES[name], size) != size:
-                contradicted.add(_SIZES[name])
+        if name in SIZES and (size := number(value)):
+            if sizes.setdefault(SIZES[name], size) != size:
+                contradicted.add(SIZES[name])
             given.append(f"--{name}")
         else:
             values.setdefault(name, value)
@@ -92,10 +103,11 @@ def read(arguments: Sequence[str]) -> CommandLine:
         rank, world, option = None, None, ""
     if other_order or contradicted:
         sizes = {}
-    if rank is None and node is None and not given:
+    configs = _configs(arguments)
+    if rank is None and node is None and not given and not configs:
         return SILENT
     once = tuple(dict.fromkeys(given))
-    return CommandLine(rank, world or 0, option, node, nodes or 0, sizes, once, tuple(sorted(contradicted)))
+    return CommandLine(rank, world or 0, option, node, nodes or 0, sizes, once, tuple(sorted(contradicted)), configs)
 
 
 def number(text: str) -> int | None:
@@ -109,6 +121,23 @@ def _first(values: Mapping[str, str], names: Sequence[str]) -> tuple[int | None,
     return next(((value, option) for value, option in found if value is not None), (None, ""))
 
 
+def _configs(arguments: Sequence[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for at, argument in enumerate(arguments[1:_MOST], 1):
+        head, equals, value = argument.partition("=")
+        if not head.startswith("--") or _name(head) not in _FILES:
+            continue
+        if not equals:
+            value = arguments[at + 1] if at + 1 < len(arguments) else ""
+        if value.lower().endswith(CONFIGS) and len(value) <= _LONGEST_PATH:
+            found.append(value)
+    return tuple(found[:_MOST_FILES])
+
+
+def _name(head: str) -> str:
+    return head[:_LONGEST].lstrip("-+").rpartition(".")[2].replace("-", "_")
+
+
 def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Name and value of `--name=value`, `--name value`, and of Hydra's `name=value`; the value is empty where none follows."""
     for at, argument in enumerate(arguments):
@@ -117,4 +146,4 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             continue
         if not equals:
             value = arguments[at + 1][:_LONGEST] if at + 1 < len(arguments) else ""
-        yield head.lstrip("-+").rpartition(".")[2].replace("-", "_"), value
+        yield _name(head), value

@@ -15,7 +15,8 @@ from pathlib import PurePath
 from hangdog_agent.discovery import rank_sets
 from hangdog_agent.discovery.announced import Announced
 from hangdog_agent.discovery.command_line import SILENT, CommandLine, number
-from hangdog_agent.discovery.environment import (
+from hangdog_agent.discovery.config_sizes import ConfigSizes
+from hangdog_agent.discovery.environ_names import (
     DIAGNOSIS,
     JOB_NAMES,
     MEETING,
@@ -91,7 +92,8 @@ class RankProcesses:
     `source` is where its rank stands, in words, and `presumed` whether that is no certain word for which rank it is.
     `owner` is that of the rank's trainer. `rendezvous` is where the ranks of a job without a name meet. `contested`: another
     container has a trainer of the same rank and job, which began later. `part` is what tells its set of ranks from others under
-    the job's name, and `whole` that name where there are several and `job` names one.
+    the job's name, and `whole` that name where there are several and `job` names one. `configs` are what the files say that its
+    command line names, as far as they were read.
     """
 
     job: str
@@ -107,6 +109,7 @@ class RankProcesses:
     presumed: bool = False
     part: str = ""
     whole: str = ""
+    configs: tuple[ConfigSizes, ...] = ()
 
     @property
     def key(self) -> str:

@@ -19,7 +19,7 @@ from hangdog_agent.confinement import confined_children, credentials
 from hangdog_agent.confinement.confined_children import Child, ChildLimits
 from hangdog_agent.confinement.credentials import CredentialsRefused
 from hangdog_agent.confinement.subprocesses import run
-from hangdog_agent.discovery import command_line, discover, environment, ray_train
+from hangdog_agent.discovery import command_line, discover, environ_names, ray_train
 from hangdog_agent.discovery.announced import Announced
 from hangdog_agent.discovery.command_line import CommandLine
 from hangdog_agent.discovery.owners import owner
@@ -48,7 +48,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 #: A log of Ray's that was there is read so often at most until it tells all: its first lines are written within a second.
 _LOG_READS = 8
 #: The variables that give a process a rank, or a part in a job whose ranks are told otherwise.
-_RANKS = environment.OWN_RANKS | {"LOCAL_RANK", "NODE_RANK"}
+_RANKS = environ_names.OWN_RANKS | {"LOCAL_RANK", "NODE_RANK"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +120,12 @@ class ProcessTable:
     ) -> None:
         self.proc = proc
         self._ray_logs = ray_logs
-        self._names = environment.ALLOWED | names
+        self._names = environ_names.ALLOWED | names
         self._stop = stop
         self._known: dict[int, _Known] = {}
         self._passes = 0
         self._avoided: dict[tuple[int, int], float] = {}
-        self._siblings = Siblings(proc, environment.OWN_RANKS)
+        self._siblings = Siblings(proc, environ_names.OWN_RANKS)
         self._lock = threading.Lock()
 
     def take(self) -> tuple[discover.Process, ...]:

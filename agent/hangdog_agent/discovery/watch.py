@@ -2,11 +2,13 @@
 
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from hangdog_agent.discovery.discover import ProcessRole, RankProcesses, find
-from hangdog_agent.discovery.environment import UNNAMED
+from hangdog_agent.discovery.config_sizes import ConfigSizes
+from hangdog_agent.discovery.discover import Key, ProcessRole, RankProcesses, find
+from hangdog_agent.discovery.environ_names import UNNAMED
 from hangdog_agent.discovery.owners import job_key
 from hangdog_agent.discovery.parallel_sizes import topology
 from hangdog_agent.discovery.process_table import ProcessTable
@@ -44,12 +46,31 @@ class LocalJob:
         return job_key(self.name, self.owner)
 
 
+class Configs(Protocol):
+    """Reads the configuration files that trainers name, with their users' rights and without ever waiting for one."""
+
+    def look(self, trainers: Sequence[RankProcesses]) -> Mapping[Key, tuple[ConfigSizes, ...]]:
+        """What is known by now of the files of these trainers."""
+        ...
+
+    def close(self) -> None:
+        """Ends what reads them."""
+        ...
+
+
 class Watch:
     """Looks for training processes, and keeps those that ended while their job went on (or for `forget_s` seconds)."""
 
     def __init__(
-        self, process_table: ProcessTable, match: tuple[str, str] | None, without: Sequence[int], forget_s: float
+        self,
+        process_table: ProcessTable,
+        match: tuple[str, str] | None,
+        without: Sequence[int],
+        forget_s: float,
+        configs: Configs | None = None,
     ) -> None:
+        """`match` and `without` are as in `find`; without `configs` no file is opened."""
+        self._configs = configs
         self._process_table = process_table
         self._match = match
         self._without = tuple(without)
@@ -60,8 +81,18 @@ class Watch:
     def see(self) -> tuple[RankProcesses, ...]:
         """All members of all jobs on this machine now."""
         members = find(self._process_table.take(), self._match, self._without, self._apart())
-        self._keep([member for member in members if member.kind is ProcessRole.TRAINER], time.monotonic())
-        return members
+        trainers = [member for member in members if member.kind is ProcessRole.TRAINER]
+        self._keep(trainers, time.monotonic())
+        stated = self._configs.look(trainers) if self._configs is not None else {}
+        return tuple(
+            replace(member, configs=stated[member.process.key]) if member.process.key in stated else member
+            for member in members
+        )
+
+    def close(self) -> None:
+        """Ends what it has started."""
+        if self._configs is not None:
+            self._configs.close()
 
     def known(self) -> tuple[RankProcesses, ...]:
         """The trainers seen last for each rank, those that ended since included."""
@@ -110,7 +141,8 @@ def _local(trainers: Sequence[RankProcesses]) -> LocalJob:
     named = trainers[0].job != UNNAMED
     world = max(member.world_size for member in trainers)
     announced = next((member.topology for member in trainers if member.topology), "")
-    sizes, notes = topology(announced, [member.process.options for member in trainers], world)
+    files = next((member.configs for member in trainers if member.configs), ())
+    sizes, notes = topology(announced, [member.process.options for member in trainers], world, files)
     return LocalJob(
         name=trainers[0].job,
         ranks=tuple(sorted(member.rank for member in trainers)),

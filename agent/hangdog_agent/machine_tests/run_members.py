@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hangdog_agent.discovery.environment import DIAGNOSIS
+from hangdog_agent.discovery.environ_names import DIAGNOSIS
 from hangdog_agent.machine_tests.members import Ended, GroupMember, MemberEnd, Ran
 from hangdog_models.reading.json_document import int_of, text_of
 from hangdog_models.reading.limits import Limits

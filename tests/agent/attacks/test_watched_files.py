@@ -11,7 +11,7 @@ import pytest
 
 from attacking.setuid import become_setuid, setuid
 from attacking.stage import KINDS, Attacker, Watched, attacking, needs_root, settled
-from hangdog_agent.discovery.environment import HEARTBEAT, LOG
+from hangdog_agent.discovery.environ_names import HEARTBEAT, LOG
 from hangdog_agent.stalls.progress.progress_signal import SignalKind
 from hangdog_agent.stalls.progress.sources import ProgressSources
 from hangdog_agent.stalls.settings import StallSettings

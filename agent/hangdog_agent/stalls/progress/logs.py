@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_agent.discovery.discover import Key, RankProcesses
-from hangdog_agent.discovery.environment import HEARTBEAT, LOG, STEP_PATTERN
+from hangdog_agent.discovery.environ_names import HEARTBEAT, LOG, STEP_PATTERN
 from hangdog_agent.stalls.progress.file_reader import FileQuery, Found, Identity
 from hangdog_agent.stalls.progress.heartbeat_files import Files
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
