@@ -210,6 +210,7 @@ def local(job: LocalJob) -> pb.LocalJob:
     return pb.LocalJob(
         job=job.name, ranks=job.ranks, world_size=job.world_size, topology=job.topology, owner=owners.pack(job.owner),
         rendezvous=job.rendezvous, contested=job.contested, pods=job.pods, notes=job.notes,
+        switch=job.switch,
     )  # fmt: skip
 
 

@@ -41,6 +41,8 @@ DIAGNOSIS = "HANGDOG_DIAGNOSIS"
 SELF_STARTED = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
 #: How often torchrun had started its ranks again when it started this one.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+#: Where a task's machine hangs in the network, from the top down to itself, and of what kind each part is.
+SWITCHES, SWITCH_KINDS = "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN"
 #: Whoever carries one of these was given a rank by somebody else.
 OWN_RANKS = frozenset(rank for rank, _ in PLACES)
 #: Where it stands which node of how many a program runs on that starts its ranks itself.
@@ -60,6 +62,8 @@ ALLOWED = frozenset(name for pair in PLACES for name in pair if name) | {
         *_NODES,
         STEP,
         RESTARTS,
+        SWITCHES,
+        SWITCH_KINDS,
         DIAGNOSIS,
     ),
 }

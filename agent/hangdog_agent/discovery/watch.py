@@ -8,17 +8,22 @@ from typing import Protocol
 
 from hangdog_agent.discovery.config_sizes import ConfigSizes
 from hangdog_agent.discovery.discover import Key, ProcessRole, RankProcesses, find
-from hangdog_agent.discovery.environ_names import UNNAMED
+from hangdog_agent.discovery.environ_names import SWITCH_KINDS, SWITCHES, UNNAMED
 from hangdog_agent.discovery.owners import job_key
 from hangdog_agent.discovery.parallel_sizes import topology
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.reading.printable import printable
 
 #: Names of this very machine: who meets there spans no other one.
 HERE = frozenset({"127.0.0.1", "localhost", "::1", "0.0.0.0", "localhost.localdomain"})
 #: How a meeting point of this machine alone is announced: no other machine's ranks can meet there.
 _HERE = "localhost"
+#: How what Slurm tells of a machine's place ends: the tree's leaf, or a block, and then the machine.
+_ABOVE_NODE = (["switch", "node"], ["block", "node"])
+#: Characters of a switch's name that are told.
+_SWITCH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,8 @@ class LocalJob:
     """A job on this machine: its living ranks, ascending; `world_size` 0 and `topology` empty when not announced.
 
     `owner`, `rendezvous` are as in `Member`; `contested` are the ranks that several containers claim. `pods` are the UIDs of
-    the pods that its trainers run in. `sources` are where its ranks stand, and `notes` what is not certain of all this.
+    the pods that its trainers run in. `sources` are where its ranks stand, and `notes` what is not certain of all this. `switch`
+    is that of this machine, where Slurm tells it.
     """
 
     name: str
@@ -39,6 +45,7 @@ class LocalJob:
     pods: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    switch: str = ""
 
     @property
     def key(self) -> str:
@@ -156,7 +163,18 @@ def _local(trainers: Sequence[RankProcesses]) -> LocalJob:
         ),
         sources=tuple(sorted({member.source for member in trainers} - {""})),
         notes=(*_presumed(trainers), *_one_of_several(trainers[0]), *notes),
+        switch=_switch(trainers),
     )
+
+
+def _switch(trainers: Sequence[RankProcesses]) -> str:
+    """The leaf switch or block above this machine; empty where its trainers do not tell, or not the same."""
+    found = set()
+    for environ in (trainer.process.environ or {} for trainer in trainers):
+        parts, kinds = environ.get(SWITCHES, "").split("."), environ.get(SWITCH_KINDS, "").split(".")
+        if len(parts) == len(kinds) and kinds[-2:] in _ABOVE_NODE:
+            found.add(printable(parts[-2], _SWITCH))
+    return found.pop() if len(found) == 1 else ""
 
 
 def _one_of_several(trainer: RankProcesses) -> tuple[str, ...]:

@@ -613,6 +613,7 @@ class LocalJob(google.protobuf.message.Message):
     CONFLICT_FIELD_NUMBER: builtins.int
     PODS_FIELD_NUMBER: builtins.int
     NOTES_FIELD_NUMBER: builtins.int
+    SWITCH_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Job id from the launcher's environment."""
     world_size: builtins.int
@@ -623,6 +624,8 @@ class LocalJob(google.protobuf.message.Message):
     """Where the ranks of a job without a name meet (MASTER_ADDR), as its processes say: it only keeps jobs of one owner apart."""
     conflict: builtins.str
     """To people only: why nothing is done by itself for this job, for machines contradict each other about it; empty: they do not."""
+    switch: builtins.str
+    """The leaf switch or block of its machine, as Slurm tells its processes; empty where it does not."""
     @property
     def ranks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Ranks of the job on this machine."""
@@ -656,9 +659,10 @@ class LocalJob(google.protobuf.message.Message):
         conflict: builtins.str = ...,
         pods: collections.abc.Iterable[builtins.str] | None = ...,
         notes: collections.abc.Iterable[builtins.str] | None = ...,
+        switch: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["conflict", b"conflict", "contested", b"contested", "job", b"job", "notes", b"notes", "owner", b"owner", "pods", b"pods", "ranks", b"ranks", "rendezvous", b"rendezvous", "topology", b"topology", "world_size", b"world_size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["conflict", b"conflict", "contested", b"contested", "job", b"job", "notes", b"notes", "owner", b"owner", "pods", b"pods", "ranks", b"ranks", "rendezvous", b"rendezvous", "switch", b"switch", "topology", b"topology", "world_size", b"world_size"]) -> None: ...
 
 global___LocalJob = LocalJob
 

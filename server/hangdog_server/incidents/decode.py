@@ -90,6 +90,7 @@ def local_job(local: pb.LocalJob) -> AnnouncedJob:
         contested,
         _pods(local),
         tuple(printable(note, WHY) for note in local.notes[:_NOTES]),
+        printable(local.switch, NAME),
     )
 
 

@@ -97,4 +97,6 @@ def _written(local: AnnouncedJob) -> dict[str, object]:
         reported["pods"] = local.pods
     if local.notes:
         reported["notes"] = local.notes
+    if local.switch:
+        reported["switch"] = local.switch
     return reported

@@ -190,6 +190,7 @@ def announced(stated: Mapping[str, Mapping[str, Any]]) -> dict[str, AnnouncedJob
             read(one.get("owner", "")),
             pods=tuple(one.get("pods", ())),
             notes=tuple(one.get("notes", ())),
+            switch=one.get("switch", ""),
         )
         for machine, one in stated.items()
     }

@@ -177,6 +177,7 @@ def _kept(row: Any) -> OfflineCapture:
             _owner(local.get("owner")),
             pods=tuple(local.get("pods", ())),
             notes=tuple(local.get("notes", ())),
+            switch=local.get("switch", ""),
         ),
         **reported,
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from hangdog_agent.discovery.discover import Process, ProcessRole, RankProcesses, find, is_python
+from hangdog_agent.discovery.watch import jobs
 
 
 def row(
@@ -291,3 +292,22 @@ def test_who_was_given_a_rank_by_a_launcher_keeps_it() -> None:
     """A loader of a rank that torchrun started, in a process of its own, has all that its trainer has."""
     table = [INIT, TORCHRUN, row(11, 10, rank(0)), row(12, 11, {**rank(0), **copied(1)})]
     assert told(find(table)) == [(0, ProcessRole.TRAINER, 11), (0, ProcessRole.CHILD, 12)]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "kinds", "switch"),
+    [
+        (["s2.s0.tux3", "s2.s0.tux3"], "switch.switch.node", "s0"),
+        (["b1.tux3"], "block.node", "b1"),
+        (["tux3"], "node", ""),
+        (["s0.tux3"], "switch.switch.node", ""),
+        (["s2.s0.tux3", "s2.s1.tux3"], "switch.switch.node", ""),
+        ([""], "", ""),
+    ],
+)
+def test_the_switch_above_a_machine_is_as_slurm_tells_it(addresses: list[str], kinds: str, switch: str) -> None:
+    table = [
+        row(11 + at, 1, rank(at, SLURM_TOPOLOGY_ADDR=address, SLURM_TOPOLOGY_ADDR_PATTERN=kinds))
+        for at, address in enumerate(addresses)
+    ]
+    assert jobs(find([INIT, *table]))[0].switch == switch

@@ -4,6 +4,8 @@ import pytest
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.incidents import decode, judge, replay
 from hangdog_server.protocol.jobs import AnnouncedJob, describe
 
 PLACED = {"a": (Rank(0), Rank(1)), "b": (Rank(2), Rank(3))}
@@ -66,3 +68,25 @@ def test_a_declaration_that_contradicts_what_the_job_says_stands_and_is_noted() 
     assert dict(layout.sizes) == {"tp": 4}
     assert notes == ("job.toml is believed, but the job's own processes say tp=2,dp=2",)
     assert describe("llama", "[job]\nworld_size = 4\n", announced((4, "tp=2,dp=2")), {})[2] == ()
+
+
+def behind(*switches: str) -> dict[str, AnnouncedJob]:
+    return {
+        machine: AnnouncedJob("llama", (Rank(at),), len(switches), switch=switch)
+        for at, (machine, switch) in enumerate(zip("abcd", switches, strict=False))
+    }
+
+
+def test_switches_that_slurm_tells_are_those_of_the_layout_and_a_person_s_go_before() -> None:
+    _, layout, _ = describe("llama", "", behind("leaf0", "leaf1", "leaf0"), {})
+    assert layout.switches == {"leaf0": ("a", "c"), "leaf1": ("b",)}
+    text = '[switches]\n"rack-7" = ["a", "b"]\n'
+    assert describe("llama", text, behind("leaf0", "leaf1"), {})[1].switches == {"rack-7": ("a", "b")}
+    for useless in (behind("leaf0", "leaf0"), behind("leaf0", ""), {}):
+        assert not describe("llama", "", useless, {})[1].switches
+
+
+def test_an_announced_switch_survives_the_wire_and_the_store() -> None:
+    local = decode.local_job(pb.LocalJob(job="llama", ranks=[0], switch="leaf\x1b0"))
+    assert "\x1b" not in local.switch and local.switch.startswith("leaf")
+    assert replay.announced({"a": judge._written(local)})["a"].switch == local.switch
