@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hangdog.evidence.archive import archive_entries
 from hangdog.evidence.open_bundle import open_bundle
+from hangdog.evidence.zst import zstd
 from hangdog_models.errors import UnreadableBundle
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from support.cases.evidence import flight, stacks, state
@@ -39,6 +40,8 @@ def packed(path: Path, files: dict[str, bytes], under: str = "") -> Path:
     with tarfile.open(path, "w:gz" if path.suffix in (".gz", ".tgz") else "w") as archive:
         for name, data in files.items():
             archive.addfile(plain(under + name, data), io.BytesIO(data))
+    if path.suffix == ".zst":
+        path.write_bytes(zstd.compress(path.read_bytes()))
     return path
 
 
@@ -48,7 +51,7 @@ def plain(name: str, data: bytes = b"") -> tarfile.TarInfo:
     return member
 
 
-KINDS = ("b.zip", "b.tar.gz", "b.tgz", "b.tar")
+KINDS = ("b.zip", "b.tar.gz", "b.tgz", "b.tar", "b.tar.zst")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -107,7 +110,7 @@ def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
     assert snapshot.account.unreadable == {"rank1.json": "a symbolic link; links are not followed"}
 
 
-@pytest.mark.parametrize("kind", ["b.zip", "b.tar.gz"])
+@pytest.mark.parametrize("kind", ["b.zip", "b.tar.gz", "b.tar.zst"])
 def test_a_bomb_is_not_unpacked(tmp_path: Path, kind: str) -> None:
     zeros = {f"rank{number}.json": bytes(40 << 20) for number in range(1, 6)}
     archive = packed(tmp_path / kind, {"rank0.json": stacks(), **zeros})
@@ -116,6 +119,16 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, kind: str) -> None:
     assert set(snapshot.account.unreadable.values()) == {"40.0 MiB; files up to 32.0 MiB are read (limit file_bytes)"}
     snapshot, _ = open_bundle(archive, Limits(file_bytes=64 << 20, total_bytes=90 << 20))
     assert "limit total_bytes" in snapshot.account.unreadable["."]
+
+
+def test_a_frame_that_wants_more_memory_than_is_given_is_refused(tmp_path: Path) -> None:
+    archive = packed(tmp_path / "b.tar", {"rank0.json": stacks()})
+    wanting = {zstd.CompressionParameter.window_log: 30, zstd.CompressionParameter.checksum_flag: 1}
+    packing = zstd.ZstdCompressor(options=wanting)
+    # without the size in its header a frame's reader must make room for the whole window
+    (tmp_path / "b.tar.zst").write_bytes(packing.compress(archive.read_bytes()) + packing.flush())
+    with pytest.raises(UnreadableBundle, match="a damaged tar archive"):
+        open_bundle(tmp_path / "b.tar.zst")
 
 
 def test_a_zip_that_lies_about_a_size_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
@@ -162,7 +175,7 @@ def test_limits_of_archives_are_named(tmp_path: Path) -> None:
         open_bundle(packed(tmp_path / "b.zip", {f"{n}.txt": b"" for n in range(20)}), Limits(files=2))
 
 
-@pytest.mark.parametrize("kind", ["b.tar.gz", "b.tar"])
+@pytest.mark.parametrize("kind", ["b.tar.gz", "b.tar", "b.tar.zst"])
 def test_a_truncated_archive_is_used_as_far_as_it_goes(tmp_path: Path, kind: str) -> None:
     noise = {f"noise{n}.txt": os.urandom(50_000).hex().encode() for n in range(9)}
     archive = packed(tmp_path / kind, {"rank0.json": stacks(), **noise, "rank1.json": stacks()})

@@ -1,4 +1,4 @@
-"""Reads the files of a .zip, .tar or .tar.gz in memory: nothing is ever written, and every size is bounded."""
+"""Reads the files of a .zip, .tar, .tar.gz or .tar.zst in memory: nothing is ever written, and every size is bounded."""
 
 import stat
 import struct
@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
+from hangdog.evidence import zst
 from hangdog.evidence.entry import BundleEntry, mib, too_large
 from hangdog.evidence.folder import unfit
 from hangdog.evidence.naming import is_meaningful
@@ -27,7 +28,7 @@ _DAMAGE = (
 
 def is_archive(head: bytes) -> bool:
     """Whether a file of at least 512 bytes, or less, begins like an archive that we read."""
-    return head[:4] in (b"PK\x03\x04", b"PK\x05\x06") or head[:2] == b"\x1f\x8b" or head[257:262] == b"ustar"
+    return head[:4] in (b"PK\x03\x04", b"PK\x05\x06", zst.MAGIC) or head[:2] == b"\x1f\x8b" or head[257:262] == b"ustar"
 
 
 def archive_entries(file: Path, limits: Limits, progress: Callable[[int, int], None]) -> Iterator[BundleEntry]:

@@ -27,7 +27,7 @@ from hangdog_server.incidents.replay import Replayed, StoredRound, replay
 #: What the beginning of an incident's name looks like; a folder that is called so is meant by `./3fa9`.
 _NAME = re.compile(r"[0-9a-f]{1,12}")
 #: Endings of a bundle in one file: one that is not there must not be asked of a server.
-_ARCHIVES = (".zip", ".tar.gz", ".tgz")
+_ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar.zst")
 #: Characters of a name in a sentence.
 NAMED = 80
 

@@ -21,7 +21,7 @@ from hangdog_models.topology import Layout
 
 Progress = Callable[[int, int], None]
 
-_USAGE = "give a directory of evidence files, or a .zip or .tar.gz of one"
+_USAGE = "give a directory of evidence files, or a .zip, .tar.gz or .tar.zst of one"
 _HINT = "put py-spy dumps in it, one a rank: py-spy dump --json --pid PID > rank0.json"
 
 

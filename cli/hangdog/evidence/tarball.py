@@ -1,12 +1,13 @@
-"""Walks a .tar or .tar.gz forwards, once, within bounds."""
+"""Walks a .tar, .tar.gz or .tar.zst forwards, once, within bounds."""
 
 import gzip
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
+from hangdog.evidence import zst
 from hangdog.evidence.entry import BundleEntry, mib, too_large
 from hangdog_models.reading.limits import Limits
 
@@ -14,8 +15,10 @@ from hangdog_models.reading.limits import Limits
 _HEADER = 1 << 18
 #: Bytes unpacked at a time.
 _PIECE = 1 << 20
-#: What tarfile and gzip raise on damaged or hostile archives beside their own errors.
-_DAMAGE = (tarfile.TarError, zlib.error, OSError, EOFError, ValueError, OverflowError, KeyError, IndexError)
+#: What tarfile, gzip and zstd raise on damaged or hostile archives beside their own errors.
+_DAMAGE = (
+    tarfile.TarError, zlib.error, zst.ZstdError, OSError, EOFError, ValueError, OverflowError, KeyError, IndexError,
+)  # fmt: skip
 _KINDS = (
     (tarfile.TarInfo.issym, "a symbolic link; links are not followed"),
     (tarfile.TarInfo.islnk, "a hard link; links are not followed"),
@@ -29,12 +32,18 @@ def tar_entries(file: Path, limits: Limits, wanted: Callable[[str], bool]) -> It
     """The members in the archive's order; the data of those that are not `wanted` is passed over."""
     try:
         with file.open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            forward = _Forward(gzip.GzipFile(fileobj=raw) if packed else raw, limits.total_bytes)  # type: ignore[arg-type]
-            yield from _members(forward, limits, wanted)
+            yield from _members(_Forward(_unpacked(raw), limits.total_bytes), limits, wanted)
     except _DAMAGE as error:
         yield BundleEntry(".", problem=f"a damaged tar archive: {error or type(error).__name__}")
+
+
+def _unpacked(raw: BinaryIO) -> BinaryIO:
+    """The archive itself, whatever it is packed with."""
+    head = raw.read(len(zst.MAGIC))
+    raw.seek(0)
+    if head == zst.MAGIC:
+        return zst.unpacking(raw)
+    return cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if head[:2] == b"\x1f\x8b" else raw
 
 
 def _members(forward: "_Forward", limits: Limits, wanted: Callable[[str], bool]) -> Iterator[BundleEntry]:
