@@ -1,5 +1,6 @@
-"""Judges an evidence bundle offline: the public Python API behind `hangdog triage`."""
+"""Judges evidence bundles offline: the public Python API behind `hangdog triage`."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -13,11 +14,13 @@ from hangdog_models.diagnosis.verdict.conclude import conclude
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.verdict import Verdict
 
+BundlePath = str | PathLike[str]
+
 _OPTIONS = Options()
 
 
 def triage(
-    path: str | PathLike[str],
+    path: BundlePath | Sequence[BundlePath],
     options: Options = _OPTIONS,
     limits: Limits = DEFAULTS,
     progress: open_bundle.Progress | None = None,
@@ -33,15 +36,24 @@ def triage(
 
 
 def open_case(
-    path: str | PathLike[str],
+    path: BundlePath | Sequence[BundlePath],
     options: Options = _OPTIONS,
     limits: Limits = DEFAULTS,
     progress: open_bundle.Progress | None = None,
     stalled_s: float | None = None,
+    remarks: Sequence[str] = (),
 ) -> Case:
-    """Everything that the verdict on the bundle at `path` is drawn from; raises what `triage` raises."""
-    snapshot, layout = open_bundle.open_bundle(Path(path), limits, progress)
+    """Everything that the verdict on the bundle at `path` is drawn from; raises what `triage` raises.
+
+    `remarks` of the collector become notes of the verdict.
+    """
+    paths = [Path(path)] if isinstance(path, str | PathLike) else [Path(one) for one in path]
+    snapshot, layout = (
+        open_bundle.open_bundle(paths[0], limits, progress)
+        if len(paths) == 1
+        else open_bundle.open_bundles(paths, limits, progress)
+    )
     shape, notes = topology.build(layout, snapshot.highest_rank())
-    account = replace(snapshot.account, notes=(*snapshot.account.notes, *notes))
+    account = replace(snapshot.account, notes=(*remarks, *snapshot.account.notes, *notes))
     job = snapshot.job if stalled_s is None else replace(snapshot.job, stalled_s=stalled_s)
     return investigate(replace(snapshot, job=job, account=account), shape, options)

@@ -123,7 +123,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, kind: str) -> None:
 
 def test_a_frame_that_wants_more_memory_than_is_given_is_refused(tmp_path: Path) -> None:
     archive = packed(tmp_path / "b.tar", {"rank0.json": stacks()})
-    wanting = {zstd.CompressionParameter.window_log: 30, zstd.CompressionParameter.checksum_flag: 1}
+    wanting: dict[int, int] = {zstd.CompressionParameter.window_log: 30, zstd.CompressionParameter.checksum_flag: 1}
     packing = zstd.ZstdCompressor(options=wanting)
     # without the size in its header a frame's reader must make room for the whole window
     (tmp_path / "b.tar.zst").write_bytes(packing.compress(archive.read_bytes()) + packing.flush())

@@ -1,22 +1,23 @@
 """Opens an evidence bundle: a directory somebody hands us becomes a snapshot and a layout."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hangdog.evidence.archive import archive_entries, is_archive
 from hangdog.evidence.assemble import assemble
+from hangdog.evidence.bundle_parts import BundleParts
 from hangdog.evidence.content import OWNERLESS, StackFile, Unused, read_content, shared
 from hangdog.evidence.entry import BundleEntry, mib
 from hangdog.evidence.folder import folder_entries, read_file
+from hangdog.evidence.join_bundles import join
 from hangdog.evidence.naming import name_of
 from hangdog.evidence.placing import Placed, Placing, place, with_folders
 from hangdog_models.errors import HangdogError, UnreadableBundle, UnreadableEvidence, WrongUse
 from hangdog_models.reading.job import read_interval, read_job
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import decoded, escaped
-from hangdog_models.snapshot import Account, Job, Snapshot
-from hangdog_models.stack import Frame
+from hangdog_models.snapshot import Account, Snapshot
 from hangdog_models.topology import Layout
 
 Progress = Callable[[int, int], None]
@@ -25,37 +26,48 @@ _USAGE = "give a directory of evidence files, or a .zip, .tar.gz or .tar.zst of 
 _HINT = "put py-spy dumps in it, one a rank: py-spy dump --json --pid PID > rank0.json"
 
 
-@dataclass(slots=True)
-class _BundleParts:
-    """What the files of a bundle held, filled file by file."""
-
-    job: Job = field(default_factory=Job)
-    layout: Layout = field(default_factory=Layout)
-    interval_s: float | None = None
-    placed: list[Placed] = field(default_factory=list)
-    frames: dict[tuple[Frame, ...], tuple[Frame, ...]] = field(default_factory=dict)
-    files_read: int = 0
-    ignored: list[str] = field(default_factory=list)
-    unreadable: dict[str, str] = field(default_factory=dict)
-
-
 def open_bundle(path: Path, limits: Limits = DEFAULTS, progress: Progress | None = None) -> tuple[Snapshot, Layout]:
     """Reads a bundle; whatever cannot be read is in the snapshot's account, by name and with the reason.
 
     `progress` is called with the number of files done and in all (0: not known). Raises WrongUse when there is nothing
     at `path`, UnreadableBundle when nothing in it is evidence. A log or a report in which nothing is wrong is evidence.
     """
-    opened = _BundleParts()
-    total = 0
+    return _assembled(escaped(str(path)), _read(path, limits, progress))
+
+
+def open_bundles(
+    paths: Sequence[Path], limits: Limits = DEFAULTS, progress: Progress | None = None
+) -> tuple[Snapshot, Layout]:
+    """Reads the bundles of several machines as one; the limits hold for all of them together."""
+    labels = _labels(paths)
+    parts: list[BundleParts] = []
+    for path in paths:
+        used = sum(part.size for part in parts)
+        left = replace(limits, total_bytes=max(0, limits.total_bytes - used))
+        parts.append(_read(path, left, progress))
+        if not parts[-1].placed:
+            parts[-1].notes.append(f"{labels[len(parts) - 1]} holds no readable evidence")
+    named = ", ".join(escaped(str(path)) for path in paths[:3]) + (", ..." if len(paths) > 3 else "")
+    return _assembled(named, join(list(zip(labels, parts, strict=True))))
+
+
+def _labels(paths: Sequence[Path]) -> list[str]:
+    """What the files of each bundle are told by: its name, where it has one of its own."""
+    names = [path.name or str(path) for path in paths]
+    return [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, 1)]
+
+
+def _read(path: Path, limits: Limits, progress: Progress | None) -> BundleParts:
+    opened = BundleParts()
     for entry in _entries(path, limits, progress or (lambda done, total: None)):
-        total += len(entry.data)
-        if total > limits.total_bytes:
+        opened.size += len(entry.data)
+        if opened.size > limits.total_bytes:
             opened.unreadable["."] = (
                 f"more than {mib(limits.total_bytes)} in all (limit total_bytes): the rest is not read"
             )
             break
         _add_entry(opened, entry, limits)
-    return _assembled(path, opened)
+    return opened
 
 
 def _entries(path: Path, limits: Limits, progress: Progress) -> Iterator[BundleEntry]:
@@ -79,7 +91,7 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-def _add_entry(opened: _BundleParts, entry: BundleEntry, limits: Limits) -> None:
+def _add_entry(opened: BundleParts, entry: BundleEntry, limits: Limits) -> None:
     """Reads one file into `opened`; a file that is not what it claims to be becomes a line of the report."""
     try:
         if entry.problem:
@@ -96,7 +108,7 @@ def _add_entry(opened: _BundleParts, entry: BundleEntry, limits: Limits) -> None
         opened.unreadable[escaped(entry.path)] = escaped(str(error))
 
 
-def _add_evidence(opened: _BundleParts, entry: BundleEntry, limits: Limits) -> None:
+def _add_evidence(opened: BundleParts, entry: BundleEntry, limits: Limits) -> None:
     name = name_of(entry.path)
     content = read_content(name, entry.data, limits)
     if isinstance(content, Unused):
@@ -106,7 +118,7 @@ def _add_evidence(opened: _BundleParts, entry: BundleEntry, limits: Limits) -> N
     opened.files_read += 1
 
 
-def _assembled(path: Path, opened: _BundleParts) -> tuple[Snapshot, Layout]:
+def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
     layout, contradictions = with_folders(opened.layout, opened.placed)
     placing = place(opened.placed, layout)
     assembly = assemble(placing.placed)
@@ -119,7 +131,7 @@ def _assembled(path: Path, opened: _BundleParts) -> tuple[Snapshot, Layout]:
         files_read=opened.files_read - len(assembly.ignored) - len(unused),
         ignored=tuple(ignored),
         unreadable=dict(sorted(unreadable.items())),
-        notes=tuple(escaped(note) for note in (*contradictions, *placing.notes, *assembly.notes)),
+        notes=tuple(escaped(note) for note in (*opened.notes, *contradictions, *placing.notes, *assembly.notes)),
     )
     snapshot = Snapshot(
         opened.job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account
@@ -131,13 +143,13 @@ def _read_beside_stacks(placing: Placing) -> bool:
     return any(isinstance(placed.content, OWNERLESS) for placed in placing.placed)
 
 
-def _nothing(path: Path, ignored: list[str], unreadable: dict[str, str]) -> UnreadableBundle:
+def _nothing(path: str, ignored: list[str], unreadable: dict[str, str]) -> UnreadableBundle:
     """The error of a bundle without evidence, with the first reasons."""
     what = [f"{_files(len(ignored))} without evidence"] if ignored else []
     what += [f"{name}: {reason}" for name, reason in list(unreadable.items())[:3]]
     what += [f"{len(unreadable) - 3} more are unreadable"] if len(unreadable) > 3 else []
     inside = "; ".join(what) or "it is empty"
-    return UnreadableBundle(f"{escaped(str(path))} holds no readable evidence ({inside})", _HINT)
+    return UnreadableBundle(f"{path} holds no readable evidence ({inside})", _HINT)
 
 
 def _files(count: int) -> str:

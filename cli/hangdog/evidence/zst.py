@@ -4,9 +4,9 @@ import sys
 from typing import BinaryIO, cast
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd as zstd
 else:
-    from backports import zstd
+    from backports import zstd as zstd
 
 #: How such a file begins (RFC 8878).
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -18,7 +18,7 @@ _WINDOW_LOG = 27
 
 def unpacking(packed: BinaryIO) -> BinaryIO:
     """A file to read from, with what `packed` holds."""
-    options = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
+    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}
     return cast(BinaryIO, zstd.ZstdFile(packed, "rb", options=options))
 
 

@@ -1,4 +1,4 @@
-"""`hangdog triage PATH`: reads an evidence bundle and prints the verdict."""
+"""`hangdog triage PATH...`: reads evidence bundles of one job and prints the verdict."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ _MANY = 500
 
 
 @click.command("triage")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", help="For people, or the JSON object."
 )
@@ -71,7 +71,7 @@ _MANY = 500
 @click.pass_context
 def command(
     ctx: click.Context,
-    path: Path,
+    paths: tuple[Path, ...],
     form: str,
     coverage: float,
     budget: int,
@@ -82,14 +82,16 @@ def command(
 ) -> None:
     """Read the evidence bundle at PATH and say who hangs the job, and why.
 
-    PATH is a directory, or a .zip or .tar.gz of one, with a py-spy dump for each rank, and whatever else is known:
-    rank0.json, rank1.json, job.toml. Exit status: 0 nothing is stuck, 1 a cause is named, 2 undetermined.
+    PATH is a directory, or a .zip, .tar.gz or .tar.zst of one, with a py-spy dump for each rank, and whatever else is
+    known: rank0.json, rank1.json, job.toml. `hangdog capture` writes one; those of several machines are judged together.
+
+    Exit status: 0 nothing is stuck, 1 a cause is named, 2 undetermined.
     """
     if explain and form == "json":
         raise click.UsageError("--explain is for people: leave --format json away")
     with _progress() as progress:
         options = Options(coverage_target=coverage, budget_machines=budget, clustering=clustering)
-        case = open_case(path, options, progress=progress, stalled_s=stalled)
+        case = open_case(paths, options, progress=progress, stalled_s=stalled)
         verdict = conclude(case)
         unwritten = _unwritten(html, case, verdict) if html is not None else None
     if form == "json":
