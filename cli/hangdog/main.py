@@ -20,6 +20,7 @@ from hangdog_models.errors import HangdogError, OurFault, WrongUse
 #: Every sub-command with the line `hangdog --help` shows of it, by the folder of `hangdog.commands` that holds its code.
 COMMANDS = {
     "triage": {
+        "capture": "Write an evidence bundle of the trainers that run here, or on other hosts.",
         "triage": "Read an evidence bundle and say who hangs the job, and why.",
         "ranks": "Show which ranks of an incident stand where.",
         "stacks": "Show the raw stacks of one rank.",

@@ -70,6 +70,16 @@ def test_a_rank_on_two_machines_is_said_and_one_of_them_is_used_throughout(tmp_p
     assert not snapshot.counters
 
 
+def test_of_a_machine_that_was_captured_twice_the_first_capture_counts(tmp_path: Path) -> None:
+    one = machine(tmp_path / "first", "a", "0-1", looks(range(2)))
+    two = machine(tmp_path / "again", "a", "0-1", looks(range(2), "other") | {"rank1.flight.json": flight()})
+    snapshot, _ = open_bundles([one, two])
+    functions = {trace.threads[0].frames[-1].function for each in snapshot.rounds for trace in each.traces}
+    assert functions == {"train"} and [record.rank for record in snapshot.counters] == [1]
+    assert snapshot.account.notes == ("ranks 0-1 of machine a: in a.d (1) and in a.d (2); the first is used",)
+    assert not snapshot.account.unreadable
+
+
 def test_what_no_file_places_belongs_to_the_machine_of_its_bundle(tmp_path: Path) -> None:
     lost = b"[  100.000000] NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.\n"
     one = machine(tmp_path, "a", "0-1", looks(range(2)))

@@ -61,7 +61,7 @@ class StallMonitor:
         self._jobs = {job: self._jobs.get(job) or JobMonitor(self._settings, gpus) for job in trainers}
         self._helpers = _helpers(members)
         received = self._sources.hear(trainers)
-        self._note_steps(received)
+        self._sources.note(self._tools.steps, received)  # for captures
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
         threads = self._threads.find(everybody, self._seen)
         signs: dict[str, dict[Rank, Sign]] = {}
@@ -80,16 +80,6 @@ class StallMonitor:
     def close(self) -> None:
         """Ends the processes that look at trainers' files."""
         self._sources.close()
-
-    def _note_steps(self, received: Mapping[Key, Sequence[ProgressSignal]]) -> None:
-        """Keeps for captures how often each trainer's own progress advanced; who has nothing that tells it is absent."""
-        steps = self._tools.steps
-        for key in steps.keys() - received.keys():
-            del steps[key]
-        for key, signals in received.items():
-            advances = sum(signal.advances for signal in signals if signal.vouches)
-            if advances:
-                steps[key] = advances
 
     def _beats(
         self,

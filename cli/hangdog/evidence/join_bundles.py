@@ -5,15 +5,16 @@ files keep their machine, and a rank that two machines claim is that of the bund
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hangdog.evidence.bundle_parts import BundleParts
-from hangdog.evidence.content import ReadRequest
+from hangdog.evidence.content import Failure, ReadRequest, StackFile
 from hangdog.evidence.placing import Placed, with_folders
 from hangdog_models.errors import WrongUse
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.snapshot import Job
+from hangdog_models.stack import ProcessState
 from hangdog_models.topology import DEFAULT_ORDER, Layout
 
 #: A bundle with the name that its files are told by.
@@ -27,8 +28,8 @@ def join(bundles: Sequence[Named]) -> BundleParts:
     placed_by = {label: with_folders(part.layout, part.placed)[0].machines for label, part in bundles}
     owners = _Owners(whole.notes)
     for label, part in bundles:
-        contested = owners.take(label, placed_by[label])
-        whole.placed += _placed(label, part, placed_by[label], contested)
+        claimed = owners.take(label, placed_by[label])
+        whole.placed += _placed(label, part, placed_by[label], claimed)
         whole.files_read += part.files_read
         whole.ignored += [f"{label}/{path}" for path in part.ignored]
         whole.unreadable |= {label if path == "." else f"{label}/{path}": why for path, why in part.unreadable.items()}
@@ -38,6 +39,19 @@ def join(bundles: Sequence[Named]) -> BundleParts:
     return whole
 
 
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """Ranks of a bundle that an earlier one has: `elsewhere` on another machine, `again` on the same."""
+
+    elsewhere: frozenset[Rank]
+    again: frozenset[Rank]
+
+    def drops(self, file: Placed) -> bool:
+        """Whether a file is not used: of a rank that was captured twice the first capture counts, and all that was counted."""
+        seen = isinstance(file.content, StackFile | ProcessState | Failure)
+        return file.name.rank in self.elsewhere or (seen and file.name.rank in self.again)
+
+
 class _Owners:
     """Which machine has which rank, by the bundle that was named first; `notes` are added to."""
 
@@ -45,21 +59,26 @@ class _Owners:
         self._notes = notes
         self._owners: dict[Rank, tuple[str, str]] = {}
 
-    def take(self, label: str, machines: Mapping[str, Sequence[Rank]]) -> frozenset[Rank]:
-        """Takes note of a bundle's machines; answers its ranks that another machine has already, which are said."""
-        contested: dict[tuple[str, str, str], list[Rank]] = {}
+    def take(self, label: str, machines: Mapping[str, Sequence[Rank]]) -> _Claimed:
+        """Takes note of a bundle's machines; which of its ranks another bundle has already is noted."""
+        claims: dict[tuple[str, str, str], list[Rank]] = {}
         for machine, ranks in machines.items():
             for rank in ranks:
                 owner, first = self._owners.setdefault(rank, (machine, label))
-                if owner != machine:
-                    contested.setdefault((owner, first, machine), []).append(rank)
-        for (owner, first, machine), ranks in contested.items():
+                if first != label:
+                    claims.setdefault((owner, first, machine), []).append(rank)
+        for (owner, first, machine), ranks in claims.items():
             which = f"rank{'' if len(ranks) == 1 else 's'} {format_ranks(sorted(ranks))}"
             self._notes.append(
-                f"{which}: on machine {owner} ({first}) and on machine {machine} ({label}); what is of {owner} is used. "
+                f"{which} of machine {owner}: in {first} and in {label}; the first is used"
+                if owner == machine
+                else f"{which}: on machine {owner} ({first}) and on machine {machine} ({label}); what is of {owner} is used. "
                 "Are these two jobs, or was a process left over?"
             )
-        return frozenset(rank for ranks in contested.values() for rank in ranks)
+        return _Claimed(
+            frozenset(rank for (owner, _, machine), ranks in claims.items() if owner != machine for rank in ranks),
+            frozenset(rank for (owner, _, machine), ranks in claims.items() if owner == machine for rank in ranks),
+        )
 
     def machines(self) -> dict[str, tuple[Rank, ...]]:
         found: dict[str, list[Rank]] = {}
@@ -69,7 +88,7 @@ class _Owners:
 
 
 def _placed(
-    label: str, part: BundleParts, machines: Mapping[str, Sequence[Rank]], contested: frozenset[Rank]
+    label: str, part: BundleParts, machines: Mapping[str, Sequence[Rank]], claimed: _Claimed
 ) -> Iterable[Placed]:
     """A bundle's evidence as that of its machines, its rounds counted from 0."""
     of = {rank: machine for machine, ranks in machines.items() for rank in ranks}
@@ -79,7 +98,7 @@ def _placed(
     order = {number: place for place, number in enumerate(numbers)}
     for file in part.placed:
         name = file.name
-        if name.rank in contested:
+        if claimed.drops(file):
             continue
         machine = name.machine or (of.get(name.rank, sole) if name.rank is not None else sole)
         if isinstance(file.content, ReadRequest):  # reports of one round are united, one of each machine

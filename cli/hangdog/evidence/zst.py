@@ -4,9 +4,11 @@ import sys
 from typing import BinaryIO, cast
 
 if sys.version_info >= (3, 14):
-    from compression import zstd as zstd
+    from compression import zstd
 else:
-    from backports import zstd as zstd
+    from backports import zstd
+
+__all__ = ["MAGIC", "ZstdError", "packing", "unpacking", "zstd"]
 
 #: How such a file begins (RFC 8878).
 MAGIC = b"\x28\xb5\x2f\xfd"

@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.checks.check_paths import CheckPaths
@@ -46,6 +46,16 @@ class ProgressSources:
             for key in members:
                 received[key] += of_all
         return received
+
+    @staticmethod
+    def note(steps: MutableMapping[Key, int], received: Mapping[Key, Sequence[ProgressSignal]]) -> None:
+        """Keeps in `steps` how often each trainer's own progress advanced; who has nothing that tells it is absent."""
+        for key in [key for key in steps if key not in received]:
+            del steps[key]
+        for key, signals in received.items():
+            advances = sum(signal.advances for signal in signals if signal.vouches)
+            if advances:
+                steps[key] = advances
 
     def close(self) -> None:
         """Ends the processes that look at trainers' files."""

@@ -242,7 +242,8 @@ def alike(one: RankState, other: RankState) -> bool:
         return one.activity is other.activity
     first, second = _python(one), _python(other)
     deeper = (len(first) < len(one.frames)) != (len(second) < len(other.frames))
-    return deeper and bool(first) and first == second and not {one.activity, other.activity} & _KNOWN_TO_KERNEL_ALONE
+    changed = one.activity is not other.activity and {one.activity, other.activity} & _KNOWN_TO_KERNEL_ALONE
+    return deeper and bool(first) and first == second and not changed
 
 
 def _python(state: RankState) -> tuple[Frame, ...]:

@@ -1,0 +1,256 @@
+"""`hangdog capture` writes an evidence bundle of the trainers of this machine, or has several machines do so."""
+
+import json
+import os
+import shlex
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from hangdog.capture import bundle_archive, capture_summary, remote_shells
+from hangdog.capture.job_choice import choose
+from hangdog.capture.judged_hosts import HostsOrder, capture_hosts, would_run
+from hangdog.capture.local_capture import CaptureOrder, JobCapture, LocalCapture
+from hangdog.evidence import zst
+from hangdog.options import Number, format_option
+from hangdog.output.terminal import printable
+from hangdog_agent.capture import pyspy
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.discovery.discover import RankProcesses
+from hangdog_agent.discovery.process_table import ProcessTable
+from hangdog_agent.discovery.watch import Watch
+from hangdog_agent.procfs import Proc
+from hangdog_agent.settings import chosen
+from hangdog_models.counts import counted
+from hangdog_models.errors import UnreadableEvidence, WrongUse
+from hangdog_models.stack import Missing
+
+#: Looks, and seconds between them: three tell a stuck rank from one that was merely seen in that place.
+LOOKS, EVERY_S = 3, 5.0
+#: Machines that capture at the same time: each costs this one a process that waits.
+AT_ONCE = 32
+#: What stands for stdout.
+STDOUT = Path("-")
+
+
+class Over(click.ParamType[str]):
+    """A program that runs commands on other machines, with options of its own."""
+
+    name = "over"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in remote_shells.SHELLS if name.startswith(incomplete)]
+
+
+@click.command("capture")
+@click.argument("hosts", nargs=-1)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="The archive to write (.tar.zst, .tar.gz), or - for stdout; with --over the folder for all of them. It must not "
+    "be there yet.  [default: hangdog-MACHINE-TIME.tar.zst]",
+)
+@click.option("--job", default="", metavar="NAME", help="The job to look at; needed where several run.")
+@click.option("--pid", "pids", type=click.IntRange(1), multiple=True, help="Only this process's rank; may be repeated.")
+@click.option("--looks", type=click.IntRange(1, 100), default=LOOKS, show_default=True, help="Looks to take.")
+@click.option(
+    "--every",
+    type=Number(0, 3600),
+    default=EVERY_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="From the beginning of one look to that of the next.",
+)
+@click.option(
+    "--native",
+    type=click.Choice(["all", "none"]),
+    default="none",
+    show_default=True,
+    help="Also read native stacks of all ranks that stand still, each of which is held for half a second.",
+)
+@click.option("--machine", metavar="NAME", help="This machine's name in the bundle.  [default: its host name]")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Change a setting of the agent's capture, such as look_s=10; may be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list whom it would look at, or what it would run.")
+@click.option(
+    "--over",
+    type=Over(),
+    metavar="ssh|srun|kubectl|pdsh",
+    help="Have HOSTS capture themselves and judge all of it; options may follow: 'ssh -p 2222'.",
+)
+@click.option("--remote", default="hangdog", show_default=True, metavar="COMMAND", help="How hangdog is called there.")
+@click.option("--at-once", type=click.IntRange(1, 512), default=AT_ONCE, show_default=True, help="Hosts at a time.")
+@click.option(
+    "--deadline",
+    type=Number(0, min_open=True),
+    metavar="SECONDS",
+    help="What a host does not answer by then is left out.  [default: as long as a slow one takes]",
+)
+@click.option("--no-triage", is_flag=True, help="Bring the captures of HOSTS here, and do not judge them.")
+@format_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    hosts: tuple[str, ...],
+    output: Path | None,
+    job: str,
+    pids: tuple[int, ...],
+    looks: int,
+    every: float,
+    native: str,
+    machine: str | None,
+    assignments: tuple[str, ...],
+    dry_run: bool,
+    over: str | None,
+    remote: str,
+    at_once: int,
+    deadline: float | None,
+    no_triage: bool,
+    form: str,
+) -> None:
+    """Write an evidence bundle of the trainers that run here, or on HOSTS; no agent and no server is needed.
+
+    Each look has the stacks of all ranks, what the kernel says of them, and whether the job gets on. The bundle also holds
+    flight recorder dumps, NCCL's report, the kernel log and nvidia-smi, where there are any. A trainer is stopped only
+    where it cannot be read otherwise, for some milliseconds.
+
+    `hangdog triage FILE...` judges it, those of several machines together. With --over all HOSTS capture themselves
+    (`gpu-a[01-16]`), their bundles come here, and the verdict is printed.
+
+    Exit status: 0 written, 65 nothing could be read; with --over that of the verdict.
+    """
+    order = CaptureOrder(looks, every, native == "all")
+    if over is None:
+        if hosts:
+            raise click.UsageError(f"HOSTS are captured over a program: --over ssh {shlex.join(hosts)}")
+        if output == STDOUT and form == "json":
+            raise click.UsageError("stdout takes the archive or the JSON: leave one of -o - and --format json away")
+        _here(job, pids, order, machine or socket.gethostname(), assignments, output, dry_run, form)
+        return
+    if not hosts or pids or machine or output == STDOUT:
+        raise click.UsageError("--over takes HOSTS and a folder, and neither --pid nor --machine")
+    call = remote_shells.parse(over)
+    settings = chosen(assignments).capture
+    slow_s = looks * max(every, settings.look_s) + (300.0 if order.native else 0.0) + 60.0
+    asked = HostsOrder(
+        call=call,
+        hosts=remote_shells.expanded(call.shell, hosts),
+        remote=(*shlex.split(remote), *_remote_words(job, order, assignments)),
+        folder=output or Path(f"hangdog-capture-{_stamp(_now())}"),
+        deadline_s=deadline or slow_s,
+        at_once=at_once,
+        judged=not no_triage,
+    )
+    if dry_run:
+        for line in would_run(asked):
+            click.echo(line)
+        return
+    ctx.exit(capture_hosts(asked, form, _say))
+
+
+def _here(
+    job: str,
+    pids: tuple[int, ...],
+    order: CaptureOrder,
+    machine: str,
+    assignments: tuple[str, ...],
+    output: Path | None,
+    dry_run: bool,
+    form: str,
+) -> None:
+    """Captures this machine."""
+    settings, proc = chosen(assignments), Proc()
+    table = ProcessTable(proc, ray_logs=bool(settings.capture.ray_logs))
+    watch = Watch(table, None, (os.getpid(),), settings.link.forget_s)
+    members = watch.see()
+    if dry_run and members and not (job or pids):
+        _list(members, form)
+        return
+    choice = choose(members, job, pids, table.unreadable())
+    if dry_run:
+        _list([member for member in members if choice.holds(member)], form)
+        return
+    at_s = _now()
+    path = output or Path(f"hangdog-{machine.replace('/', '_')}-{_stamp(at_s)}.tar.zst")
+    if path == STDOUT:
+        if sys.stdout.isatty():
+            raise WrongUse("an archive is nothing for a terminal", "write it to a file with -o, or into a pipe")
+    else:
+        bundle_archive.require_new(path)
+    tool = pyspy.load()
+    if isinstance(tool, Missing):
+        _say(f"no stacks can be read: {tool}")
+    _say(f"job {choice.job.key} on {machine}: {counted(len(choice.ranks), 'rank')}")
+    tools = Tools(proc, tool, settings.capture)
+    capture = LocalCapture(machine, watch, choice, tools, settings, _now, _say).take(order)
+    if path == STDOUT:
+        count = bundle_archive.pack(capture.content(), sys.stdout.buffer, zst.packing, at_s)
+        sys.stdout.buffer.flush()
+    else:
+        count = bundle_archive.write(path, capture.content(), at_s)
+    _report(capture, path, count, form)
+    if not capture.readable:
+        raise UnreadableEvidence(
+            "no stack of any rank could be read; what the kernel says of them is written", _remedy(capture)
+        )
+
+
+def _list(members: Sequence[RankProcesses], form: str) -> None:
+    if form == "json":
+        click.echo(json.dumps(capture_summary.listing(members), indent=2))
+        return
+    for line in capture_summary.listed_lines(members):
+        click.echo(printable(line))
+
+
+def _report(capture: JobCapture, path: Path, count: int, form: str) -> None:
+    if form == "json":
+        click.echo(json.dumps(capture_summary.as_json(capture, str(path), count), indent=2))
+    for one in capture_summary.unread(capture):
+        for line in one.lines():
+            _say(line)
+    for remark in capture.remarks:
+        _say(remark)
+    if form == "text" and path != STDOUT:
+        name = printable(shlex.quote(str(path)))
+        click.echo(f"{counted(count, 'file')} in {name}: hangdog triage {name}")
+
+
+def _remedy(capture: JobCapture) -> str:
+    return next((one.remedy for one in capture_summary.unread(capture) if one.remedy), "`hangdog doctor` says why")
+
+
+def _remote_words(job: str, order: CaptureOrder, assignments: tuple[str, ...]) -> tuple[str, ...]:
+    options: Mapping[str, str] = {
+        "--looks": str(order.looks),
+        "--every": f"{order.every_s:g}",
+        "--native": "all" if order.native else "none",
+    }
+    words = [word for option in options.items() for word in option]
+    words += [f"--job={job}"] if job else []
+    return ("capture", "-o", "-", *words, *(f"--set={one}" for one in assignments))
+
+
+def _say(text: str) -> None:
+    click.echo(printable(text), err=True)
+
+
+def _now() -> float:
+    return time.time()  # noqa: TID251 - a command is what reads the clock
+
+
+def _stamp(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y%m%dT%H%M%SZ")
