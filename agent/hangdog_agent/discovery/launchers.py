@@ -13,9 +13,11 @@ _LAUNCHERS = frozenset(
         *("deepspeed", "deepspeed.pt", "ds", "deepspeed.launcher.runner"),
         *("deepspeed.launcher.launch", "deepspeed.launcher.launcher_helper"),
         *("horovodrun", "mpirun", "mpiexec", "ft_launcher", "ray"),
-        *("hangdog", "hangdog-agent", "hangdog_agent.main"),
+        *("hangdog", "hangdog-agent"),
     )
 )
+#: Modules of ours: an agent that a task of Slurm or a pod of ranks runs has their rank, and so have the helpers it starts.
+_OURS = "hangdog_agent."
 #: torch names the main thread of torchrun so; a launcher started from a notebook has no telling command line.
 _ELASTIC_COMM = "pt_elastic"
 #: Ray's own helpers: scripts of its package, which the `ray` command leaves behind, and what they call themselves later.
@@ -39,7 +41,7 @@ def launches(comm: str, arguments: Sequence[str]) -> bool:
     rest = arguments[1:]
     for at, argument in enumerate(rest):
         if argument == "-m":
-            return bool(rest[at + 1 :]) and rest[at + 1] in _LAUNCHERS
+            return bool(rest[at + 1 :]) and (rest[at + 1] in _LAUNCHERS or rest[at + 1].startswith(_OURS))
         if argument == "-c":
             return any(program.startswith(_TRACKERS) for program in rest[at + 1 : at + 2])
         if not argument.startswith("-"):

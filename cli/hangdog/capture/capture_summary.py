@@ -80,7 +80,7 @@ def as_json(capture: JobCapture, output: str, files: int) -> dict[str, object]:
             }
             for one in unread(capture) for trace in one.processes if trace.missing is not None
         ],
-        "remarks": list(capture.remarks),
+        "remarks": [*snapshot.account.notes, *capture.remarks],
         "output": output,
         "files": files,
     }  # fmt: skip

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from hangdog.capture import native_tools
 from hangdog.capture.job_choice import JobChoice
 from hangdog.capture.machine_files import MachineFile, machine_files
@@ -139,7 +141,7 @@ class LocalCapture:
                     self._say("asking flight recorders and NCCL RAS")
                     statements = counting.result()
         apart = (starts[-1] - starts[0]) / (len(starts) - 1) if len(starts) > 1 else None
-        return rounds, round(apart, 3) if apart is not None else None, statements
+        return list(_from_zero(rounds)), round(apart, 3) if apart is not None else None, statements
 
     def _wait(self, until: float) -> None:
         """Follows the job's own progress until then, at least once: each look keeps how often it was seen to advance."""
@@ -207,6 +209,26 @@ class LocalCapture:
             self._say(f"native stacks: {len(traces)} of {len(trainers)} ranks tried")
         remarks = [f"native stacks of {spelled(ranks)} by {by}" for by, ranks in helped.items()]
         return deepen(snapshot, trainers, traces, packaged()).snapshot, remarks
+
+
+def _from_zero(rounds: Sequence[Round]) -> Iterator[Round]:
+    """The same, with no step counted where only later looks count them: what tells a job's steps is found out by its steps."""
+    count = {
+        trace.pid
+        for each in rounds
+        for trace in each.traces
+        if trace.state is not None and trace.state.steps is not None
+    }
+    for each in rounds:
+        yield replace(
+            each,
+            traces=tuple(
+                structs.replace(trace, state=structs.replace(trace.state, steps=trace.state.steps or 0))
+                if trace.pid in count and trace.state is not None
+                else trace
+                for trace in each.traces
+            ),
+        )
 
 
 def spelled(ranks: Sequence[Rank]) -> str:

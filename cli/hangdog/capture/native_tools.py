@@ -23,8 +23,8 @@ from hangdog_models.stack import Reason, Thread
 
 #: After which of py-spy's failures another tool may do better: after the others it meets the same.
 _ANOTHER_MAY = frozenset({Reason.TOOL_FAILED, Reason.TIMED_OUT})
-#: gdb reads the symbols of libtorch in some seconds; the process is held all the while.
-_DEADLINE_S = 20.0
+#: gdb reads the symbols of libtorch in some seconds, 18 on a machine that is overloaded; the process is held all the while.
+_DEADLINE_S = 30.0
 _OUTPUT_BYTES = 16 << 20
 _LIMITS = ChildLimits(address_bytes=64 << 30, data_bytes=4 << 30)
 #: Nothing of the user's or the program's folders is run, and no symbols are fetched over a network.

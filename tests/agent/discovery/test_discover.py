@@ -94,6 +94,17 @@ def test_a_process_of_an_earlier_start_that_nobody_could_kill_does_not_stand_for
     ]
 
 
+@pytest.mark.parametrize("started", ["/venv/bin/python /venv/bin/hangdog capture -o -", "python -m hangdog_agent.main"])
+def test_an_agent_that_a_task_or_a_pod_of_ranks_runs_is_none_and_neither_are_its_helpers(started: str) -> None:
+    inherited = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_ID": "7", "SLURM_JOB_ID": "77", "RANK": "0"}
+    table = [
+        INIT,
+        row(10, 1, inherited, line=started),
+        row(11, 10, inherited, line="/venv/bin/python -I -B -m hangdog_agent.checks.gpus.nvml_process"),
+    ]
+    assert find(table) == ()
+
+
 def test_slurm_starts_launchers_or_ranks() -> None:
     slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "77"}
     launched = [

@@ -175,6 +175,7 @@ def _here(
     settings, proc = chosen(assignments), Proc()
     table = ProcessTable(proc, ray_logs=bool(settings.capture.ray_logs))
     watch = Watch(table, None, (os.getpid(),), settings.link.forget_s)
+    watch.see()  # ranks that only their connections tell are numbered once nobody has come between two passes
     members = watch.see()
     if dry_run and members and not (job or pids):
         _list(members, form)
@@ -222,7 +223,7 @@ def _report(capture: JobCapture, path: Path, count: int, form: str) -> None:
     for one in capture_summary.unread(capture):
         for line in one.lines():
             _say(line)
-    for remark in capture.remarks:
+    for remark in (*capture.snapshot.account.notes, *capture.remarks):
         _say(remark)
     if form == "text" and path != STDOUT:
         name = printable(shlex.quote(str(path)))
