@@ -13,11 +13,14 @@ from pathlib import Path
 from hangdog.capture import bundle_archive
 from hangdog.capture.remote_shells import RemoteCall
 from hangdog.evidence import zst
+from hangdog_agent.confinement.confined_children import Child
 from hangdog_agent.confinement.subprocesses import ProcessOutcome, run
 from hangdog_models.reading.printable import printable
 
 #: What one machine may send; a bundle of eight ranks packs to some hundred KB, with large flight records to some MB.
 _ARCHIVE_BYTES = 256 << 20
+#: The user's own programs have all rights of the user, as when they are called by hand: their keys may be anywhere.
+_ALL_RIGHTS = Child(capabilities=tuple(range(64)))
 #: Exit statuses of a shell that found no such program, or may not run it.
 _NO_PROGRAM = {126, 127}
 
@@ -58,8 +61,8 @@ class HostCaptures:
 
     def _one(self, host: str) -> HostCapture:
         command = self._call.command(host, self._remote, self._deadline_s)
-        # of the user's own programs, so with the user's own environment: where the keys are, which cluster is meant
-        outcome = run(command, self._deadline_s, _ARCHIVE_BYTES, environ=os.environ, stop=self._stop)
+        # the environment, too: it says where the keys are and which cluster is meant
+        outcome = run(command, self._deadline_s, _ARCHIVE_BYTES, environ=os.environ, stop=self._stop, child=_ALL_RIGHTS)
         data = outcome.stdout
         if self._call.shell.text:
             try:
