@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.stack import Frame
 from hangdog_models.verdict import Kind, Verdict
 from support.cases.stories import first, job, look, snapshot, trace
 
@@ -110,6 +111,16 @@ def test_a_stopped_rank_is_named_while_the_others_still_move() -> None:
     before = [*look({"0-6": "gather"}), trace(7, "user", state="T")]
     after = [*look({"0-6": "scatter"}), trace(7, "user", state="T")]
     assert first(diagnose(snapshot(before, after), CUBE)) == (7,)
+
+
+def test_native_frames_of_the_last_look_are_no_motion_of_a_rank_that_was_stopped_in_all_of_them() -> None:
+    before = [*look({"0-6": "gather"}), trace(7, "user", state="T")]
+    stopped = before[-1]
+    (thread, *others) = stopped.threads
+    below = Frame("clock_nanosleep", "libc.so.6", 0, "libc.so.6")
+    deeper = structs.replace(stopped, threads=(structs.replace(thread, frames=(*thread.frames, below)), *others))
+    verdict = diagnose(snapshot(before, before, [*before[:-1], deeper]), CUBE)
+    assert first(verdict) == (7,) and "unchanged in 3 looks" in verdict.because[0]
 
 
 def test_one_rank_stuck_while_the_others_start_up_is_not_called_sound() -> None:
