@@ -108,6 +108,8 @@ def expanded(shell: RemoteShell, hosts: Sequence[str]) -> tuple[str, ...]:
                 found[host] = None
                 if len(found) > MOST_HOSTS:
                     raise WrongUse(f"more than {MOST_HOSTS} hosts", "capture them in several turns")
+    if not found:
+        raise WrongUse("no host is named", f"write it as {shell.example}")
     return tuple(found)
 
 
