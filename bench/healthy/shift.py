@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from frameworks.cases import Case
@@ -35,58 +36,68 @@ def work(framework: Framework, phases: Sequence[Case], hours: float, seed: int, 
     """Plays jobs of one framework for some hours; appends what was played and what was opened to `log`, a JSON object a line."""
     adopt_orphans()
     chance = random.Random(f"{framework.name}-{seed}")
-    until = time.monotonic() + 3600.0 * hours
     machines, settings, pids = chance.choice((1, 2, 4)), AgentSettings(), dict[int, int]()
     watches = watches_of(Announced(framework, pids, WORLD // machines), machines, settings)
     due = [phase for phase in phases if phase.name not in framework.without and phase.name != TRAINING]
     with server() as address, ClusterGuard(watches, folder, settings) as guard:
         played = _Played(guard, framework.name, machines, log)
-        life = 0
-        while time.monotonic() < until:
-            life += 1
-            pace_s = chance.choice(PACES_S)
+        shift = _Shift(framework, address, chance, pids, played, time.monotonic() + 3600.0 * hours)
+        lives = 0
+        while not shift.over():
+            lives += 1
             chance.shuffle(due)
-            try:
-                _live(
-                    framework,
-                    due[: chance.randint(*PHASES_A_LIFE)],
-                    folder / str(life),
-                    address,
-                    pace_s,
-                    chance,
-                    pids,
-                    played,
-                )
-            except OurFault as error:
-                played.note(f"not played to its end: {error}")
-            pids.clear()
-            with played.during(ENDING, pace_s):
-                time.sleep(10.0)
+            shift.live(due[: chance.randint(*PHASES_A_LIFE)], folder / str(lives))
         time.sleep(20.0)
         played.flush()
 
 
-def _live(
-    framework: Framework, due: Sequence[Case], place: Path, address: str, pace_s: float, chance: random.Random,
-    pids: MutableMapping[int, int], played: "_Played",
-) -> None:  # fmt: skip
-    with ExitStack() as stack:
-        with played.during(STARTING, pace_s):
-            job = stack.enter_context(Job(framework, place, address, pace_s))
-            pids.update(job.pids)
-        for phase in due:
-            with played.during(TRAINING, pace_s):
-                time.sleep(_drawn(chance, TRAINS_S))
-            with played.during(phase.name, pace_s):
-                goes_on = _phase(job, phase, _drawn(chance, LASTS_S))
-            if not goes_on:
-                return
-        with played.during(TRAINING, pace_s):
-            time.sleep(_drawn(chance, TRAINS_S))
-        if chance.random() < 0.5:
-            with played.during(ENDING, pace_s):
-                job.order("finish", "its end", range(WORLD))
-                time.sleep(LEAVES_S)
+@dataclass
+class _Shift:
+    """One job after the other, until the time is over; `pids` are those of the one that runs, by rank."""
+
+    framework: Framework
+    server: str
+    chance: random.Random
+    pids: MutableMapping[int, int]
+    played: "_Played"
+    until: float
+
+    def over(self) -> bool:
+        return time.monotonic() >= self.until
+
+    def live(self, due: Sequence[Case], place: Path) -> None:
+        """Plays one job from its start to its end, through these phases."""
+        pace_s = self.chance.choice(PACES_S)
+        try:
+            self._play(due, place, pace_s)
+        except OurFault as error:
+            self.played.note(f"not played to its end: {error}")
+        self.pids.clear()
+        with self.played.during(ENDING, pace_s):
+            time.sleep(10.0)
+
+    def _play(self, due: Sequence[Case], place: Path, pace_s: float) -> None:
+        with ExitStack() as stack:
+            with self.played.during(STARTING, pace_s):
+                job = stack.enter_context(Job(self.framework, place, self.server, pace_s))
+                self.pids.update(job.pids)
+            for phase in due:
+                self._train(pace_s)
+                if self.over():
+                    break
+                with self.played.during(phase.name, pace_s):
+                    goes_on = _phase(job, phase, _drawn(self.chance, LASTS_S))
+                if not goes_on:
+                    return
+            self._train(pace_s)
+            if self.chance.random() < 0.5:
+                with self.played.during(ENDING, pace_s):
+                    job.order("finish", "its end", range(WORLD))
+                    time.sleep(LEAVES_S)
+
+    def _train(self, pace_s: float) -> None:
+        with self.played.during(TRAINING, pace_s):
+            time.sleep(_drawn(self.chance, TRAINS_S))
 
 
 def _phase(job: Job, phase: Case, seconds: float) -> bool:
