@@ -10,6 +10,9 @@ from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Activity
 
+#: The operation of a rank that waits until another process gives up a file.
+LOCK_FILE = "lock file"
+
 
 def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | None = None) -> tuple[str, ...]:
     """Why these ranks of one machine are suspected: where they stand, and who waits for them.
@@ -68,6 +71,8 @@ def where(state: RankState) -> str:
         doing = "asleep in the driver of its GPU"
     if state.operation == HELD:
         doing = HELD
+    if state.operation == LOCK_FILE:
+        doing = "waiting for a lock file"
     if state.waits:
         doing = state.operation or doing
         if state.dim:

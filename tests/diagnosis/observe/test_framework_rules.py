@@ -1,0 +1,239 @@
+"""What a rank is doing is read off frames of each framework's own source, in the versions that its rule file names."""
+
+import pytest
+
+from hangdog_models.diagnosis.observe.activity import read
+from hangdog_models.diagnosis.observe.call_site import place_of
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.stack import Frame, ProcessState, ProcessTrace, Thread
+from support.cases.stories import C10D, trace
+
+RULES = packaged()
+JAX = ["<module> train.py", "train train.py"]
+MULTIHOST = "jax/experimental/multihost_utils.py"
+ARRAY = "jax/_src/array.py"
+ORBAX = "orbax/checkpoint/_src"
+RAY = "ray/_private/worker.py"
+SHM = "vllm/distributed/device_communicators/shm_broadcast.py"
+AOT = "torch/_functorch/_aot_autograd"
+CODEGEN = f"{AOT}/subclass_codegen.py:codegen(compiled_function_forward)"
+INDUCTOR = "/tmp/torchinductor_user/3t/c3tlmjy7zdxgw3.py"
+#: A compiled model that runs, as recorded with torch 2.13: nothing of it compiles.
+COMPILED = [
+    "<module> train.py", "train train.py", "__call__ torch/_dynamo/eval_frame.py", "forward model.py",
+    "_fn torch/_dynamo/eval_frame.py", "forward torch/_functorch/aot_autograd.py", f"runtime_wrapper {AOT}/runtime_wrappers.py",
+    f"g {AOT}/utils.py", "apply torch/autograd/function.py", f"forward {AOT}/runtime_wrappers.py", f"_compiled_forward {CODEGEN}",
+    "__call__ torch/_inductor/output_code.py", f"call {INDUCTOR}",
+]  # fmt: skip
+#: Its backward, in the same recording.
+COMPILED_BACKWARD = [
+    "<module> train.py", "train train.py", "backward torch/_tensor.py", "backward torch/autograd/__init__.py",
+    "_engine_run_backward torch/autograd/graph.py", "apply_boxed torch/autograd/function.py",
+    f"backward {AOT}/runtime_wrappers.py", f"_backward_impl {AOT}/runtime_wrappers.py",
+    f"call_func_at_runtime_with_args {AOT}/utils.py", "_fn torch/_dynamo/eval_frame.py",
+    "__call__ torch/_inductor/output_code.py", f"call {INDUCTOR}",
+]  # fmt: skip
+HEURISTICS = "torch/_inductor/runtime/triton_heuristics.py"
+MODEL = ["train train.py", "forward model.py"]
+SCHEDULER = "sglang/srt/managers/scheduler.py"
+RECEIVER = "sglang/srt/managers/scheduler_components/request_receiver.py"
+PADDLE = "paddle/distributed/communication"
+DEEPSPEED = "deepspeed/runtime"
+MEGATRON = ["train megatron/training/training.py", "train_step megatron/training/training.py"]
+TRAINER = "transformers/trainer.py"
+
+
+@pytest.mark.parametrize(
+    ("stack", "activity", "wait", "operation"),
+    [
+        # JAX 0.10.2
+        ([*JAX, f"__float__ {ARRAY}", f"_value {ARRAY}"], "device_sync", "some", "__float__"),
+        ([*JAX, f"__array__ {ARRAY}", f"_value {ARRAY}"], "device_sync", "some", "__array__"),
+        ([*JAX, "device_get jax/_src/api.py", "tree_map jax/_src/tree_util.py", f"__array__ {ARRAY}"],
+         "device_sync", "some", "__array__"),
+        ([*JAX, "block_until_ready jax/_src/api.py"], "device_sync", "some", "block_until_ready"),
+        ([*JAX, "effects_barrier jax/_src/api.py", "block_until_ready jax/_src/dispatch.py"],
+         "device_sync", "some", "effects_barrier"),
+        ([*JAX, "cache_miss jax/_src/pjit.py", "_pjit_call_impl jax/_src/pjit.py", "__call__ jax/_src/interpreters/pxla.py"],
+         "launch", "none", "cache_miss"),
+        ([*JAX, "_compile_and_share_module jax/_src/compiler.py"], "compile", "some", "_compile_and_share_module"),
+        ([*JAX, "_compile_and_share_module jax/_src/compiler.py", "_compile_and_write_cache jax/_src/compiler.py",
+          "backend_compile_and_load jax/_src/compiler.py"], "compile", "none", "_compile_and_share_module"),
+        ([*JAX, "wait_until_finished jax/experimental/array_serialization/serialization.py", "join threading.py"],
+         "checkpoint", "none", "wait_until_finished"),
+        ([*JAX, "wait_until_finished jax/experimental/array_serialization/serialization.py"],
+         "checkpoint", "some", "wait_until_finished"),
+        # Orbax 0.11
+        ([*JAX, f"wait_until_finished {ORBAX}/checkpointers/async_checkpointer.py", "join threading.py",
+          "_wait_for_tstate_lock threading.py"], "checkpoint", "none", "wait_until_finished"),
+        ([*JAX, f"save {ORBAX}/checkpointers/async_checkpointer.py", f"sync_global_processes {ORBAX}/multihost/multihost.py",
+          f"_fn {ORBAX}/multihost/multihost.py"], "collective", "group", "barrier"),
+        ([*JAX, f"save {ORBAX}/checkpointers/checkpointer.py", f"__array__ {ARRAY}", f"_value {ARRAY}"],
+         "device_sync", "some", "__array__"),
+        # Grain 0.2
+        ([*JAX, "__next__ grain/_src/python/dataset/transformations/process_prefetch.py", "get multiprocessing/queues.py"],
+         "dataloader", "none", "__next__"),
+        # vLLM 0.12, SGLang 0.5
+        (["worker_busy_loop vllm/v1/executor/multiproc_executor.py", f"dequeue {SHM}", f"acquire_read {SHM}", f"wait {SHM}",
+          "poll zmq/sugar/poll.py"], "idle", "none", "poll"),
+        (["worker_busy_loop vllm/v1/executor/multiproc_executor.py", f"dequeue {SHM}", f"acquire_read {SHM}", f"wait {SHM}"],
+         "idle", "none", "dequeue"),
+        (["broadcast_tensor_dict vllm/distributed/parallel_state.py", f"broadcast_object {SHM}", f"dequeue {SHM}",
+          f"acquire_read {SHM}"], "collective", "group", "broadcast"),
+        (["step vllm/v1/engine/core.py", "get_response vllm/v1/executor/multiproc_executor.py", f"dequeue {SHM}",
+          f"acquire_read {SHM}"], "idle", "some", "answer"),
+        (["run_busy_loop vllm/v1/engine/core.py", "_process_input_queue vllm/v1/engine/core.py", "get queue.py",
+          "wait threading.py"], "idle", "none", "_process_input_queue"),
+        (["forward model.py", "tensor_model_parallel_all_reduce vllm/distributed/communication_op.py",
+          "all_reduce vllm/distributed/device_communicators/pynccl.py"], "collective", "group", "all_reduce"),
+        (["forward model.py", "send sglang/srt/distributed/device_communicators/pynccl.py"], "p2p", "peer", "send"),
+        ([f"event_loop_normal {SCHEDULER}", f"recv_requests {RECEIVER}", "recv_pyobj zmq/sugar/socket.py"],
+         "idle", "none", "recv_pyobj"),
+        ([f"event_loop_overlap {SCHEDULER}", f"recv_requests {RECEIVER}"], "idle", "none", "recv_requests"),
+        ([f"event_loop_normal {SCHEDULER}", f"recv_requests {RECEIVER}", "broadcast_pyobj sglang/srt/utils/common.py",
+          f"broadcast {C10D}"], "collective", "group", "broadcast"),
+        # Ray 2.60, verl, OpenRLHF
+        ([f"main_loop {RAY}"], "idle", "none", "main_loop"),
+        (["fit verl/trainer/ppo/ray_trainer.py", "func verl/single_controller/ray/base.py",
+          "wrapper ray/_private/client_mode_hook.py", f"get {RAY}", f"get_objects {RAY}"], "idle", "some", "ray.get"),
+        (["do_exec_tasks ray/dag/compiled_dag_node.py", "read ray/experimental/channel/shared_memory_channel.py",
+          f"get_objects {RAY}"], "idle", "none", "read"),
+        (["train train.py", "__next__ ray/data/_internal/block_batching/iter_batches.py", f"get {RAY}", f"get_objects {RAY}"],
+         "dataloader", "none", "__next__"),
+        (["train train.py", "barrier ray/train/v2/_internal/execution/collective_impl.py", f"get {RAY}", f"get_objects {RAY}"],
+         "collective", "group", "barrier"),
+        (["train train.py", "report ray/train/_internal/session.py", "_report_training_result ray/train/_internal/session.py",
+          "acquire threading.py"], "collective", "group", "report"),
+        (["train train.py", "allreduce ray/util/collective/collective.py"], "collective", "group", "allreduce"),
+        # Horovod, PaddlePaddle, torch_npu, PyTorch/XLA
+        (["train train.py", "allreduce_ horovod/torch/mpi_ops.py", "synchronize horovod/torch/mpi_ops.py"],
+         "collective", "group", "allreduce_"),
+        (["train train.py", f"all_reduce {PADDLE}/all_reduce.py", f"all_reduce {PADDLE}/stream/all_reduce.py",
+          f"_all_reduce_in_dygraph {PADDLE}/stream/all_reduce.py"], "collective", "group", "all_reduce"),
+        (["train train.py", f"recv {PADDLE}/recv.py", f"recv {PADDLE}/stream/recv.py"], "p2p", "peer", "recv"),
+        (["train train.py", f"barrier {PADDLE}/group.py"], "collective", "group", "barrier"),
+        (["train train.py", "init_parallel_env paddle/distributed/parallel.py"], "rendezvous", "store", "init_parallel_env"),
+        (["train train.py", "synchronize torch_npu/npu/streams.py"], "device_sync", "some", "synchronize"),
+        (["train train.py", "rendezvous torch_xla/core/xla_model.py"], "collective", "group", "rendezvous"),
+        (["train train.py", "mark_step torch_xla/core/xla_model.py"], "launch", "none", "mark_step"),
+        # DeepSpeed 0.19
+        (["train train.py", f"fetch_sub_module {DEEPSPEED}/zero/partitioned_param_coordinator.py",
+          f"_fetch_sub_module_impl {DEEPSPEED}/zero/partitioned_param_coordinator.py",
+          "wrapped_fn deepspeed/utils/nvtx.py", f"wait {DEEPSPEED}/zero/partition_parameters.py"],
+         "device_sync", "some", "parameters"),
+        (["train train.py", f"step {DEEPSPEED}/zero/stage3.py", f"has_overflow {DEEPSPEED}/zero/stage3.py"],
+         "device_sync", "group", "item"),
+        (["train train.py", f"synchronize_reads {DEEPSPEED}/swap_tensor/partitioned_param_swapper.py"],
+         "storage", "none", "synchronize_reads"),
+        # Inductor and Triton: what compiles, and what runs
+        (COMPILED, "launch", "none", "call"),
+        (COMPILED_BACKWARD, "launch", "none", "call"),
+        ([*COMPILED, f"run {HEURISTICS}"], "launch", "none", "run"),
+        ([*COMPILED, f"all_reduce {C10D}"], "collective", "group", "all_reduce"),
+        ([*COMPILED, f"run {HEURISTICS}", f"autotune_to_one_config {HEURISTICS}", f"bench {HEURISTICS}",
+          "synchronize torch/cuda/__init__.py"], "compile", "none", "run"),
+        (["train train.py", "_compile torch/_dynamo/convert_frame.py", "wait torch/_inductor/async_compile.py",
+          "_wait_futures torch/_inductor/async_compile.py", "result concurrent/futures/_base.py", "wait threading.py"],
+         "compile", "none", "_compile"),
+        ([*MODEL, "<lambda> triton/runtime/jit.py", "run triton/runtime/jit.py"], "launch", "none", "<lambda>"),
+        ([*MODEL, "run triton/runtime/jit.py", "_do_compile triton/runtime/jit.py", "compile triton/compiler/compiler.py",
+          "make_ptx triton/backends/nvidia/compiler.py", "run subprocess.py", "communicate subprocess.py"],
+         "compile", "none", "_do_compile"),
+        ([*MODEL, "run triton/runtime/autotuner.py", "_bench triton/runtime/autotuner.py", "do_bench triton/testing.py",
+          "synchronize torch/cuda/__init__.py"], "compile", "none", "_bench"),
+        ([*MODEL, "run triton/runtime/jit.py", "_init_handles triton/compiler/compiler.py"], "compile", "none", "load"),
+        # Lock files: of an extension's build, of a data set, of a download
+        (["load ops.py", "_jit_compile torch/utils/cpp_extension.py", "wait torch/utils/file_baton.py"],
+         "idle", "none", "lock file"),
+        (["load train.py", "download_and_prepare datasets/builder.py", "__enter__ filelock/_api.py", "acquire filelock/_api.py"],
+         "idle", "none", "lock file"),
+        # Hugging Face
+        (["prepare train.py", "map datasets/arrow_dataset.py", "iflatmap_unordered datasets/utils/py_utils.py",
+          "_callmethod multiprocess/managers.py", "recv multiprocess/connection.py"], "dataloader", "none", "map"),
+        ([f"_run_epoch {TRAINER}", "__iter__ accelerate/data_loader.py", "fetch mine.py"], "dataloader", "none", "__iter__"),
+        ([f"train {TRAINER}", f"_run_epoch {TRAINER}"], "device_sync", "some", "item"),
+        # A process of its own, a service
+        (["train train.py", "forward model.py", "join multiprocessing/process.py", "wait multiprocessing/popen_fork.py",
+          "poll multiprocessing/popen_fork.py"], "unknown", "none", "subprocess"),
+        (["train train.py", "forward model.py", "run subprocess.py", "communicate subprocess.py", "_communicate subprocess.py",
+          "select selectors.py"], "unknown", "none", "subprocess"),
+        (["train train.py", "forward model.py", "poll subprocess.py", "_internal_poll subprocess.py"],
+         "unknown", "none", "subprocess"),
+        (["train train.py", "forward model.py", "result concurrent/futures/_base.py", "wait threading.py"],
+         "lock", "none", "wait"),
+        (["train train.py", "fetch data.py", "__call__ grpc/_channel.py", "_blocking grpc/_channel.py"],
+         "network", "none", "__call__"),
+        (["train train.py", "fetch data.py", "_next grpc/_channel.py", "wait grpc/_common.py", "_wait_once grpc/_common.py",
+          "wait threading.py"], "network", "none", "_next"),
+        # Values that are read back from a device
+        ([*MEGATRON, "get_grad_norm_fp32 megatron/core/optimizer/clip_grads.py"], "device_sync", "group", "item"),
+        ([*MEGATRON, "logical_and_across_model_parallel_group megatron/training/utils.py"], "device_sync", "group", "item"),
+        (["train megatron/training/training.py", "training_log megatron/training/training.py"], "device_sync", "some", "item"),
+        ([*MEGATRON, "check_grads megatron/core/distributed/param_and_grad_buffer.py",
+          "validate_result megatron/core/rerun_state_machine.py"], "device_sync", "some", "item"),
+        (["log train.py", "__format__ torch/_tensor.py"], "device_sync", "some", "item"),
+        (["step train.py", "step torch/amp/grad_scaler.py", "_maybe_opt_step torch/amp/grad_scaler.py",
+          "<genexpr> torch/amp/grad_scaler.py"], "device_sync", "some", "item"),
+    ],
+)  # fmt: skip
+def test_frames_of_what_people_run(stack: list[str], activity: str, wait: str, operation: str) -> None:
+    state = read(trace(0, stack), RULES)
+    assert (state.activity, state.wait, state.operation) == (activity, wait, operation)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "activity", "wait"),
+    [
+        (["c10d_npu::ProcessGroupHCCL::WorkHCCL::synchronizeInternal(std::chrono::duration<long>)"], "collective", "group"),
+        (["aclrtSynchronizeStreamWithTimeout"], "device_sync", "some"),
+        (["c10_npu::Repository::Enqueue(void*)"], "launch", "some"),
+        (["paddle::distributed::ProcessGroupNCCL::NCCLTask::Wait(std::chrono::duration<long>)"], "collective", "group"),
+        (["CommOverlapHelper::ub_barrier(char*)"], "collective", "group"),
+        (["THPVariable_item(_object*, _object*)", "at::_ops::item::call(at::Tensor const&)"], "device_sync", "some"),
+        (["at::native::_local_scalar_dense_cuda(at::Tensor const&)"], "device_sync", "some"),
+        (["at::_ops::is_nonzero::call(at::Tensor const&)"], "device_sync", "some"),
+    ],
+)  # fmt: skip
+def test_native_frames_of_what_people_run(symbols: list[str], activity: str, wait: str) -> None:
+    frames = (*trace(0, "user").threads[0].frames, *(Frame(symbol, "lib.so", 0, "lib.so") for symbol in symbols))
+    thread = Thread("MainThread", 1, frames)
+    state = read(ProcessTrace(Rank(0), pid=1, threads=(thread,), state=ProcessState(1, "S")), RULES)
+    assert (state.activity, state.wait) == (activity, wait)
+
+
+def test_a_value_is_not_read_back_where_python_runs() -> None:
+    norm = [*MEGATRON, "get_grad_norm_fp32 megatron/core/optimizer/clip_grads.py"]
+    assert read(trace(0, norm, active=True, gil=True), RULES).activity == "compute"
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "caller"),
+    [
+        ("log_wrapper deepspeed/comm/comm.py", "average"),
+        ("all_reduce deepspeed/comm/torch.py", "average"),
+    ],
+)
+def test_a_wrapper_of_a_collective_is_not_its_caller(wrapper: str, caller: str) -> None:
+    """Else all collectives of a program would be at one place."""
+    frames = tuple(
+        Frame(*written.split()) for written in ("step train.py", "average train.py", wrapper, f"all_reduce {C10D}")
+    )
+    assert place_of(frames, RULES).label == caller
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        "forward accelerate/utils/operations.py",
+        "new_forward accelerate/hooks.py",
+        "wrapper transformers/utils/generic.py",
+        "__call__ transformers/modeling_layers.py",
+        "decorate_autocast torch/amp/autocast_mode.py",
+        "backend_impl torch/_library/custom_ops.py",
+        f"runtime_wrapper {AOT}/runtime_wrappers.py",
+    ],
+)
+def test_wrappers_around_a_layer_are_no_place(wrapper: str) -> None:
+    inside = tuple(Frame(*written.split()) for written in ("train train.py", wrapper, "attend model.py"))
+    assert place_of(inside, RULES).signature.places == (("train", "train.py"), ("attend", "model.py"))
