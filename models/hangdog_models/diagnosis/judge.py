@@ -7,7 +7,7 @@ from hangdog_models.diagnosis.findings import reports
 from hangdog_models.diagnosis.hypotheses import contradiction, outliers
 from hangdog_models.diagnosis.hypotheses.explanations import explain
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.observe import activity, motion
+from hangdog_models.diagnosis.observe import activity, call_lines, motion
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict import conclude
@@ -32,7 +32,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     reader = activity.RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
     moved = motion.observe(looks, motion.work(snapshot.rounds, snapshot.interval_s))
-    last = _last(looks)
+    last = call_lines.tell_apart(_last(looks), moved, topology)
     crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()
     records = collective_counters.ordered(snapshot.counters)
     counted = collective_counters.count(records, last, topology, crowd)

@@ -44,6 +44,11 @@ MEGATRON = ["train megatron/training/training.py", "train_step megatron/training
 TRAINER = "transformers/trainer.py"
 
 
+def _frame(written: str) -> Frame:
+    function, file = written.split(" ")
+    return Frame(function, file)
+
+
 @pytest.mark.parametrize(
     ("stack", "activity", "wait", "operation"),
     [
@@ -216,9 +221,7 @@ def test_a_value_is_not_read_back_where_python_runs() -> None:
 )
 def test_a_wrapper_of_a_collective_is_not_its_caller(wrapper: str, caller: str) -> None:
     """Else all collectives of a program would be at one place."""
-    frames = tuple(
-        Frame(*written.split()) for written in ("step train.py", "average train.py", wrapper, f"all_reduce {C10D}")
-    )
+    frames = tuple(_frame(written) for written in ("step train.py", "average train.py", wrapper, f"all_reduce {C10D}"))
     assert place_of(frames, RULES).label == caller
 
 
@@ -235,5 +238,5 @@ def test_a_wrapper_of_a_collective_is_not_its_caller(wrapper: str, caller: str) 
     ],
 )
 def test_wrappers_around_a_layer_are_no_place(wrapper: str) -> None:
-    inside = tuple(Frame(*written.split()) for written in ("train train.py", wrapper, "attend model.py"))
+    inside = tuple(_frame(written) for written in ("train train.py", wrapper, "attend model.py"))
     assert place_of(inside, RULES).signature.places == (("train", "train.py"), ("attend", "model.py"))

@@ -46,7 +46,7 @@ def near(classes: Sequence[Cluster], topology: Topology, model: Model) -> tuple[
 
 def _block(state: RankState) -> tuple[object, ...]:
     """What classes must have in common to be compared; why a capture was partial is no place."""
-    return (state.activity, state.wait, state.operation, state.dim)
+    return (state.activity, state.wait, state.operation, state.dim, state.astray)
 
 
 def _points(blocks: Iterable[Sequence[Cluster]], topology: Topology) -> Iterator[list[Point]]:

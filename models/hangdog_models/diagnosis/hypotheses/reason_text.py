@@ -78,4 +78,5 @@ def where(state: RankState) -> str:
         if state.dim:
             doing += f" ({state.dim})"
     # in backward itself the innermost frame of the caller is the operation
-    return f"{doing} in {state.label}" if state.label not in ("", doing) else doing
+    at = f" at line {state.line}" if state.astray else ""
+    return f"{doing} in {state.label}{at}" if state.label not in ("", doing) else doing + at

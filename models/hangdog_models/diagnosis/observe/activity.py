@@ -44,6 +44,7 @@ class RankState:
     was running, False when asleep, None when unknown; `frames` is the stack with its line numbers, to compare rounds.
     `interpreting`: it runs and holds the interpreter's lock, which every wait gives up. `remote_storage`: it sleeps in a
     network file system's client. `sleeping`: the kernel shows plain sleep, so it is neither stopped nor in a driver.
+    `caller` is the index of the frame that bears the label. `astray`: it stands at another line of that function than its like.
     """
 
     activity: Activity
@@ -59,11 +60,18 @@ class RankState:
     remote_storage: bool = False
     sleeping: bool = False
     missing: Missing | None = None
+    caller: int = -1
+    astray: bool = False
 
     @property
-    def place(self) -> tuple[Activity, str | None, str | None, str]:
+    def place(self) -> tuple[Activity, str | None, str | None, str, bool]:
         """What ranks must have in common to be in the same operation: its source and its receivers have."""
-        return (self.activity, self.operation, self.dim, self.label)
+        return (self.activity, self.operation, self.dim, self.label, self.astray)
+
+    @property
+    def line(self) -> int:
+        """The line of the frame that bears the label, 0 where it is not known."""
+        return self.frames[self.caller].line if 0 <= self.caller < len(self.frames) else 0
 
     @property
     def waits(self) -> bool:
@@ -216,6 +224,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
         remote_storage=_remote_storage(trace),
         sleeping=state is not None and state.state == "S" and busy is False,
         missing=trace.missing,
+        caller=place.caller,
     )
 
 

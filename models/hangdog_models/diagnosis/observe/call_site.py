@@ -17,13 +17,17 @@ _TELLS_NOTHING = {"wrapper", "wrapped", "inner", "fn", "call", "unwrap"}
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """One stack, understood. `rule` is None where no rule knows it; then only `label`, the innermost frame, is set."""
+    """One stack, understood. `rule` is None where no rule knows it; then only `label`, the innermost frame, is set.
+
+    `caller` is the index of the frame that bears the label, -1 where none does.
+    """
 
     signature: Signature
     rule: Rule | None
     operation: str | None
     dim: str | None
     label: str
+    caller: int = -1
 
 
 @lru_cache(maxsize=1 << 16)  # thousands of ranks stand in tens of places
@@ -32,10 +36,10 @@ def place_of(frames: tuple[Frame, ...], rules: RuleSet) -> CallSite:
     signature = canonicalise(frames, rules)
     rule, at = _doing(signature, rules)
     if rule is None:
-        return CallSite(signature, None, None, None, _label(signature, len(signature.frames)))
+        return CallSite(signature, None, None, None, *_label(signature, len(signature.frames)))
     door = _door(signature, at, rule)
     operation = rule.operation or last_component(signature.frames[door].name)
-    return CallSite(signature, rule, operation, rule.dim or _group(signature, at, rules), _label(signature, door))
+    return CallSite(signature, rule, operation, rule.dim or _group(signature, at, rules), *_label(signature, door))
 
 
 def _doing(signature: Signature, rules: RuleSet) -> tuple[Rule | None, int]:
@@ -90,13 +94,14 @@ def _group(signature: Signature, at: int, rules: RuleSet) -> str | None:
     return weak
 
 
-def _label(signature: Signature, at: int) -> str:
+def _label(signature: Signature, at: int) -> tuple[str, int]:
     """The innermost kept frame with a telling name that calls into the operation, outside of its own front door."""
-    plain = ""
-    for written in reversed(signature.frames[:at]):
+    plain = ("", -1)
+    for caller in range(at - 1, -1, -1):
+        written = signature.frames[caller]
         if written.kept and not written.frame.file.endswith(_FRONT_DOORS):
             name = last_component(written.name)
             if not name.startswith(("__", "<")) and name not in _TELLS_NOTHING:
-                return name
-            plain = plain or name
+                return name, caller
+            plain = plain if plain[0] else (name, caller)
     return plain

@@ -139,7 +139,7 @@ def _crowd(sites: Sequence[Site], motion: Motion, topology: Topology) -> set[Ran
     for state, ranks in sites:
         if not state.waits and state.activity in _UNNAMED and state.signature is not None:
             launches = state.activity is Activity.LAUNCH
-            key = state.label, state.signature.innermost, launches, state.interpreting
+            key = state.label, state.signature.innermost, launches, state.interpreting, state.astray
             calm, moving = places.setdefault(key, ([], []))
             calm.extend(rank for rank in ranks if rank not in motion.moving and rank not in motion.travelling)
             moving.extend(rank for rank in ranks if rank in motion.moving)
