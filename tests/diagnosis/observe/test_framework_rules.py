@@ -128,7 +128,7 @@ def _frame(written: str) -> Frame:
           "wrapped_fn deepspeed/utils/nvtx.py", f"wait {DEEPSPEED}/zero/partition_parameters.py"],
          "device_sync", "some", "parameters"),
         (["train train.py", f"step {DEEPSPEED}/zero/stage3.py", f"has_overflow {DEEPSPEED}/zero/stage3.py"],
-         "device_sync", "group", "item"),
+         "device_sync", "some", "item"),
         (["train train.py", f"synchronize_reads {DEEPSPEED}/swap_tensor/partitioned_param_swapper.py"],
          "storage", "none", "synchronize_reads"),
         # Inductor and Triton: what compiles, and what runs
@@ -172,8 +172,8 @@ def _frame(written: str) -> Frame:
         (["train train.py", "fetch data.py", "_next grpc/_channel.py", "wait grpc/_common.py", "_wait_once grpc/_common.py",
           "wait threading.py"], "network", "none", "_next"),
         # Values that are read back from a device
-        ([*MEGATRON, "get_grad_norm_fp32 megatron/core/optimizer/clip_grads.py"], "device_sync", "group", "item"),
-        ([*MEGATRON, "logical_and_across_model_parallel_group megatron/training/utils.py"], "device_sync", "group", "item"),
+        ([*MEGATRON, "get_grad_norm_fp32 megatron/core/optimizer/clip_grads.py"], "device_sync", "some", "item"),
+        ([*MEGATRON, "logical_and_across_model_parallel_group megatron/training/utils.py"], "device_sync", "some", "item"),
         (["train megatron/training/training.py", "training_log megatron/training/training.py"], "device_sync", "some", "item"),
         ([*MEGATRON, "check_grads megatron/core/distributed/param_and_grad_buffer.py",
           "validate_result megatron/core/rerun_state_machine.py"], "device_sync", "some", "item"),

@@ -257,3 +257,54 @@ def test_letters_that_a_terminal_would_obey_are_escaped_wherever_they_stand() ->
     text = f"NVRM: Xid (PCI:0000:4b:00 {evil}): 119, pid=1, name={evil}, {evil}\nnfs: server a{evil} not responding, timed out\n"
     for found in kernel_log.read(text):
         assert (found.what + found.device + "".join(found.peers)).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "impact", "device"),
+    [
+        (
+            "amdgpu 0000:63:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block",
+            "AMD uncorrectable count", Impact.SUSPECTS, "0000:63:00",
+        ),
+        (
+            "amdgpu 0000:c1:00.0: amdgpu: {3} socket: 1, die: 0, 1 new uncorrectable hardware errors detected in gfx block",
+            "AMD uncorrectable", Impact.RESET, "0000:c1:00",
+        ),
+        (
+            "amdgpu 0000:dd:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
+            "AMD uncorrectable", Impact.RESET, "0000:dd:00",
+        ),
+        ("amdgpu 0000:63:00.0: amdgpu: RAS records:11 exceed threshold:10", "AMD pages retired", Impact.CONVICTS, "0000:63:00"),
+        (
+            "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx_0.0.0 timeout, signaled seq=13, emitted seq=15",
+            "AMD ring timeout", Impact.SUSPECTS, "",
+        ),
+        (
+            "amdgpu 0000:03:00.0: amdgpu: ring comp_1.0.0 timeout, signaled seq=13, emitted seq=15",
+            "AMD ring timeout", Impact.SUSPECTS, "0000:03:00",
+        ),
+        (
+            "amdgpu 0000:3d:00.0: amdgpu: The cp might be in an unrecoverable state due to an unsuccessful queues preemption",
+            "AMD queue preemption", Impact.RESET, "0000:3d:00",
+        ),
+        ("amdgpu 0000:63:00.0: amdgpu: GPU reset begin!", "AMD reset", Impact.SUSPECTS, "0000:63:00"),
+        ("amdgpu 0000:63:00.0: amdgpu: GPU reset end with ret = -62", "AMD reset failed", Impact.CONVICTS, "0000:63:00"),
+    ],
+)  # fmt: skip
+def test_lines_of_amds_driver(line: str, code: str, impact: Impact, device: str) -> None:
+    """Wordings of drivers/gpu/drm/amd of Linux 5.4 to 6.16, and of public reports of them."""
+    found = one(line)
+    assert (found.code, found.impact, found.device) == (code, impact, device)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "amdgpu 0000:63:00.0: amdgpu: 0 uncorrectable hardware errors detected in umc block",
+        "amdgpu 0000:63:00.0: amdgpu: 4 correctable hardware errors detected in umc block",
+        "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx_0.0.0 timeout, but soft recovered",
+        "amdgpu 0000:63:00.0: amdgpu: GPU reset(2) succeeded!",
+    ],
+)
+def test_lines_of_amds_driver_that_accuse_nothing(line: str) -> None:
+    assert not kernel_log.read(line)

@@ -29,8 +29,6 @@ _OF_REASON = {
     Reason.ZOMBIE: Activity.DEAD,
     Reason.EXITED: Activity.DEAD,
 }
-#: What is done without the interpreter's lock.
-_GIVES_LOCK_UP = (Activity.LAUNCH, Activity.DEVICE_SYNC)
 #: Waits for somebody outside of the job.
 SERVICES = (Activity.DATALOADER, Activity.STORAGE, Activity.CHECKPOINT, Activity.NETWORK)
 
@@ -201,7 +199,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
             activity = Activity.GIL
     else:
         activity, wait = place.rule.activity, place.rule.wait
-        if thread.gil and thread.active and (activity in _GIVES_LOCK_UP or wait is Wait.SOME):
+        if thread.gil and thread.active and (activity is Activity.LAUNCH or wait is Wait.SOME):
             # A launch and a wait for the device give the interpreter's lock up: this is Python at work, or its collector.
             activity, wait = Activity.COMPUTE, Wait.NONE
         if activity is Activity.COMPUTE and busy is None:
