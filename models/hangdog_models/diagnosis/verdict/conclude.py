@@ -12,6 +12,7 @@ from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.verdict import eviction, moving_jobs, posterior
 from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.diagnosis.verdict.posterior import DECIDES, WORTH_NAMING
 from hangdog_models.diagnosis.verdict.write_verdict import written
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
@@ -28,9 +29,7 @@ from hangdog_models.verdict import (
     Verdict,
 )
 
-DECIDES = likelihood("decides")
 SHARPNESS = likelihood("sharpness")
-WORTH_NAMING = likelihood("worth_naming")
 WORTH_NAMING_FIRST = likelihood("worth_naming_first")
 SLOW_DECIDES = likelihood("slow_decides")
 ABSENT_SHARE = likelihood("absent_share")

@@ -20,7 +20,7 @@ CAUSE_OF: Mapping[Kind, StallCause] = {
 }
 DECIDES = likelihood("decides")
 #: Less likely culprits are none: naming somebody at random is worse than naming nobody.
-LEAST = likelihood("worth_naming")
+WORTH_NAMING = likelihood("worth_naming")
 
 
 def causes(weighed: Sequence[tuple[Hypothesis, float]]) -> dict[StallCause, float]:
@@ -49,7 +49,7 @@ def culprit(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology) -> 
     together = [one.units for one, _ in weighed if len(one.units) > 1 and sums.get(one.units, 0.0) > DECIDES]
     if together:  # of several faults at once no one alone is all
         best = max(together, key=sums.__getitem__)
-    if best is None or sums[best] < LEAST:
+    if best is None or sums[best] < WORTH_NAMING:
         return None
     lead = max(named[best], key=lambda member: (member[0].units == best, member[1]))[0]
     ranks = _ranks(best, lead, topology)
