@@ -10,9 +10,9 @@ from hangdog_models.diagnosis.hypotheses.stuck_groups import SEVERAL
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.diagnosis.verdict import eviction, moving_jobs, posterior
+from hangdog_models.diagnosis.verdict import eviction, moving_jobs, who_and_why
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.diagnosis.verdict.posterior import DECIDES, WORTH_NAMING
+from hangdog_models.diagnosis.verdict.who_and_why import DECIDES, WORTH_NAMING
 from hangdog_models.diagnosis.verdict.write_verdict import written
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
@@ -85,7 +85,7 @@ def conclude(case: Case) -> Verdict:
     confidence = (
         share[kind] if kind is not Kind.UNDETERMINED else max([0.0, *(s for k, s in share.items() if k is not kind)])
     )
-    causes, culprit = posterior.causes(weighed), posterior.culprit(weighed, case.topology)
+    causes, culprit = who_and_why.causes(weighed), who_and_why.culprit(weighed, case.topology)
     return written(case, kind, min(1.0, confidence), because, suspects, evict, causes, culprit)
 
 

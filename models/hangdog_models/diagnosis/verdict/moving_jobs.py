@@ -6,7 +6,7 @@ from hangdog_models.diagnosis.stragglers import fail_slow, straggler
 from hangdog_models.diagnosis.stragglers.fail_slow import Slowness
 from hangdog_models.diagnosis.verdict import eviction
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.diagnosis.verdict.posterior import CAUSE_OF
+from hangdog_models.diagnosis.verdict.who_and_why import CAUSE_OF
 from hangdog_models.diagnosis.verdict.write_verdict import written
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
 from hangdog_models.ranks import Rank
