@@ -1,5 +1,6 @@
 """What the collectives libraries themselves say: operations each rank enqueued and finished, and what NCCL RAS counts."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -58,6 +59,24 @@ class RankCounters:
     descriptions: dict[str, str]
     started: dict[str, int] = field(default_factory=dict)
     source: str = FLIGHT_RECORDER
+
+
+def counts_of(records: Iterable[CollectiveRecord]) -> tuple[dict[str, int], dict[str, int]]:
+    """Last enqueued and last completed collective of each group, as far as these records show them."""
+    enqueued: dict[str, int] = {}
+    done: dict[str, int] = {}
+    pending: dict[str, int] = {}
+    for record in records:
+        enqueued.setdefault(record.group, -1)
+        if record.p2p:
+            continue
+        enqueued[record.group] = max(enqueued[record.group], record.sequence)
+        if record.done:
+            done[record.group] = max(done.get(record.group, -1), record.sequence)
+        else:
+            pending[record.group] = min(pending.get(record.group, record.sequence), record.sequence)
+    # Completed means that nothing before it is still under way; what is complete itself may not be in the record.
+    return enqueued, {group: pending[group] - 1 if group in pending else done.get(group, -1) for group in enqueued}
 
 
 class RasStatus(StrEnum):

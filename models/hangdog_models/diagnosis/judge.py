@@ -12,7 +12,7 @@ from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict import conclude
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.diagnosis.waits import collective_counters, ras_waits, waits
+from hangdog_models.diagnosis.waits import collective_counters, positions, ras_waits, waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot
@@ -34,7 +34,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     moved = motion.observe(looks, motion.work(snapshot.rounds, snapshot.interval_s))
     last = call_lines.tell_apart(_last(looks), moved, topology)
     crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()
-    records = collective_counters.ordered(snapshot.counters)
+    records = positions.ordered(snapshot.counters)
     counted = collective_counters.count(records, last, topology, crowd)
     ras = ras_waits.hear(snapshot, last, topology)
     contradictions = contradiction.find(records, counted.holds, last, moved)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_models.collectives import RasCommunicator
-from hangdog_models.diagnosis.waits.collective_counters import Position, by_group, ordered
+from hangdog_models.diagnosis.waits.positions import Position, by_group, ordered
 from hangdog_models.ranks import Rank, Runs, runs_of
 from hangdog_models.snapshot import Snapshot
 

@@ -8,15 +8,16 @@ from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.diagnosis.waits.collective_counters import Group, by_group
+from hangdog_models.diagnosis.waits.positions import Group, by_group
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Kind
 
-#: Operations whose input has the same size on every member; of the others (all_to_all, gather, scatter) sizes may differ.
+#: Operations whose input has the same size on every member. Of the others (all_to_all with or without splits, gather, scatter,
+#: sends) sizes may differ by nature; ProcessGroupNCCL writes an all-gather or a reduce-scatter of unequal sizes as one
+#: `_broadcast_oop` or `_reduce_oop` for each member, whose sizes are equal, and NCCL's own such operations end in `_v`.
 SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "all_gather", "allgather", "reduce_scatter", "reduce", "barrier")
 DISAGREEMENT_SHOWN = likelihood("disagreement_shown")
-SIZES_FIRST_DIFFER = likelihood("sizes_first_differ")
 #: Groups that are compared; a mismatch stops every group that depends on it, so the first ones show it.
 GROUPS_COMPARED = 1 << 14
 
@@ -30,7 +31,6 @@ class Disagreement:
     odd: tuple[Rank, ...]
     others: tuple[Rank, ...]
     message: str
-    shown: bool = True
 
 
 def find(records: Sequence[RankCounters]) -> tuple[Disagreement, ...]:
@@ -42,10 +42,10 @@ def find(records: Sequence[RankCounters]) -> tuple[Disagreement, ...]:
             entries = {rank: p.record for rank, p in positions.items()}
             first, last = min(p.completed for p in pending) + 1, min(p.enqueued for p in positions.values())
             different = _first(group, first, last, entries)
-            different = different or _unsteady(group, first, last, entries)
+            different = different or _unbalanced(group, first, last, entries)
             if different:
                 found.append(different)
-    return tuple(sorted(found, key=lambda one: not one.shown))
+    return tuple(found)
 
 
 def _first(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
@@ -63,29 +63,32 @@ def _first(group: Group, first: int, last: int, records: Mapping[Rank, RankCount
     return None
 
 
-def _unsteady(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
-    """The first operation whose input sizes differ between members although those of all earlier ones were equal.
+def _unbalanced(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
+    """The first all-to-all in which members give more or less elements in all than they take.
 
-    In all-to-alls and gathers sizes may differ; where they never did before, a program that pads its work forgot to.
+    The sizes of single members differ by nature, from rank to rank and from call to call: tokens are routed. What is
+    given is taken, so the sums over all members are equal.
     """
+    members = len(group[1])
     stated = _operations(group, records)
-    steady = 0
-    for number in sorted(stated):
-        sizes = Counter(entry.input_sizes for entry in stated[number].values())
-        if len(sizes) == 1:
-            steady += 1
-        elif number < first or not steady:
-            return None
-        elif number <= last:
-            most = sizes.most_common()[0][0]
-            odd = tuple(sorted(rank for rank, entry in stated[number].items() if entry.input_sizes != most))
-            others = tuple(sorted(rank for rank, entry in stated[number].items() if entry.input_sizes == most))
+    for number in sorted(number for number in stated if first <= number <= last):
+        entries = stated[number]
+        if len(entries) < max(2, members) or not members or not all(_is_exchange(entry) for entry in entries.values()):
+            continue
+        given = sum(_elements(size) for entry in entries.values() for size in entry.input_sizes)
+        taken = sum(_elements(size) for entry in entries.values() for size in entry.output_sizes)
+        if given != taken:
             words = (
-                f"under number {number} of process group {group[0]} the size of {ranks_of(odd)} is another one than "
+                f"under number {number} of process group {group[0]} {ranks_of(tuple(sorted(entries)))} give {given} "
+                f"elements in all and take {taken}: their splits do not fit"
             )
-            words += f"that of {ranks_of(others)}, for the first time"
-            return Disagreement(group[0], number, odd, others, words, shown=False)
+            return Disagreement(group[0], number, (), tuple(sorted(entries)), words)
     return None
+
+
+def _is_exchange(entry: CollectiveRecord) -> bool:
+    name = entry.operation.rpartition(":")[2].lstrip("_")
+    return name.startswith(("all_to_all", "alltoall")) and bool(entry.input_sizes) and bool(entry.output_sizes)
 
 
 def _operations(group: Group, records: Mapping[Rank, RankCounters]) -> dict[int, dict[Rank, CollectiveRecord]]:
@@ -102,7 +105,7 @@ def _written(entry: CollectiveRecord) -> str:
     operation = entry.operation.rpartition(":")[2]
     types = ", ".join(entry.dtypes)
     text = f"{operation} of {types}" if types else operation
-    if operation.lstrip("_").startswith(SAME_SIZE) and entry.input_sizes:
+    if operation.lstrip("_").startswith(SAME_SIZE) and not operation.endswith("_v") and entry.input_sizes:
         elements = [_elements(size) for size in entry.input_sizes]
         text += f" ({sum(elements)} elements)"
     return text
@@ -119,13 +122,13 @@ def explain(scene: Scene) -> list[Hypothesis]:
     """Software: launching something else under the same number is what a program does, not a machine."""
     found = []
     for one in find(scene.records)[:1]:
-        clear = 2 * len(one.odd) < len(one.odd) + len(one.others)
+        clear = 0 < 2 * len(one.odd) < len(one.odd) + len(one.others)
         ranks = one.odd if clear else (*one.odd, *one.others)
         units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in ranks))
         found.append(
             Hypothesis(
                 Kind.SOFTWARE,
-                odds(one.message, DISAGREEMENT_SHOWN if one.shown else SIZES_FIRST_DIFFER),
+                odds(one.message, DISAGREEMENT_SHOWN),
                 ranks,
                 units,
                 (one.message, "each waits for the other for ever"),

@@ -2,12 +2,13 @@
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
-from hangdog_models.collectives import COALESCED, FLIGHT_RECORDER, NCCL_LOG, WATCHDOG, RankCounters
+from hangdog_models.collectives import COALESCED, WATCHDOG, RankCounters
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
+from hangdog_models.diagnosis.waits.laggards import freed, laggards, left_behind, without_doubtful
+from hangdog_models.diagnosis.waits.positions import DEFAULT_GROUP, Group, Position, by_group, called, operation
 from hangdog_models.diagnosis.waits.transfers import transfers
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
@@ -16,10 +17,10 @@ from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
-#: How PyTorch (2.2 and later) describes the group that init_process_group makes, which has all ranks.
-DEFAULT_GROUP = "default_pg"
 #: The rules that standings made here go by.
-BY_COUNTERS, BY_DEVICE = "counters", "device behind"
+BY_COUNTERS, BY_DEVICE, BY_COMPLETION = "counters", "device behind", "not complete"
+#: Those of ranks of which counters alone are known.
+COUNTED = (BY_COUNTERS, BY_COMPLETION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +33,8 @@ class CounterWaits:
     states: Mapping[Rank, RankState] = field(default_factory=dict)
 
 
-class Position(NamedTuple):
-    """How far one rank got in one group: sequence numbers; `started` None where the recorder does not know (gloo's)."""
-
-    enqueued: int
-    started: int | None
-    completed: int
-    record: RankCounters
-
-
-Group = tuple[str, tuple[Rank, ...]]
-
-#: What counts where several sources tell of one rank: the first.
-SOURCES = (FLIGHT_RECORDER, WATCHDOG, NCCL_LOG)
-
 #: One rank that left no evidence at all may be the culprit; several were lost by the collector, unless they are too many.
 SEVERAL_ABSENT, FEW_ABSENT = 2, 0.1
-
-
-def ordered(records: Iterable[RankCounters]) -> list[RankCounters]:
-    """The records with the most trusted source first, in whatever order they came."""
-    return sorted(records, key=lambda record: (SOURCES.index(record.source), record.rank))
 
 
 def count(
@@ -80,7 +62,8 @@ def count(
         if rank not in recorded and rank not in silent and (rank in crowd or _lost(state))
     }
     unrecorded.update(absent if SEVERAL_ABSENT <= len(absent) <= FEW_ABSENT * topology.world_size else ())
-    for group, positions in sorted(by_group(records).items()):
+    groups = by_group(records)
+    for group, positions in sorted(groups.items()):
         if any(position.completed < position.enqueued for position in positions.values()):
             found, late = _stuck(group, positions, unrecorded, look, topology)
             holds += found
@@ -89,6 +72,9 @@ def count(
     pairs, late = transfers(records, joined=any(hold.joined for hold in holds))
     holds = [*_assumed_in_the_first(holds, pairs, recorded), *pairs]
     behind.update(late)
+    left = left_behind(groups)
+    guilty = {rank for rank in laggards(holds, left) if rank not in look or look[rank].wait is Wait.SOME}
+    holds = without_doubtful(freed(holds, guilty))
     inside = {rank: hold.what for hold in holds for rank in hold.inside}
     awaited = {rank for hold in holds for rank in hold.awaited}
     states: dict[Rank, RankState] = {}
@@ -98,6 +84,12 @@ def count(
         if rank in inside:
             if seen is None:
                 states[rank] = RankState(Activity.COLLECTIVE, Wait.GROUP, operation=inside[rank], rule=BY_COUNTERS)
+        elif rank in guilty and rank in left:
+            device = seen or RankState(Activity.DEVICE_SYNC, Wait.NONE)
+            what = ", ".join(sorted(left[rank].values())[:1])
+            states[rank] = replace(
+                device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_COMPLETION
+            )
         elif rank in awaited and (what := behind.get(rank) or _own_device(record, seen, rank in crowd)):
             device = seen or RankState(Activity.DEVICE_SYNC, Wait.NONE)
             states[rank] = replace(
@@ -112,24 +104,6 @@ def _lost(state: RankState) -> bool:
     """Nothing is known of it that speaks against it: its stack waits, or the capture failed as captures do."""
     failed = state.missing is not None and state.missing.reason in MERELY_FAILED and not state.frames
     return state.waits or (failed and state.activity is Activity.MISSING)
-
-
-def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position]]:
-    """The positions of all ranks in each group, by its name and listed members; of two sources the first that counts."""
-    found: dict[Group, dict[Rank, Position]] = {}
-    for record in records:
-        for name, enqueued in record.enqueued.items():
-            if enqueued < 0:
-                continue
-            completed = record.completed.get(name, -1)
-            started = record.started.get(name)
-            if started is not None and started < completed:
-                started = None  # gloo never fills it in
-            members = record.members.get(name, ())
-            found.setdefault((name, members), {}).setdefault(
-                record.rank, Position(enqueued, started, completed, record)
-            )
-    return found
 
 
 def _stuck(
@@ -150,9 +124,9 @@ def _stuck(
                 if p.completed + 1 == number and (p.started is None or p.started >= number)
             )
         )
-        if not inside or _operation(positions[inside[0]].record, name, number) == COALESCED:
+        if not inside or operation(positions[inside[0]], name, number) == COALESCED:
             continue  # a batch of sends counts as a collective before torch 2.7, so stages differ: see _pairs
-        what = f"{_operation(positions[inside[0]].record, name, number)} {number} of process group {name}"
+        what = f"{operation(positions[inside[0]], name, number)} {number} of {called(name, positions)}"
         with_them = {look[rank].place for rank in inside if rank in look}
         assumed = tuple(
             rank
@@ -172,9 +146,19 @@ def _stuck(
         complete = len(inside) + len(assumed) == len(members)
         guessed = assumed if complete else ()
         inside = tuple(sorted((*inside, *guessed)))
+        begun = lasting or any(positions[rank].started is not None for rank in inside if rank in positions)
         holds.append(
             GroupWait(
-                dim, inside, awaited, what, counted=True, complete=complete, lasting=lasting, assumed=len(guessed)
+                dim,
+                inside,
+                awaited,
+                what,
+                counted=True,
+                complete=complete,
+                lasting=lasting,
+                assumed=len(guessed),
+                group=name,
+                begun=begun,
             )
         )
     return holds, behind
@@ -257,13 +241,6 @@ def _own_device(record: RankCounters, seen: RankState | None, crowd: bool) -> st
     under_way = any(count > record.completed.get(group, -1) for group, count in record.enqueued.items())
     known = any(started >= 0 for started in record.started.values())
     return "what was launched before" if waits and known and not under_way else ""
-
-
-def _operation(record: RankCounters, group: str, number: int) -> str:
-    for entry in record.entries:
-        if entry.group == group and entry.sequence == number and not entry.p2p:
-            return entry.operation.rpartition(":")[2] or "operation"
-    return "operation"
 
 
 def _members(name: str, positions: Mapping[Rank, Position], topology: Topology) -> tuple[Rank, ...]:

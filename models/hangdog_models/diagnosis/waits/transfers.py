@@ -1,6 +1,8 @@
 """Sends and receives under way, read off flight recorders: which wait for their other ends, and which have joined and stay."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from hangdog_models.collectives import COALESCED, CollectiveRecord, RankCounters
@@ -36,6 +38,7 @@ def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple
                     mine[end] = mine.get(end, False) or entry.started is not False
                 if entry.started is not False:
                     begun.append((record.rank, tuple(sorted(open_ends))))
+    timed = {record.rank for record in records if any(entry.started is not None for entry in record.entries if not entry.done)}
     holds: list[GroupWait] = []
     behind: dict[Rank, str] = {}
     whole: list[tuple[Rank, tuple[TransferEnd, ...]]] = []
@@ -51,7 +54,8 @@ def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple
             torn.update(((rank, end), not recorded.isdisjoint(awaited)) for end in ends)
         else:
             whole.append((rank, ends))
-    return [*holds, *_joined(whole, torn, joined)], behind
+    pairs = (replace(hold, begun=not timed.isdisjoint(hold.inside)) for hold in _joined(whole, torn, joined))
+    return [*holds, *pairs], behind
 
 
 def _joined(
@@ -87,6 +91,8 @@ def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[Tran
     """Each point-to-point operation with its ends. Of a batch only its last entry, `coalesced`, knows how far it is:
     ProcessGroupNCCL passes no events to the recorder for the sends and receives inside."""
     inside: dict[str, list[TransferEnd]] = {}
+    batched = _batched(record)
+    under_way: set[tuple[str, Rank]] = set()
     for entry in record.entries:
         members = record.members.get(entry.group, ())
         if entry.operation.endswith(COALESCED):
@@ -95,10 +101,19 @@ def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[Tran
             end = _end(entry.operation, members)
             if end is None or end.peer == record.rank:
                 continue
-            if entry.started is None and not entry.done:
+            if entry.started is None and not entry.done and entry.group in batched:
                 inside.setdefault(entry.group, []).append(end)
-            else:
+            elif entry.started is not None or entry.done or (entry.group, end.peer) not in under_way:
+                if not entry.done:  # a pair of ranks has one stream for what passes between them: the oldest comes first
+                    under_way.add((entry.group, end.peer))
                 yield entry, [end]
+
+
+def _batched(record: RankCounters) -> set[str]:
+    """The groups whose sends and receives are in batches: their end is recorded, or several share one number."""
+    under_way = [(e.group, e.sequence) for e in record.entries if e.p2p and not e.done]
+    shared = {group for (group, _), times in Counter(under_way).items() if times > 1}
+    return shared | {entry.group for entry in record.entries if entry.operation.endswith(COALESCED)}
 
 
 def _end(operation: str, members: Sequence[Rank]) -> TransferEnd | None:

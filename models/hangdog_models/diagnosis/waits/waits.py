@@ -36,6 +36,8 @@ class GroupWait:
     in a pipeline, where `awaited` are those at the ends, and with an operation that some members have left already.
     `assumed`: so many of them are taken to be inside like all others, for their counters were lost.
     `lasting`: a watchdog waited for it in vain, so it is no moment of a healthy step.
+    `group`: the name of the process group whose collectives were counted. `begun` False: hosts have launched it, and
+    nothing tells whether devices have begun it.
     """
 
     dim: str | None
@@ -47,6 +49,8 @@ class GroupWait:
     complete: bool = True
     assumed: int = 0
     lasting: bool = False
+    group: str = ""
+    begun: bool = True
 
     @property
     def joined(self) -> bool:

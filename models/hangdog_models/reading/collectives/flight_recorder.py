@@ -1,5 +1,6 @@
 """Reads a PyTorch flight recorder dump, from its JSON or from a pickle already turned into plain data.
 
+A dump may hold all operations or the active ones only; then `pg_status` alone tells what is complete.
 The two writings differ: numbers of `pg_status` are texts in JSON, unknown times are 0 there and None in the pickle.
 Gloo leaves every `state` at `scheduled` and lists no members; there `retired` says that an operation is done.
 Versions 2.1 to 2.10 differ too: the first have one `seq_id` and a `pg_name`, sequence numbers may be texts, a single
@@ -9,7 +10,7 @@ data type stands without a list. Whether operations started is known only where 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from hangdog_models.collectives import CollectiveRecord, RankCounters
+from hangdog_models.collectives import CollectiveRecord, RankCounters, counts_of
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.collectives.recorded_times import took_ns, with_times_apart
@@ -43,20 +44,23 @@ def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> Rank
     statuses = tuple(_tables(document.get("pg_status")))
     timed = any(_started(entry) for entry in entries) or any(_ran_ahead(status) for _, status in statuses)
     records = tuple(_entry(entry, timed, limits) for entry in entries)
-    enqueued, completed = _from_entries(records)
+    enqueued, completed = counts_of(records)
     started: dict[str, int] = {}
     for record in records:
         if timed and record.started and not record.p2p:
             _raise_to(started, record.group, record.sequence)
-    names = {int_of(entry.get("pg_id")): record.group for entry, record in zip(entries, records, strict=True)}
+    members, descriptions = _configured(document, limits)
+    inside = {int_of(entry.get("pg_id")): record.group for entry, record in zip(entries, records, strict=True)}
+    names = _names_of(tuple(number for number, _ in statuses), tuple(_config_names(document, limits)), inside)
+    messages = {record.group for record in records if record.p2p}
     for number, status in statuses:
-        # The status goes by the process's own number of a group; only the entries tell which name that is.
         group = names.get(int_of(number)) or (number if number not in names.values() else f"#{number}")
+        if group in messages:
+            continue  # the number of whatever came last there, a send or a collective, each of which has its own count
         _raise_to(enqueued, group, int_of(status.get("last_enqueued_collective")))
         _raise_to(completed, group, int_of(status.get("last_completed_collective")))
         if timed:  # else it stays -1 for ever and says nothing
             _raise_to(started, group, int_of(status.get("last_started_collective")))
-    members, descriptions = _configured(document, limits)
     for entry, record in zip(entries, records, strict=True):
         descriptions.setdefault(record.group, _name(entry, 1, limits))
     kept = recent(records)
@@ -143,28 +147,30 @@ def _ints(values: Iterable[object]) -> list[int]:
     return [number for number in map(int_of, values) if number is not None]
 
 
-def _from_entries(records: Iterable[CollectiveRecord]) -> tuple[dict[str, int], dict[str, int]]:
-    """Last enqueued and last completed sequence number of each group, as far as the ring of entries shows them."""
-    enqueued: dict[str, int] = {}
-    done: dict[str, int] = {}
-    pending: dict[str, int] = {}
-    for record in records:
-        enqueued.setdefault(record.group, -1)
-        if record.p2p:
-            continue
-        _raise_to(enqueued, record.group, record.sequence)
-        if record.done:
-            _raise_to(done, record.group, record.sequence)
-        else:
-            pending[record.group] = min(pending.get(record.group, record.sequence), record.sequence)
-    # Completed means that nothing before it is still under way.
-    completed = {g: min(done.get(g, -1), pending[g] - 1) if g in pending else done.get(g, -1) for g in enqueued}
-    return enqueued, completed
-
-
 def _raise_to(counts: dict[str, int], group: str, number: int | None) -> None:
     if number is not None:
         counts[group] = max(counts.get(group, -1), number)
+
+
+def _names_of(
+    numbers: Sequence[str], names: Sequence[str], inside: Mapping[int | None, str]
+) -> Mapping[int | None, str]:
+    """The name of each group by the process's own number of it, by which `pg_status` goes.
+
+    Entries tell both. Names and numbers are given out in one order, so where there are as many of the one as of the other
+    they belong together as they ascend, unless an entry says otherwise.
+    """
+    counted, named = [int_of(number) for number in numbers], [int_of(name) for name in names]
+    if len(counted) != len(named) or None in counted or None in named:
+        return inside
+    in_order = dict(zip(sorted(n for n in counted if n is not None), sorted(names, key=int), strict=True))
+    fits = all(in_order.get(number) == name for number, name in inside.items() if number is not None)
+    return {**in_order, **inside} if fits else inside
+
+
+def _config_names(document: Mapping[str, object], limits: Limits) -> Iterable[str]:
+    for key, config in _tables(document.get("pg_config")):
+        yield text_of(config.get("name"), limits) or text_of(key, limits)
 
 
 def _tables(value: object) -> list[tuple[str, Mapping[str, object]]]:
@@ -176,8 +182,9 @@ def _configured(document: Mapping[str, object], limits: Limits) -> tuple[dict[st
     """Members and descriptions of the groups that `pg_config` names; gloo writes one nameless group without members."""
     members: dict[str, tuple[Rank, ...]] = {}
     descriptions: dict[str, str] = {}
-    for key, config in _tables(document.get("pg_config")):
-        group = text_of(config.get("name"), limits) or text_of(key, limits)
+    for group, (_, config) in zip(
+        _config_names(document, limits), _tables(document.get("pg_config")), strict=True
+    ):
         ranks = config.get("ranks")
         numbers = re.findall(r"\d{1,9}", ranks) if isinstance(ranks, str) else ranks if isinstance(ranks, list) else []
         inside = sorted({number for number in _ints(numbers) if 0 <= number <= MAX_RANK})

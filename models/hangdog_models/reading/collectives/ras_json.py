@@ -11,6 +11,8 @@ from hangdog_models.reading.json_document import int_of, read_json, text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
 
 _HEAD = re.compile(r'"nccl_version"\s*:|"communicators_count"\s*:')
+#: PyTorch's flight recorder writes the version of NCCL, too.
+_RECORDER = re.compile(r'"(?:pg_config|pg_status|entries)"\s*:')
 #: A line that ends with a value, and a next one that begins with a key or an object: 2.28.9 forgets the comma between
 #: them for each missing rank. A line break must lie there, so that no text inside quotes is touched.
 _NO_COMMA = re.compile(r'(?<=[0-9"}\]el])[ \t]*(?=\r?\n\s{0,64}(?:"[A-Za-z_]{1,64}"\s{0,8}:|\{))')
@@ -25,7 +27,7 @@ _SUCCESS, _IN_PROGRESS = 0, 7
 
 def recognises_text(head: str) -> bool:
     """Whether a text claims to be the report: the text before the document (RCCL's banner) does not count."""
-    return _HEAD.search(head) is not None
+    return _HEAD.search(head) is not None and _RECORDER.search(head) is None
 
 
 def repaired(text: str) -> str:

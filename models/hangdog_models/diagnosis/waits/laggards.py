@@ -1,0 +1,151 @@
+"""Who is behind in process groups without waiting for anybody who is not behind through it."""
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from hangdog_models.diagnosis.waits.positions import Group, Position, called, operation
+from hangdog_models.diagnosis.waits.waits import GroupWait
+from hangdog_models.ranks import Rank
+
+#: Operations that end on some members before others have come, or of which each member has its own part.
+_ONE_SIDED = ("broadcast", "reduce", "gather", "scatter", "send", "recv", "coalesced")
+_OF_ALL = ("reduce_scatter",)
+#: So many members, one of which alone has not completed what the others have, are no pair of which either is early.
+_ALONE_AMONG = 4
+
+
+def left_behind(groups: Mapping[Group, Mapping[Rank, Position]]) -> dict[Rank, dict[str, str]]:
+    """By rank the groups in which it has not completed what a peer has, and the first such operation.
+
+    An all-reduce, all-gather or all-to-all ends on nobody before all have given their part: so its host came, and its
+    device is behind. One operation in one group is what dumps of two moments differ by, unless it is one rank alone.
+    """
+    found: dict[Rank, dict[str, str]] = {}
+    clear: set[Rank] = set()
+    for (name, listed), users in groups.items():
+        positions = {rank: position for rank, position in users.items() if not listed or rank in listed}
+        if len(positions) < 2:
+            continue
+        furthest = max(position.completed for position in positions.values())
+        late = [
+            (rank, position)
+            for rank, position in positions.items()
+            if position.completed < min(furthest, position.enqueued) and _ends_together(position, name)
+        ]
+        for rank, position in late:
+            number = position.completed + 1
+            what = f"{operation(position, name, number)} {number} of {called(name, positions)}"
+            found.setdefault(rank, {})[name] = what
+            alone = len(late) == 1 and len(positions) >= _ALONE_AMONG
+            if alone or furthest - position.completed > 1 or len(found[rank]) > 1:
+                clear.add(rank)
+    return {rank: numbers for rank, numbers in found.items() if rank in clear}
+
+
+def _ends_together(position: Position, group: str) -> bool:
+    name = operation(position, group, position.completed + 1).lstrip("_")
+    return name.startswith(_OF_ALL) or not name.startswith(_ONE_SIDED)
+
+
+def laggards(holds: Sequence[GroupWait], behind: Mapping[Rank, Iterable[str]]) -> set[Rank]:
+    """The ranks that others wait for, in the end, of those that are inside of an operation themselves.
+
+    Whoever waits for somebody outside is late through that one. Of ranks that wait for each other in a circle the ones
+    that are behind in more than twice as many groups as the rest are late by themselves, and the rest through them; equal
+    ones have entered their groups in different orders. `behind` names the groups in which each one's device is.
+    """
+    late: dict[Rank, set[str]] = {rank: set(groups) for rank, groups in behind.items()}
+    for hold in holds:
+        for rank in hold.awaited if hold.group else ():
+            late.setdefault(rank, set()).add(hold.group)
+    found: set[Rank] = set()
+    for circle in _last_circles(holds):
+        if len(circle) == 1:
+            found.update(rank for rank in circle if rank in behind)
+            continue
+        most = max(len(late.get(rank, ())) for rank in circle)
+        first = {rank for rank in circle if 2 * len(late.get(rank, ())) > most}
+        if most > 1 and 2 * len(first) <= len(circle):
+            found |= first
+    return found
+
+
+def freed(holds: Iterable[GroupWait], guilty: Container[Rank]) -> list[GroupWait]:
+    """The holds without those who are late by themselves, whatever operations of their own they have under way."""
+    found = []
+    for hold in holds:
+        inside = tuple(rank for rank in hold.inside if rank not in guilty)
+        if len(inside) == len(hold.inside):
+            found.append(hold)
+        elif inside:
+            late = () if hold.awaited else tuple(rank for rank in hold.inside if rank in guilty)
+            found.append(replace(hold, inside=inside, awaited=(*hold.awaited, *late)))
+    return found
+
+
+def without_doubtful(holds: Sequence[GroupWait]) -> list[GroupWait]:
+    """The holds, of which hosts alone tell that all have joined only where no member waits in another for somebody.
+
+    Devices go through operations in turn: what was launched on such a member may not have begun.
+    """
+    elsewhere = {rank for hold in holds if hold.awaited for rank in hold.inside}
+    found = []
+    for hold in holds:
+        late = () if hold.begun or not hold.joined else tuple(rank for rank in hold.inside if rank in elsewhere)
+        inside = tuple(rank for rank in hold.inside if rank not in late)
+        if inside:
+            found.append(replace(hold, inside=inside, awaited=late) if late else hold)
+    return found
+
+
+def _last_circles(holds: Sequence[GroupWait]) -> list[list[Rank]]:
+    """The sets of ranks that wait for each other, directly or not, and for nobody else: one rank where it waits for none.
+
+    Operations are nodes between who is inside (a rank's own number) and who is awaited: they are numbered below zero.
+    """
+    ahead: dict[int, Sequence[int]] = {rank: [] for hold in holds for rank in hold.inside}
+    for at, hold in enumerate(holds, 1):
+        if hold.awaited:
+            ahead[-at] = hold.awaited
+            for rank in hold.inside:
+                ahead[rank] = [*ahead[rank], -at]
+    circles = _circles(ahead)
+    circle_of = {node: number for number, circle in enumerate(circles) for node in circle}
+    return [
+        sorted(Rank(node) for node in circle if node >= 0)
+        for number, circle in enumerate(circles)
+        if max(circle) >= 0
+        and all(circle_of[following] == number for node in circle for following in ahead.get(node, ()))
+    ]
+
+
+def _circles(ahead: Mapping[int, Sequence[int]]) -> list[list[int]]:
+    """The strongly connected components of a graph (Tarjan's, without recursion)."""
+    order: dict[int, int] = {}
+    low: dict[int, int] = {}
+    closed: set[int] = set()
+    open_nodes: list[int] = []
+    found: list[list[int]] = []
+    for start in ahead:
+        path: list[tuple[int, Iterator[int]]] = []
+        following: int | None = start if start not in order else None
+        while path or following is not None:
+            if following is not None and following not in order:
+                order[following] = low[following] = len(order)
+                open_nodes.append(following)
+                path.append((following, iter(ahead.get(following, ()))))
+            node, rest = path[-1]
+            following = next(rest, None)
+            if following is None:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[node])
+                if low[node] == order[node]:
+                    circle = [open_nodes.pop()]
+                    while circle[-1] != node:
+                        circle.append(open_nodes.pop())
+                    closed.update(circle)
+                    found.append(circle)
+            elif following in order and following not in closed:
+                low[node] = min(low[node], order[following])
+    return found

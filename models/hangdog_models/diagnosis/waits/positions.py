@@ -1,0 +1,70 @@
+"""How far each rank got in each process group, of all sources that counted it."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from hangdog_models.collectives import FLIGHT_RECORDER, NCCL_LOG, WATCHDOG, RankCounters, counts_of
+from hangdog_models.ranks import Rank
+
+#: What counts where several sources tell of one rank: the first.
+SOURCES = (FLIGHT_RECORDER, WATCHDOG, NCCL_LOG)
+#: How PyTorch (2.2 and later) describes the group that init_process_group makes, which has all ranks.
+DEFAULT_GROUP = "default_pg"
+
+
+class Position(NamedTuple):
+    """How far one rank got in one group: sequence numbers; `started` None where the recorder does not know (gloo's)."""
+
+    enqueued: int
+    started: int | None
+    completed: int
+    record: RankCounters
+
+
+Group = tuple[str, tuple[Rank, ...]]
+
+
+def operation(position: Position, group: str, number: int) -> str:
+    """The name of an operation as this rank recorded it."""
+    for entry in position.record.entries:
+        if entry.group == group and entry.sequence == number and not entry.p2p:
+            return entry.operation.rpartition(":")[2] or "operation"
+    return "operation"
+
+
+def called(name: str, positions: Mapping[Rank, Position]) -> str:
+    """A process group as people know it: by what the program called it, where it called it anything of its own."""
+    described = next((text for p in positions.values() if (text := p.record.descriptions.get(name))), "")
+    telling = described not in ("", name, DEFAULT_GROUP, "undefined")
+    return f"process group {name} ({described})" if telling else f"process group {name}"
+
+
+def ordered(records: Iterable[RankCounters]) -> list[RankCounters]:
+    """The records with the most trusted source first, in whatever order they came."""
+    return sorted(records, key=lambda record: (SOURCES.index(record.source), record.rank))
+
+
+def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position]]:
+    """The positions of all ranks in each group, by its name and listed members; of two sources the first that counts.
+
+    PyTorch gives a group one count for whatever came last, a collective or a message, each of which has numbers of its
+    own. So where anybody sends or receives in a group, only the operations tell: stages of a pipeline differ in a sound job.
+    """
+    records = list(records)
+    messages = {entry.group for record in records for entry in record.entries if entry.p2p}
+    found: dict[Group, dict[Rank, Position]] = {}
+    for record in records:
+        told = counts_of(entry for entry in record.entries if entry.group in messages) if messages else ({}, {})
+        for name, counted in record.enqueued.items():
+            enqueued = told[0].get(name, -1) if name in messages else counted
+            if enqueued < 0:
+                continue
+            completed = (told[1] if name in messages else record.completed).get(name, -1)
+            started = record.started.get(name)
+            if started is not None and started < completed:
+                started = None  # gloo never fills it in
+            members = record.members.get(name, ())
+            found.setdefault((name, members), {}).setdefault(
+                record.rank, Position(enqueued, started, completed, record)
+            )
+    return found
