@@ -31,7 +31,7 @@ def failures(report: str) -> list[str]:
     return [line for line in report.splitlines() if line.startswith("FAIL")]
 
 
-@pytest.mark.parametrize("folder", ["gloo", "public"])
+@pytest.mark.parametrize("folder", ["gloo", "nvrx", "public"])
 def test_every_bundle_meets_its_expectation(folder: str) -> None:
     assert failures(run(folder)) == []
 

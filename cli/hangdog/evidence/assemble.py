@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from hangdog.evidence.content import Failure, StackFile
 from hangdog.evidence.counters import counters_of, findings_of, ras_reports
-from hangdog.evidence.placing import Placed
+from hangdog.evidence.placed import Placed
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank

@@ -8,6 +8,7 @@ from hangdog.evidence.naming import Name
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding
+from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ras_json, ras_text
 from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi
 from hangdog_models.reading.json_document import looks_like_json, read_json
@@ -53,13 +54,22 @@ class ReadRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class UnnamedRecord:
+    """A flight recorder dump that does not tell whose it is; the rank in it means nothing."""
+
+    record: RankCounters
+
+
+@dataclass(frozen=True, slots=True)
 class Unused:
     """A file that is no evidence."""
 
 
-Content = StackFile | ProcessState | Failure | RankCounters | Logged | ReadRequest | Unused
+Content = StackFile | ProcessState | Failure | RankCounters | UnnamedRecord | Logged | ReadRequest | Unused
 #: What tells of itself whose it is, or belongs to no rank: no file needs a rank in its name for it.
 OWNERLESS = (Logged, ReadRequest)
+#: What needs no rank in its name, for it says itself whose it is, or is of nobody.
+SELF_NAMED = (*OWNERLESS, RankCounters)
 
 #: Readers of stacks in text form; the first that recognises a text reads it.
 _STACK_TEXTS = (
@@ -127,6 +137,8 @@ def _read_document(name: Name, document: object, limits: Limits) -> Content:
     if pyspy.recognises(document):
         return StackFile(pyspy.read(document, limits))
     if flight_recorder.recognises(document):
+        if name.rank is None and not flight_recorder.names_rank(document):
+            return UnnamedRecord(flight_recorder.read(document, Rank(0), limits))
         return flight_recorder.read(document, name.rank, limits)
     if proc_status.recognises(document):
         return proc_status.read(document, limits)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 
 from hangdog.evidence.content import Logged, ReadRequest
-from hangdog.evidence.placing import Placed
+from hangdog.evidence.placed import Placed
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank

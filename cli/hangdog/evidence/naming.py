@@ -11,6 +11,10 @@ from hangdog_models.stack import TRAINER
 _RANK = re.compile(
     r"(?<![A-Za-z0-9])(?<!local[-_.])(?<!node[-_.])(?<!group[-_.])(?<!role[-_.])rank[-_]?(\d+)(?![A-Za-z0-9])"
 )
+#: Files that PyTorch's flight recorder and its users name by themselves.
+_RECORDER = re.compile(r"(?:_dump_|fr_trace_)(\d+)(?:\.[A-Za-z]\w{0,7})?")
+#: The number at the end of a name, before what says what the file holds.
+_NUMBER = re.compile(r"(\d{1,7})(?:\.[A-Za-z]\w{0,7}){0,2}$")
 _MACHINE = re.compile(r"machine-(.+)")
 _ROUND = re.compile(r"round-(\d{1,9})")
 #: Endings that say what a file holds and are no part of a role; else anything short after the last dot.
@@ -32,6 +36,8 @@ def name_of(path: str) -> Name:
     """Reads a path relative to the bundle's root; raises UnreadableEvidence when it speaks of two ranks or of none possible."""
     *folders, file = path.split("/")
     digits = {number.lstrip("0") or "0" for number in _RANK.findall(path)}
+    if not digits and (recorder := _RECORDER.fullmatch(file)):
+        digits = {recorder[1].lstrip("0") or "0"}
     if len(digits) > 1:
         ranks = " and ".join(sorted(digits, key=lambda number: (len(number), number))[:3])
         raise UnreadableEvidence(f"its name speaks of ranks {ranks}: whose is it?")
@@ -39,6 +45,12 @@ def name_of(path: str) -> Name:
         raise UnreadableEvidence(f"its name speaks of a rank above {MAX_RANK}")
     rank = Rank(int(digits.pop())) if digits else None
     return Name(path, rank, _role(file), _last(_MACHINE, folders), _round(folders))
+
+
+def number_of(path: str) -> int | None:
+    """The number a file's name ends in; None where it ends in none."""
+    match = _NUMBER.search(path.rpartition("/")[2])
+    return int(match[1]) if match else None
 
 
 def is_meaningful(folder: str) -> bool:

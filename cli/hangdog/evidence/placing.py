@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hangdog.evidence.content import OWNERLESS, Content, Logged, StackFile
+from hangdog.evidence.content import OWNERLESS, SELF_NAMED, Logged, StackFile
 from hangdog.evidence.naming import Name
+from hangdog.evidence.numbered import numbered
+from hangdog.evidence.placed import Placed
 from hangdog_models.ranks import MAX_RANK, Rank, format_ranks
 from hangdog_models.reading.logs.training_log import Stream
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
@@ -13,14 +15,6 @@ from hangdog_models.topology import Layout
 
 #: The name of a machine that a layout derives from `gpus_per_node`.
 _NUMBERED = re.compile(r"node-(\d{1,7})")
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """One file's evidence with whose it is."""
-
-    name: Name
-    content: Content
 
 
 @dataclass(slots=True)
@@ -62,21 +56,22 @@ def _speakers(file: Placed) -> Iterable[Name]:
 
 
 def place(found: Sequence[Placed], layout: Layout) -> Placing:
-    """Gives ranks to stacks whose files name none, where their number leaves one way to do it.
+    """Gives ranks to evidence whose files name none: by the number at the end of their names, else where there is one way.
 
-    That is when a machine's folder (or a bundle without any rank in its names) holds as many processes as the layout
+    For stacks that is when a machine's folder (or a bundle without any rank in its names) holds as many processes as the layout
     puts there: launchers start local ranks in order, so process ids ascend with ranks. The machine is right in any case.
     """
-    placing = Placing()
+    found, notes = numbered(found, layout)
+    placing = Placing(notes=notes)
     for placed in found:
         if isinstance(placed.content, Logged):
             placing.placed.append(replace(placed, content=_of_ranks(placed.content, placed.name.machine, layout)))
-        elif placed.name.rank is not None or isinstance(placed.content, OWNERLESS):
+        elif placed.name.rank is not None or isinstance(placed.content, SELF_NAMED):
             placing.placed.append(placed)
     taken = {placed.name.rank for placed in placing.placed if not isinstance(placed.content, OWNERLESS)}
     nameless: dict[tuple[str | None, int | None], list[Placed]] = {}
     for placed in sorted(found, key=lambda placed: placed.name.path):
-        if placed.name.rank is None and not isinstance(placed.content, OWNERLESS):
+        if placed.name.rank is None and not isinstance(placed.content, SELF_NAMED):
             nameless.setdefault((placed.name.machine, placed.name.round), []).append(placed)
     for (machine, _), files in nameless.items():
         _give(placing, files, _expected(layout, machine, bool(taken)), taken)

@@ -54,13 +54,15 @@ def answer(verdict: Verdict) -> str:
         return _who_and_why(verdict)
     first = verdict.suspects[0] if verdict.suspects else None
     names = verdict.evict.machines or (first.machines if first else ())
-    who = some(names, MACHINES) or (rank_text(first.ranks, WIDTH) if first else "a machine")
+    ranks = _unplaced(verdict)
+    who = some(names, MACHINES) or (rank_text(ranks, WIDTH) if ranks else "a machine")
+    several = len(names) > 1 or (not names and len(ranks) > 1)
     return {
-        Kind.MACHINE: f"{who} {'holds' if len(names) < 2 else 'hold'} the job up",
+        Kind.MACHINE: f"{who} {'hold' if several else 'holds'} the job up",
         Kind.GROUP: _of_group(verdict),
         Kind.SOFTWARE: "the code is at fault, no machine is",
         Kind.DEPENDENCY: "a service that many ranks share blocks them",
-        Kind.SLOW: f"{who} {'holds' if len(names) < 2 else 'hold'} the job back"
+        Kind.SLOW: f"{who} {'hold' if several else 'holds'} the job back"
         if first
         else "the job makes progress, but is held back",
         Kind.NONE: "the job is making progress",
@@ -79,9 +81,15 @@ def order(verdict: Verdict) -> str:
     if verdict.kind is Kind.MACHINE:
         names = verdict.suspects[0].machines if verdict.suspects else ()
         if verdict.suspects and not names:
-            return f"Evict nobody yet: find the machine of {rank_text(verdict.suspects[0].ranks, WIDTH)}."
+            return f"Evict nobody yet: find the machine of {rank_text(_unplaced(verdict), WIDTH)}."
         return f"Evict nobody yet: look again{f', or test {some(names, MACHINES)}' if names else ''}."
     return "Evict nobody."
+
+
+def _unplaced(verdict: Verdict) -> tuple[int, ...]:
+    """The ranks of the first suspect, and of the others of unknown machine that are as surely guilty as not."""
+    others = (suspect for suspect in verdict.suspects[1:] if suspect.probability > 0.5 and not suspect.machines)
+    return tuple(sorted({rank for suspect in (*verdict.suspects[:1], *others) for rank in suspect.ranks}))
 
 
 def percent(probability: float) -> str:

@@ -11,7 +11,7 @@ from hangdog_models.diagnosis.options import Options
 from hangdog_models.diagnosis.verdict.eviction import smallest
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, Verdict
 from support.cases.stories import job, look, snapshot, trace, twice
 
 EIGHT = job(dp=8, per_machine=1)
@@ -76,21 +76,24 @@ def test_who_is_hardly_suspected_fills_up_no_eviction() -> None:
     assert smallest({**likely, frozenset({"node-1"}): 0.1}, Options()).machines == ("node-0", "node-1")
 
 
-def test_sizes_that_differ_for_the_first_time_are_software() -> None:
-    def entry(number: int, size: int, *, done: bool) -> CollectiveRecord:
-        return CollectiveRecord("0", number, "nccl:all_to_all", done=done, input_sizes=((size,),))
-
-    records = tuple(
-        RankCounters(
-            Rank(rank),
-            {"0": 7},
-            {"0": 6},
-            (entry(6, 8, done=True), entry(7, 9 if rank == 2 else 8, done=False)),
-            {},
-            {},
-        )
-        for rank in range(4)
+def exchange(given: int, taken: int) -> RankCounters:
+    entries = tuple(
+        CollectiveRecord("0", number, "nccl:all_to_all", number < 7, ((8, 4),), output_sizes=((8, 4),))
+        for number in (5, 6)
     )
-    story = replace(twice(look({"0-3": "item"})), counters=records)
-    verdict = diagnose(story, job(dp=4, per_machine=1))
-    assert verdict.kind is Kind.SOFTWARE and "for the first time" in verdict.because[0]
+    last = CollectiveRecord("0", 7, "nccl:all_to_all", False, ((given, 4),), output_sizes=((taken, 4),))
+    return RankCounters(Rank(0), {"0": 7}, {"0": 6}, (*entries, last), {"0": tuple(map(Rank, range(4)))}, {})
+
+
+def exchanging(*sizes: tuple[int, int]) -> Verdict:
+    records = tuple(replace(exchange(*size), rank=Rank(rank)) for rank, size in enumerate(sizes))
+    return diagnose(replace(twice(look({"0-3": "item"})), counters=records), job(dp=4, per_machine=1))
+
+
+def test_sizes_of_an_all_to_all_differ_by_nature_even_for_the_first_time() -> None:
+    assert exchanging((8, 9), (9, 8), (7, 8), (8, 7)).kind is Kind.GROUP
+
+
+def test_an_all_to_all_that_takes_more_than_is_given_is_software() -> None:
+    verdict = exchanging((8, 9), (9, 8), (7, 8), (8, 8))
+    assert verdict.kind is Kind.SOFTWARE and "give 128 elements in all and take 132" in verdict.because[0]

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from hangdog_models.collectives import CollectiveRecord, RankCounters
-from hangdog_models.diagnosis.hypotheses.disagreement import find
+from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, ProcessTrace
@@ -88,20 +87,6 @@ def test_a_machine_that_does_not_answer_is_not_taken_for_lost_dumps() -> None:
     counters = tuple(RankCounters(Rank(r), {"0": 7}, {"0": 6}, (), {}, {}, {"0": 7}) for r in range(56))
     verdict = diagnose(replace(snapshot(seen, seen), counters=counters), WIDE)
     assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-7",))
-
-
-def test_sizes_that_differ_for_the_first_time_are_told_and_those_that_always_do_are_not() -> None:
-    def counters(earlier: int) -> list[RankCounters]:
-        found = []
-        for rank in range(4):
-            before = CollectiveRecord("0", 1, "all_to_all", done=True, input_sizes=((earlier if rank == 3 else 8,),))
-            now = CollectiveRecord("0", 2, "all_to_all", done=False, input_sizes=((9 if rank == 3 else 8,),))
-            found.append(RankCounters(Rank(rank), {"0": 2}, {"0": 1}, (before, now), {}, {}))
-        return found
-
-    (first,) = find(counters(earlier=8))
-    assert (first.odd, first.shown) == ((3,), False)
-    assert find(counters(earlier=9)) == ()
 
 
 def test_the_default_group_is_the_worlds_however_few_used_it() -> None:

@@ -188,3 +188,24 @@ def test_a_duration_no_operation_can_have_is_not_known(hostile: object) -> None:
     assert (kept.took_ns, kept.apart_ns) == (0, None)
     pending = read(dump(entry(3, retired=False, duration_ms=5.0)), Rank(0)).entries[0]
     assert pending.took_ns == 0  # it has not ended
+
+
+def configured(*names: str) -> dict[str, Any]:
+    return {name: {"name": name, "desc": f"mesh_{name}", "ranks": "[0, 1]"} for name in names}
+
+
+def test_names_and_numbers_belong_together_in_order() -> None:
+    """As NCCL writes active entries only: of most groups nothing but the status is left."""
+    counts = {"11": status(9, 8), "2": status(5, 5), "5": status(7, 6)}
+    document = dump(entry(9, group="35", number=11), pg_config=configured("35", "0", "4"), pg_status=counts)
+    record = read(document, Rank(0))
+    assert (record.enqueued, record.completed) == ({"35": 9, "0": 5, "4": 7}, {"35": 9, "0": 5, "4": 6})
+    # an entry that says otherwise is believed, and then the order tells nothing
+    other = read(dump(entry(9, group="35", number=2), pg_config=configured("35", "0", "4"), pg_status=counts), Rank(0))
+    assert other.enqueued == {"35": 9, "#11": 9, "#5": 7} or other.enqueued == {"35": 9, "11": 9, "5": 7}
+
+
+def test_where_messages_pass_the_status_counts_whatever_came_last() -> None:
+    sent = entry(26, is_p2p=True, p2p_seq_id=11984, profiling_name="nccl:send 0->1", retired=False)
+    record = read(dump(sent, entry(27, retired=False), pg_status={"0": status(11984, 11983)}), Rank(0))
+    assert (record.enqueued, record.completed) == ({"0": 27}, {"0": 26})

@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.hypotheses.single_round import LASTING, restless
 from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks
-from hangdog_models.diagnosis.waits.collective_counters import BY_COUNTERS
+from hangdog_models.diagnosis.waits.collective_counters import COUNTED
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
@@ -36,6 +36,7 @@ WORKS_FOR_ALL = likelihood("works_for_all")
 SILENT_MACHINE = likelihood("silent_machine")
 SILENT_TO_RAS = likelihood("silent_to_ras")
 KNOWN_BY_COUNTERS = likelihood("known_by_counters")
+BEHIND_MOST = likelihood("behind_most")
 UNAWAITED = likelihood("unawaited")
 PHASE_MACHINES = likelihood("phase_machines")
 PHASE_OF_JOB = likelihood("phase_of_job")
@@ -160,9 +161,14 @@ def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: 
     doing = Factor(where(state), odds_of(state).machine)
     if state.rule == BY_RAS:
         return [Factor("does not answer NCCL RAS while its peers do", SILENT_TO_RAS)]
-    if state.rule == BY_COUNTERS:
+    if state.rule in COUNTED:
         doing = Factor("counters tell that it is behind, not what holds it", KNOWN_BY_COUNTERS)
     factors = [doing]
+    groups = len({hold.group for hold in waits.holds_for(rank) if hold.group}) if state.rule in COUNTED else 0
+    if state.rule in COUNTED and waits.waiting and not waits.holds_for(rank):
+        factors.append(Factor("by the counters nobody waits for it", EXPLAINED_LEAST))
+    if groups > 1:
+        factors.append(Factor(f"it is behind in {groups} process groups", min(BEHIND_MOST, groups)))
     if state.queued and not state.interpreting:
         # A full queue of its device or mismatched collectives before it: as likely as a fault of the host. It may spin.
         return [doing, Factor("share of the waiting ranks it explains", explained)]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.hypotheses import (
     contradiction,
+    crossed_order,
     disagreement,
     mismatch,
     missing_dumps,
@@ -109,6 +110,7 @@ EXPLANATIONS: tuple[Callable[[Scene], Sequence[Hypothesis]], ...] = (
     explain_moment,
     explain_slow_step,
     disagreement.explain,
+    crossed_order.explain,
     missing_dumps.explain,
     structure.explain,
     contradiction.explain,

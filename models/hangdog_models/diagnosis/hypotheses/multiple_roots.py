@@ -17,7 +17,7 @@ from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of
 from hangdog_models.diagnosis.stragglers.sample_lengths import replica
-from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
+from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
@@ -26,6 +26,8 @@ from hangdog_models.verdict import Activity, Kind
 
 #: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
+#: Of several that are behind so many are told one by one.
+BEHIND_TOLD = 4
 SERVED_MACHINES = likelihood("served_machines")
 TWO_AT_ONCE = likelihood("two_at_once")
 EACH_FURTHER_AT_ONCE = likelihood("each_further_at_once")
@@ -58,16 +60,21 @@ def blame_several(
     """Roots on several machines: one of them, all of them, or a common cause, which is likelier the more are alike."""
     ranks = tuple(sorted(rank for unit in rivals for rank in guilty[unit]))
     activities = {look[rank].activity for rank in ranks}
-    alike = len({look[rank].place for rank in ranks}) == 1
-    many, machines = len(rivals), max(len(topology.machines), len(rivals))
+    # of whom counters alone are known nobody knows the place
+    by_counters = all(look[rank].rule in COUNTED for rank in ranks)
+    alike = len({look[rank].place for rank in ranks}) == 1 and not by_counters
+    many, machines = len(rivals), max(_units(topology), len(rivals))
     share = many / machines
     odds = {unit: prod(factor.times for factor in weighed[unit]) for unit in guilty}
     first = max(rivals, key=lambda unit: (odds[unit], -guilty[unit][0]))
     top = weighed[first]
-    why = (
+    why: tuple[str, ...] = (
         f"{ranks_of(ranks)} on {many} machines {are(ranks)} outside of any collective: "
         + ", ".join(sorted(str(activity) for activity in activities)),
     )
+    if by_counters:
+        told = (reasons(guilty[unit], look, waits)[0] for unit in rivals[:BEHIND_TOLD])
+        why = (f"{ranks_of(ranks)} {are(ranks)} behind, and none of them through another one", *told)
     # Two faults at once are rare, several ranks at work are not: only those that stay where they are count as stuck.
     wide = len(waits.waiting) > WAITING_REMARKABLE and machines > SERVED_MACHINES
     stays = all(_stays(rank, look[rank], motion) for rank in ranks)
@@ -107,6 +114,12 @@ def blame_several(
         for kind, factor in _one_cause([look[rank] for rank in ranks], many, machines, alike, running, lasting, mates)
     ]
     return found
+
+
+def _units(topology: Topology) -> int:
+    """How many machines there may be: whoever's is not known is counted as one of its own."""
+    placed = sum(len(ranks) for ranks in topology.machines.values())
+    return len(topology.machines) + max(0, topology.world_size - placed)
 
 
 def _stays(rank: Rank, state: RankState, motion: Motion) -> bool:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from hangdog_models.counts import counted
 from hangdog_models.diagnosis.observe.activity import HELD, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
-from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
+from hangdog_models.diagnosis.waits.collective_counters import BY_COMPLETION, BY_COUNTERS, BY_DEVICE, COUNTED
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Activity
@@ -22,6 +23,10 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     ranks = list(ranks)
     state = look[ranks[0]]
     text = f"{ranks_of(ranks)} {are(ranks)} {where(state)}, outside of any collective"
+    if state.rule in COUNTED:
+        groups = {hold.group for rank in ranks for hold in waits.holds_for(rank) if hold.group}
+        through = f" in {counted(len(groups), 'process group')}" if groups else ""
+        text = f"{ranks_of(ranks)} {are(ranks)} behind{through}: {where(state)}"
     if motion is not None and set(ranks) <= motion.still:
         text += f", unchanged in {motion.rounds} looks"
     elif motion is not None and set(ranks) <= motion.moving:
@@ -65,6 +70,10 @@ def where(state: RankState) -> str:
         Activity.COMPILE: "compiling",
         Activity.MISSING: "not captured",
     }.get(state.activity, str(state.activity).replace("_", " "))
+    if state.rule == BY_COMPLETION:
+        return f"its peers have completed {state.operation}, and it has not"
+    if state.rule == BY_COUNTERS and not state.waits:
+        return f"{state.label} by its counters"
     if state.rule == BY_DEVICE:
         return f"held up by its own GPU, which has not reached {state.operation}"
     if state.activity is Activity.DEVICE_SYNC and not state.waits:

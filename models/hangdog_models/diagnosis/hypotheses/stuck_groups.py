@@ -146,6 +146,8 @@ def _common(
         hold = GroupWait("switch", ranks, (), f"behind switch {name}", counted=True, lasting=crossing[0].lasting)
         factors = (*base, Factor("all stuck groups touch it", COMMON_TO_STUCK_GROUPS))
         return [Hypothesis(Kind.GROUP, factors, ranks, (), (text,), hold)]
+    if not any(hold.begun for hold in crossing):
+        return []  # hosts have launched them all: so many at once rather tell that completions are not counted
     ranks = tuple(sorted({rank for hold in crossing for rank in hold.inside}))
     text = f"{len(crossing)} groups are stuck although all have joined, with {ranks_of(ranks)} in them"
     hold = GroupWait(SEVERAL, ranks, (), "several operations", counted=True, lasting=crossing[0].lasting)

@@ -197,9 +197,9 @@ def _kept(
     first = suspects[0] if suspects else None
     unsure = first is None or first.probability < case.options.coverage_target
     if first is not None and not first.machines:  # as certain as the culprit may be
-        tells = (
-            f"no evidence tells the machine of {ranks_of(first.ranks)}; gpus_per_node or [machines] in job.toml does"
-        )
+        unplaced = [s for s in suspects if s is first or (s.probability > DECIDES and not s.machines)]
+        whose = ranks_of(sorted({rank for suspect in unplaced for rank in suspect.ranks}))
+        tells = f"no evidence tells the machine of {whose}; gpus_per_node or [machines] in job.toml does"
         return [f"nobody is evicted: {tells}", *(_collect_next(case) if unsure else ())]
     best = first.probability if first is not None else 0.0
     if first is not None and kind is Kind.MACHINE:

@@ -8,7 +8,15 @@ from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.waits.laggards import freed, laggards, left_behind, without_doubtful
-from hangdog_models.diagnosis.waits.positions import DEFAULT_GROUP, Group, Position, by_group, called, operation
+from hangdog_models.diagnosis.waits.positions import (
+    DEFAULT_GROUP,
+    Group,
+    Position,
+    by_group,
+    called,
+    comparable,
+    operation,
+)
 from hangdog_models.diagnosis.waits.transfers import transfers
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
@@ -62,7 +70,7 @@ def count(
         if rank not in recorded and rank not in silent and (rank in crowd or _lost(state))
     }
     unrecorded.update(absent if SEVERAL_ABSENT <= len(absent) <= FEW_ABSENT * topology.world_size else ())
-    groups = by_group(records)
+    groups = {group: comparable(positions) for group, positions in by_group(records).items()}
     for group, positions in sorted(groups.items()):
         if any(position.completed < position.enqueued for position in positions.values()):
             found, late = _stuck(group, positions, unrecorded, look, topology)
@@ -74,7 +82,7 @@ def count(
     behind.update(late)
     left = left_behind(groups)
     guilty = {rank for rank in laggards(holds, left) if rank not in look or look[rank].wait is Wait.SOME}
-    holds = without_doubtful(freed(holds, guilty))
+    holds = without_doubtful(freed(holds, guilty), {record.rank: _turns(record) for record in records})
     inside = {rank: hold.what for hold in holds for rank in hold.inside}
     awaited = {rank for hold in holds for rank in hold.awaited}
     states: dict[Rank, RankState] = {}
@@ -86,7 +94,7 @@ def count(
                 states[rank] = RankState(Activity.COLLECTIVE, Wait.GROUP, operation=inside[rank], rule=BY_COUNTERS)
         elif rank in guilty and rank in left:
             device = seen or RankState(Activity.DEVICE_SYNC, Wait.NONE)
-            what = ", ".join(sorted(left[rank].values())[:1])
+            what = _oldest(record, left[rank])
             states[rank] = replace(
                 device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_COMPLETION
             )
@@ -98,6 +106,21 @@ def count(
         elif seen is None:
             states[rank] = RankState(Activity.UNKNOWN, Wait.NONE, label="outside of any collective", rule=BY_COUNTERS)
     return CounterWaits(tuple(holds), states)
+
+
+def _oldest(record: RankCounters, left: Mapping[str, str]) -> str:
+    """Of what is not complete on a rank, though it is on its peers, that which was launched first."""
+    launched = (entry.group for entry in record.entries if entry.group in left and not (entry.done or entry.p2p))
+    return left[next(launched, min(left))]
+
+
+def _turns(record: RankCounters) -> dict[str, int]:
+    """The groups in which a rank has operations under way, in the order in which it launched the oldest ones."""
+    turns: dict[str, int] = {}
+    for entry in record.entries:
+        if not entry.done and not entry.p2p:
+            turns.setdefault(entry.group, len(turns))
+    return turns
 
 
 def _lost(state: RankState) -> bool:

@@ -83,19 +83,58 @@ def freed(holds: Iterable[GroupWait], guilty: Container[Rank]) -> list[GroupWait
     return found
 
 
-def without_doubtful(holds: Sequence[GroupWait]) -> list[GroupWait]:
+def without_doubtful(holds: Sequence[GroupWait], turns: Mapping[Rank, Mapping[str, int]]) -> list[GroupWait]:
     """The holds, of which hosts alone tell that all have joined only where no member waits in another for somebody.
 
-    Devices go through operations in turn: what was launched on such a member may not have begun.
+    Devices go through operations in turn: what was launched on such a member may not have begun, so it is late for it,
+    unless it launched that before the other one, as `turns` tell where both are on record. Where they do not, its like in
+    other groups tells nothing either: that hosts have launched it everywhere does not say that it is under way.
     """
-    elsewhere = {rank for hold in holds if hold.awaited for rank in hold.inside}
+    doubtful: dict[Rank, list[int]] = {}
+    late: dict[int, set[Rank]] = {}
+    elsewhere: dict[Rank, list[int]] = {}  # the holds in which a rank waits
+    for at, hold in enumerate(holds):
+        for rank in hold.inside if hold.awaited else ():
+            elsewhere.setdefault(rank, []).append(at)
+        if not hold.begun and hold.joined:
+            late[at] = set()
+            for rank in hold.inside:
+                doubtful.setdefault(rank, []).append(at)
+
+    def before(rank: Rank, through: int, at: int) -> bool:
+        """Whether the operation in which it waits may come before the one that all have launched."""
+        turn = turns.get(rank, {})
+        here, there = turn.get(holds[at].group), turn.get(holds[through].group)
+        return at != through and (here is None or there is None or there < here)
+
+    edge = [(rank, through) for rank in doubtful for through in elsewhere.get(rank, ())]
+    while edge:
+        rank, through = edge.pop()
+        for at in doubtful.get(rank, ()):
+            if rank not in late[at] and before(rank, through, at):
+                if not late[at]:  # now the others in it wait for this one
+                    fresh = [other for other in holds[at].inside if other != rank and other not in elsewhere]
+                    elsewhere.update((other, [at]) for other in fresh)
+                    edge.extend((other, at) for other in fresh)
+                late[at].add(rank)
+    untold = {len(holds[at].inside) for at, gone in late.items() if any(_untold(holds[at], turns.get(r)) for r in gone)}
     found = []
-    for hold in holds:
-        late = () if hold.begun or not hold.joined else tuple(rank for rank in hold.inside if rank in elsewhere)
-        inside = tuple(rank for rank in hold.inside if rank not in late)
-        if inside:
-            found.append(replace(hold, inside=inside, awaited=late) if late else hold)
+    for at, hold in enumerate(holds):
+        if at in late and not late[at] and len(hold.inside) in untold and _untold(hold, None):
+            found.append(replace(hold, complete=False))
+            continue
+        gone = late.get(at, set())
+        inside = tuple(rank for rank in hold.inside if rank not in gone)
+        if not gone:
+            found.append(hold)
+        elif inside:
+            found.append(replace(hold, inside=inside, awaited=tuple(sorted(gone))))
     return found
+
+
+def _untold(hold: GroupWait, turns: Mapping[str, int] | None) -> bool:
+    """Whether nothing tells in which turn a rank launched the collective."""
+    return hold.group not in ("", *(turns or ()))
 
 
 def _last_circles(holds: Sequence[GroupWait]) -> list[list[Rank]]:

@@ -13,12 +13,16 @@ DEFAULT_GROUP = "default_pg"
 
 
 class Position(NamedTuple):
-    """How far one rank got in one group: sequence numbers; `started` None where the recorder does not know (gloo's)."""
+    """How far one rank got in one group: sequence numbers; `started` None where the recorder does not know (gloo's).
+
+    `told` False: the source does not tell completions at all (NCCL's log), and `completed` is -1.
+    """
 
     enqueued: int
     started: int | None
     completed: int
     record: RankCounters
+    told: bool = True
 
 
 Group = tuple[str, tuple[Rank, ...]]
@@ -44,6 +48,17 @@ def ordered(records: Iterable[RankCounters]) -> list[RankCounters]:
     return sorted(records, key=lambda record: (SOURCES.index(record.source), record.rank))
 
 
+def comparable(positions: Mapping[Rank, Position]) -> dict[Rank, Position]:
+    """The positions, of which those that tell no completions are compared with the furthest one: what it launched last is
+    under way on whoever launched it too, if anybody has not. That all have launched something tells nothing then."""
+    furthest = max((position.enqueued for position in positions.values()), default=-1)
+    late = any(position.enqueued < furthest for position in positions.values())
+    return {
+        rank: p if p.told else p._replace(completed=p.enqueued - (late and p.enqueued == furthest))
+        for rank, p in positions.items()
+    }
+
+
 def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position]]:
     """The positions of all ranks in each group, by its name and listed members; of two sources the first that counts.
 
@@ -64,7 +79,6 @@ def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position
             if started is not None and started < completed:
                 started = None  # gloo never fills it in
             members = record.members.get(name, ())
-            found.setdefault((name, members), {}).setdefault(
-                record.rank, Position(enqueued, started, completed, record)
-            )
+            counts = Position(enqueued, started, completed, record, name in messages or name in record.completed)
+            found.setdefault((name, members), {}).setdefault(record.rank, counts)
     return found

@@ -38,7 +38,11 @@ def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple
                     mine[end] = mine.get(end, False) or entry.started is not False
                 if entry.started is not False:
                     begun.append((record.rank, tuple(sorted(open_ends))))
-    timed = {record.rank for record in records if any(entry.started is not None for entry in record.entries if not entry.done)}
+    timed = {
+        record.rank
+        for record in records
+        if any(entry.started is not None for entry in record.entries if not entry.done)
+    }
     holds: list[GroupWait] = []
     behind: dict[Rank, str] = {}
     whole: list[tuple[Rank, tuple[TransferEnd, ...]]] = []
@@ -104,7 +108,9 @@ def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[Tran
             if entry.started is None and not entry.done and entry.group in batched:
                 inside.setdefault(entry.group, []).append(end)
             elif entry.started is not None or entry.done or (entry.group, end.peer) not in under_way:
-                if not entry.done:  # a pair of ranks has one stream for what passes between them: the oldest comes first
+                if (
+                    not entry.done
+                ):  # a pair of ranks has one stream for what passes between them: the oldest comes first
                     under_way.add((entry.group, end.peer))
                 yield entry, [end]
 

@@ -81,6 +81,11 @@ def recent(records: Sequence[CollectiveRecord]) -> tuple[CollectiveRecord, ...]:
     return tuple(with_times_apart(records, kept))
 
 
+def names_rank(document: object) -> bool:
+    """Whether the dump itself tells whose it is."""
+    return isinstance(document, dict) and int_of(document.get("rank")) is not None
+
+
 def _rank_inside(document: Mapping[str, object]) -> Rank:
     rank = int_of(document.get("rank"))
     if rank is None or not 0 <= rank <= MAX_RANK:
@@ -163,7 +168,9 @@ def _names_of(
     counted, named = [int_of(number) for number in numbers], [int_of(name) for name in names]
     if len(counted) != len(named) or None in counted or None in named:
         return inside
-    in_order = dict(zip(sorted(n for n in counted if n is not None), sorted(names, key=int), strict=True))
+    in_order: dict[int | None, str] = dict(
+        zip(sorted(n for n in counted if n is not None), sorted(names, key=int), strict=True)
+    )
     fits = all(in_order.get(number) == name for number, name in inside.items() if number is not None)
     return {**in_order, **inside} if fits else inside
 
@@ -182,9 +189,7 @@ def _configured(document: Mapping[str, object], limits: Limits) -> tuple[dict[st
     """Members and descriptions of the groups that `pg_config` names; gloo writes one nameless group without members."""
     members: dict[str, tuple[Rank, ...]] = {}
     descriptions: dict[str, str] = {}
-    for group, (_, config) in zip(
-        _config_names(document, limits), _tables(document.get("pg_config")), strict=True
-    ):
+    for group, (_, config) in zip(_config_names(document, limits), _tables(document.get("pg_config")), strict=True):
         ranks = config.get("ranks")
         numbers = re.findall(r"\d{1,9}", ranks) if isinstance(ranks, str) else ranks if isinstance(ranks, list) else []
         inside = sorted({number for number in _ints(numbers) if 0 <= number <= MAX_RANK})

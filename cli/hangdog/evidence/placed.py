@@ -1,0 +1,14 @@
+"""One file's evidence with whose it is."""
+
+from dataclasses import dataclass
+
+from hangdog.evidence.content import Content
+from hangdog.evidence.naming import Name
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One file's evidence with whose it is."""
+
+    name: Name
+    content: Content

@@ -1,0 +1,60 @@
+"""What the process groups of a job are called by the programs that make them, and what they tell of its shape."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from hangdog_models.collectives import RankCounters
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import DATA, MODEL, Groups, Layout
+
+#: Megatron-Core's descriptions (parallel_state.py) of the groups that have a name of one or two letters in the field.
+_MEGATRON = {
+    "TENSOR_MODEL_PARALLEL_GROUP": "tp",
+    "CONTEXT_PARALLEL_GROUP": "cp",
+    "EXPERT_MODEL_PARALLEL_GROUP": "ep",
+    "DATA_PARALLEL_GROUP": "dp",
+    "PIPELINE_MODEL_PARALLEL_GROUP": "pp",
+    "MODEL_PARALLEL_GROUP": MODEL,
+    "DATA_PARALLEL_GROUP_WITH_CP": DATA,
+}
+#: What PyTorch writes before the name of a dimension of a device mesh.
+_MESH = "mesh_"
+#: Kinds of groups that are believed; Megatron-Core makes about thirty.
+_MOST = 64
+
+
+def dim_of(description: str) -> str:
+    """The dimension that a description means, in the field's short name where it has one."""
+    return _MEGATRON.get(description) or description.removeprefix(_MESH)
+
+
+def with_recorded(layout: Layout, records: Iterable[RankCounters]) -> Layout:
+    """The layout with the groups and the number of ranks that recorders list, where nobody declared any."""
+    members: dict[str, set[tuple[Rank, ...]]] = {}
+    highest = -1
+    for record in records:
+        for name, ranks in record.members.items():
+            highest = max(highest, *ranks)
+            members.setdefault(dim_of(record.descriptions.get(name, "")), set()).add(ranks)
+    if highest < 0:
+        return layout
+    world = layout.world_size or layout.product() or highest + 1
+    if layout.groups or layout.sizes:
+        return replace(layout, world_size=world)
+    return replace(layout, world_size=world, groups=_partitions(members, world))
+
+
+def _partitions(members: Mapping[str, set[tuple[Rank, ...]]], world: int) -> dict[str, Groups]:
+    """The kinds of which no rank is in two groups, each partition once, under its shortest name."""
+    found: dict[str, Groups] = {}
+    known: set[Groups] = set()
+    for dim in sorted(members, key=lambda dim: (dim not in _MEGATRON.values(), len(dim), dim)):
+        groups = tuple(sorted(ranks for ranks in members[dim] if len(ranks) > 1))
+        ranks = [rank for group in groups for rank in group]
+        apart = len(set(ranks)) == len(ranks)
+        if dim and groups and apart and groups not in known and len(groups[0]) < world and len(found) < _MOST:
+            known.add(groups)
+            found[dim] = groups
+    if DATA in found and "cp" not in found and "dp" not in found:
+        found["dp"] = found.pop(DATA)  # without context parallelism it is the data-parallel one
+    return found
