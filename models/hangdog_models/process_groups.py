@@ -1,10 +1,10 @@
 """What the process groups of a job are called by the programs that make them, and what they tell of its shape."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from hangdog_models.collectives import RankCounters
-from hangdog_models.ranks import Rank
+from hangdog_models.collectives import RankCounters, RasReport
+from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.topology import DATA, MODEL, Groups, Layout
 
 #: Megatron-Core's descriptions (parallel_state.py) of the groups that have a name of one or two letters in the field.
@@ -42,6 +42,30 @@ def with_recorded(layout: Layout, records: Iterable[RankCounters]) -> Layout:
     if layout.groups or layout.sizes:
         return replace(layout, world_size=world)
     return replace(layout, world_size=world, groups=_partitions(members, world))
+
+
+def with_reported(layout: Layout, reports: Sequence[RasReport]) -> Layout:
+    """The layout with the number of ranks, and with the hosts of those that the communicator of all ranks lists, where
+    nobody declared any.
+
+    Hosts that were made unreadable are none: without a letter or digit, or one name for two GPUs of one number.
+    """
+    last = reports[-1].communicators if reports else ()
+    world = layout.world_size or layout.product() or max((one.size for one in last), default=0)
+    if not world or world > MAX_RANK:
+        return layout
+    found: dict[str, set[Rank]] = {}
+    devices: dict[tuple[str, int | None], set[int]] = {}
+    placed = {rank for ranks in layout.machines.values() for rank in ranks}
+    for member in (member for one in last if one.size == world for member in one.members):
+        if 0 <= member.number < world and any(map(str.isalnum, member.host)) and Rank(member.number) not in placed:
+            found.setdefault(member.host, set()).add(Rank(member.number))
+            devices.setdefault((member.host, member.device), set()).add(member.number)
+    hosts = {} if layout.ranks_per_machine or layout.machines else found
+    once = len({rank for ranks in hosts.values() for rank in ranks}) == sum(map(len, hosts.values()))
+    apart = once and all(len(numbers) == 1 for (_, device), numbers in devices.items() if device is not None)
+    machines = {host: tuple(sorted(ranks)) for host, ranks in sorted(hosts.items())} if apart else {}
+    return replace(layout, world_size=world, machines={**layout.machines, **machines})
 
 
 def _partitions(members: Mapping[str, set[tuple[Rank, ...]]], world: int) -> dict[str, Groups]:

@@ -13,8 +13,9 @@ NO_ODDS = {
     "findings/tcp_retransmits.py": {"_SHOWN": "sentences shown"},
     "findings/hardware.py": {"_STRENGTH": "an order"},
     "hypotheses/blame_factors.py": {"ASKED_ALONE": "bounds the cost"},
+    "hypotheses/crossed_order.py": {"_MOST": "bounds the cost"},
     "hypotheses/disagreement.py": {"GROUPS_COMPARED": "bounds the cost"},
-    "hypotheses/multiple_roots.py": {"NAMED_ALONE": "bounds the cost"},
+    "hypotheses/multiple_roots.py": {"NAMED_ALONE": "bounds the cost", "BEHIND_TOLD": "sentences shown"},
     "hypotheses/stuck_groups.py": {"ASKED_ALONE": "bounds the cost"},
     "stragglers/fail_slow.py": {
         "ROUNDS": "looks taken",

@@ -9,7 +9,7 @@ from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ras_json, ras_text
+from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ras_events, ras_json, ras_text
 from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
@@ -86,6 +86,8 @@ def read_content(name: Name, data: bytes, limits: Limits) -> Content:
     if plain_pickle.recognises(data):
         return _read_document(name, plain_pickle.read_pickle(data, limits), limits)
     head = data[:_HEAD].decode("utf-8", "replace").lstrip("\ufeff")
+    if ras_events.recognises(head):
+        return ReadRequest((ras_events.read(decoded(data, "the events of ncclras"), limits),))
     if ras_json.recognises_text(head):
         return ReadRequest((ras_json.read_text(decoded(data, "the JSON of ncclras"), limits),))
     if looks_like_json(head) and not _is_json_lines(head):

@@ -15,7 +15,7 @@ from hangdog.evidence.naming import name_of
 from hangdog.evidence.placed import Placed
 from hangdog.evidence.placing import Placing, place, with_folders
 from hangdog_models.errors import HangdogError, UnreadableBundle, UnreadableEvidence, WrongUse
-from hangdog_models.process_groups import with_recorded
+from hangdog_models.process_groups import with_recorded, with_reported
 from hangdog_models.reading.job import read_interval, read_job
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import decoded, escaped
@@ -138,7 +138,7 @@ def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
     snapshot = Snapshot(
         opened.job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account
     )
-    return snapshot, with_recorded(layout, assembly.records)
+    return snapshot, with_reported(with_recorded(layout, assembly.records), assembly.ras)
 
 
 def _read_beside_stacks(placing: Placing) -> bool:

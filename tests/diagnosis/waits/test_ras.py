@@ -75,3 +75,19 @@ def test_equal_counts_acquit_nobody_and_convict_nobody() -> None:
 def test_a_report_that_counts_more_ranks_than_the_job_has_leaves_odds_that_are_some() -> None:
     """A communicator of another job, or of machines that the launcher does not know: no odds are below zero."""
     assert unseen(5, 2).odds == unseen(2, 2).odds > 0
+
+
+def test_four_different_counts_accuse_nobody() -> None:
+    """No member is where most are: who is late for what few have launched is late with the rest."""
+    verdict = judged(report({0: 6600, 1: 6600, 2: 6610, 3: 6610, 4: 6630, 5: 6630}))
+    assert (verdict.suspects, verdict.evict.machines) == ((), ())
+
+
+def test_the_communicator_of_all_ranks_tells_who_the_members_of_the_others_are() -> None:
+    """Number 1 of the communicator of ranks 4-7 is rank 5: so says the host, process and device of the member."""
+    whole = report({}).communicators[0]
+    small = tuple(
+        replace(whole.members[4 + at], number=at, launched={"": 90 - 30 * (at == 1)}, device=None) for at in range(4)
+    )
+    verdict = judged(RasReport((whole, RasCommunicator("9e17", 4, small))))
+    assert verdict.suspects[0].ranks == (5,)

@@ -89,6 +89,8 @@ def _lagging(
     counts = sorted({*(count for _, count in launched), *(number for number, _ in communicator.classes)})
     if len(counts) < 2 or (counts[-1] - counts[0] <= JITTER and not frozen):
         return None
+    if 2 * _in_front(communicator, counts[-1]) <= communicator.size:
+        return None  # who is late for what most have not launched is late with most, and no machine is for that
     ranks = {places.rank(member, communicator): count for member, count in launched}
     ranks.pop(None, None)
     late = tuple(sorted(rank for rank, count in ranks.items() if rank is not None and count < counts[-1]))
@@ -99,6 +101,16 @@ def _lagging(
     dim = next((d for d in topology.dims if topology.group(d, inside[0]) == members), None)
     what = f"operation {counts[-1]} of communicator {communicator.name}"
     return GroupWait(dim or f"communicator {communicator.name}", inside, late, what, counted=True)
+
+
+def _in_front(communicator: RasCommunicator, most: int) -> int:
+    """How many members launched the last operation, or may have by the time the others were asked.
+
+    A report of text names the odd ones only, and counts the rest in its classes.
+    """
+    if communicator.classes:
+        return sum(members for count, members in communicator.classes if count >= most - JITTER)
+    return sum(sum(member.launched.values()) >= most - JITTER for member in communicator.members if member.launched)
 
 
 def _members(communicator: RasCommunicator, ranks: Mapping[Rank | None, int], topology: Topology) -> tuple[Rank, ...]:
@@ -123,6 +135,14 @@ class _Places:
                 pid = trace.pid or (trace.state.pid if trace.state else None)
                 if trace.role == TRAINER and pid:
                     self._by_pid[topology.machine(trace.rank), pid] = trace.rank
+        #: By host, process and device, as the communicator of all ranks tells it: the numbers of the others are their own.
+        self._by_process: dict[tuple[str, int | None, int | None], Rank] = {}
+        for communicator in snapshot.ras[-1].communicators if snapshot.ras else ():
+            if communicator.size == topology.world_size:
+                for member in communicator.members:
+                    if member.host and member.pid is not None and 0 <= member.number < communicator.size:
+                        place = member.host, member.pid, member.device
+                        self._by_process.setdefault(place, Rank(member.number))
 
     def rank(self, member: RasMember, communicator: RasCommunicator | None) -> Rank | None:
         host = member.host if member.host in self._topology.machines else None
@@ -130,6 +150,9 @@ class _Places:
             return self._by_pid[host, member.pid]
         if communicator is not None and communicator.size == self._topology.world_size:
             return Rank(member.number) if 0 <= member.number < communicator.size else None
+        of_world = self._by_process.get((member.host, member.pid, member.device))
+        if of_world is not None:
+            return of_world
         on = self._topology.machines[host] if host else ()
         if member.device is not None and 0 <= member.device < len(on):
             return on[member.device]
