@@ -7,7 +7,7 @@ from hangdog.evidence.content import read_content
 from hangdog.evidence.naming import name_of
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import job
-from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ras_json, ras_text
+from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ras_events, ras_json, ras_text
 from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi, test_report
 from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS
@@ -49,6 +49,7 @@ TARGETS: dict[str, Target] = {
     "flight_recorder": _document(lambda document: flight_recorder.read(document, Rank(0))),
     "plain_pickle": lambda data: plain_pickle.read_pickle(b"\x80\x04" + data),
     "ras": _text(_ras),
+    "ras_events": _text(ras_events.read),
     "ras_json": _document(ras_json.read),
     "ras_mended": lambda data: ras_json.read(read_json(ras_json.repaired(data.decode("utf-8", "replace")))),
     "log": _text(_log),

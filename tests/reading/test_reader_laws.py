@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import job
-from hangdog_models.reading.collectives import flight_recorder, ras_json, ras_text
+from hangdog_models.reading.collectives import flight_recorder, ras_events, ras_json, ras_text
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
 from hangdog_models.reading.logs import training_log
@@ -77,6 +77,7 @@ TEXT_READERS: list[Callable[[str], object]] = [
     lambda text: gdb.read(text, LIMITS),
     lambda text: proc_status.read_status(text, LIMITS),
     lambda text: ras_text.read(text, LIMITS),
+    lambda text: ras_events.read(text, LIMITS),
     lambda text: training_log.read(text, None, LIMITS),
     lambda text: ras_json.repaired(text),
 ]

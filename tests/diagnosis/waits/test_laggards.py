@@ -179,3 +179,17 @@ def test_a_stack_that_waits_in_a_collective_is_no_device_that_is_behind() -> Non
     seen = snapshot(look({"4-7": "gather"}))
     verdict = diagnose(replace(seen, counters=tuple(told)), world(8))
     assert suspects(verdict) == []
+
+
+def test_what_hosts_launched_has_not_joined_where_a_member_waits_before_it_for_somebody() -> None:
+    """Rank 1 waits for rank 2, and launched an operation with rank 0 after that; both have launched it, none completes it."""
+    members = {"a": (Rank(1), Rank(2)), "b": (Rank(0), Rank(1))}
+    entries = [CollectiveRecord(group, 5, "nccl:all_reduce", done=False) for group in "ab"]
+
+    def holds(*order: CollectiveRecord) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+        told = [nccl(0, {"b": (5, 4)}, members=members), nccl(2, {"a": (4, 4)}, members=members)]
+        told.append(nccl(1, {"a": (5, 4), "b": (5, 4)}, *order, members=members))
+        return {(hold.inside, hold.awaited) for hold in count(told, {}, world(3)).holds}
+
+    assert holds(*entries) == {((1,), (2,)), ((0,), (1,))}
+    assert holds(*reversed(entries)) == {((1,), (2,)), ((0, 1), ())}  # it was launched first, so it is under way
