@@ -15,7 +15,7 @@ NO_ODDS = {
     "hypotheses/blame_factors.py": {"ASKED_ALONE": "bounds the cost"},
     "hypotheses/crossed_order.py": {"_MOST": "bounds the cost"},
     "hypotheses/disagreement.py": {"GROUPS_COMPARED": "bounds the cost"},
-    "hypotheses/multiple_roots.py": {"NAMED_ALONE": "bounds the cost", "BEHIND_TOLD": "sentences shown"},
+    "hypotheses/multiple_roots.py": {"NAMED_ALONE": "bounds the cost", "BEHIND_SHOWN": "sentences shown"},
     "hypotheses/stuck_groups.py": {"ASKED_ALONE": "bounds the cost"},
     "stragglers/fail_slow.py": {
         "ROUNDS": "looks taken",

@@ -25,27 +25,27 @@ def numbered(found: Sequence[Placed], layout: Layout) -> tuple[list[Placed], lis
     notes = []
     for (folder, _), files in sorted(kinds.items(), key=lambda item: item[0][0]):
         numbers = {file.name.path: number_of(file.name.path) for file in files if file.name.rank is None}
-        told = sorted(number for number in numbers.values() if number is not None and number < MAX_RANK)
-        if len(numbers) == len(files) == len(set(told)) and all(_fits(file, told, world) for file in files):
+        values = sorted(number for number in numbers.values() if number is not None and number < MAX_RANK)
+        if len(numbers) == len(files) == len(set(values)) and all(_fits(file, values, world) for file in files):
             ranks.update((path, Rank(number)) for path, number in numbers.items() if number is not None)
             where = f"of {folder}" if folder else "at the root"
             notes.append(
                 f"no rank in the names {where}, as in {min(numbers)}: the number at their end is taken for it, ranks "
-                + format_ranks(Rank(number) for number in told)
+                + format_ranks(Rank(number) for number in values)
             )
     return [_owned(file, ranks.get(file.name.path)) for file in found], notes
 
 
-def _fits(file: Placed, told: Sequence[int], world: int | None) -> bool:
+def _fits(file: Placed, values: Sequence[int], world: int | None) -> bool:
     number = number_of(file.name.path)
     if isinstance(file.content, UnnamedRecord):
         groups = file.content.record.members.values()
-        return all(number in ranks for ranks in groups) if groups else _in_order(told, world)
-    return len(told) > 1 and _in_order(told, world)
+        return all(number in ranks for ranks in groups) if groups else _in_order(values, world)
+    return len(values) > 1 and _in_order(values, world)
 
 
-def _in_order(told: Sequence[int], world: int | None) -> bool:
-    return told[-1] < world if world else told[-1] == len(told) - 1
+def _in_order(values: Sequence[int], world: int | None) -> bool:
+    return values[-1] < world if world else values[-1] == len(values) - 1
 
 
 def _owned(file: Placed, rank: Rank | None) -> Placed:

@@ -27,7 +27,7 @@ from hangdog_models.verdict import Activity, Kind
 #: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
 #: Of several that are behind so many are told one by one.
-BEHIND_TOLD = 4
+BEHIND_SHOWN = 4
 SERVED_MACHINES = likelihood("served_machines")
 TWO_AT_ONCE = likelihood("two_at_once")
 EACH_FURTHER_AT_ONCE = likelihood("each_further_at_once")
@@ -73,8 +73,8 @@ def blame_several(
         + ", ".join(sorted(str(activity) for activity in activities)),
     )
     if by_counters:
-        told = (reasons(guilty[unit], look, waits)[0] for unit in rivals[:BEHIND_TOLD])
-        why = (f"{ranks_of(ranks)} {are(ranks)} behind, and none of them through another one", *told)
+        each = (reasons(guilty[unit], look, waits)[0] for unit in rivals[:BEHIND_SHOWN])
+        why = (f"{ranks_of(ranks)} {are(ranks)} behind, and none of them through another one", *each)
     # Two faults at once are rare, several ranks at work are not: only those that stay where they are count as stuck.
     wide = len(waits.waiting) > WAITING_REMARKABLE and machines > SERVED_MACHINES
     stays = all(_stays(rank, look[rank], motion) for rank in ranks)

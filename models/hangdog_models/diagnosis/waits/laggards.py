@@ -117,10 +117,12 @@ def without_doubtful(holds: Sequence[GroupWait], turns: Mapping[Rank, Mapping[st
                     elsewhere.update((other, [at]) for other in fresh)
                     edge.extend((other, at) for other in fresh)
                 late[at].add(rank)
-    untold = {len(holds[at].inside) for at, gone in late.items() if any(_untold(holds[at], turns.get(r)) for r in gone)}
+    unordered = {
+        len(holds[at].inside) for at, gone in late.items() if any(_unordered(holds[at], turns.get(r)) for r in gone)
+    }
     found = []
     for at, hold in enumerate(holds):
-        if at in late and not late[at] and len(hold.inside) in untold and _untold(hold, None):
+        if at in late and not late[at] and len(hold.inside) in unordered and _unordered(hold, None):
             found.append(replace(hold, complete=False))
             continue
         gone = late.get(at, set())
@@ -132,7 +134,7 @@ def without_doubtful(holds: Sequence[GroupWait], turns: Mapping[Rank, Mapping[st
     return found
 
 
-def _untold(hold: GroupWait, turns: Mapping[str, int] | None) -> bool:
+def _unordered(hold: GroupWait, turns: Mapping[str, int] | None) -> bool:
     """Whether nothing tells in which turn a rank launched the collective."""
     return hold.group not in ("", *(turns or ()))
 

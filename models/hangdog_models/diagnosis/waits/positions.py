@@ -15,14 +15,14 @@ DEFAULT_GROUP = "default_pg"
 class Position(NamedTuple):
     """How far one rank got in one group: sequence numbers; `started` None where the recorder does not know (gloo's).
 
-    `told` False: the source does not tell completions at all (NCCL's log), and `completed` is -1.
+    `counts_done` False: the source does not tell completions at all (NCCL's log), and `completed` is -1.
     """
 
     enqueued: int
     started: int | None
     completed: int
     record: RankCounters
-    told: bool = True
+    counts_done: bool = True
 
 
 Group = tuple[str, tuple[Rank, ...]]
@@ -39,8 +39,8 @@ def operation(position: Position, group: str, number: int) -> str:
 def called(name: str, positions: Mapping[Rank, Position]) -> str:
     """A process group as people know it: by what the program called it, where it called it anything of its own."""
     described = next((text for p in positions.values() if (text := p.record.descriptions.get(name))), "")
-    telling = described not in ("", name, DEFAULT_GROUP, "undefined")
-    return f"process group {name} ({described})" if telling else f"process group {name}"
+    named = described not in ("", name, DEFAULT_GROUP, "undefined")
+    return f"process group {name} ({described})" if named else f"process group {name}"
 
 
 def ordered(records: Iterable[RankCounters]) -> list[RankCounters]:
@@ -54,7 +54,7 @@ def comparable(positions: Mapping[Rank, Position]) -> dict[Rank, Position]:
     furthest = max((position.enqueued for position in positions.values()), default=-1)
     late = any(position.enqueued < furthest for position in positions.values())
     return {
-        rank: p if p.told else p._replace(completed=p.enqueued - (late and p.enqueued == furthest))
+        rank: p if p.counts_done else p._replace(completed=p.enqueued - (late and p.enqueued == furthest))
         for rank, p in positions.items()
     }
 
@@ -69,12 +69,12 @@ def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position
     messages = {entry.group for record in records for entry in record.entries if entry.p2p}
     found: dict[Group, dict[Rank, Position]] = {}
     for record in records:
-        told = counts_of(entry for entry in record.entries if entry.group in messages) if messages else ({}, {})
+        recorded = counts_of(entry for entry in record.entries if entry.group in messages) if messages else ({}, {})
         for name, counted in record.enqueued.items():
-            enqueued = told[0].get(name, -1) if name in messages else counted
+            enqueued = recorded[0].get(name, -1) if name in messages else counted
             if enqueued < 0:
                 continue
-            completed = (told[1] if name in messages else record.completed).get(name, -1)
+            completed = (recorded[1] if name in messages else record.completed).get(name, -1)
             started = record.started.get(name)
             if started is not None and started < completed:
                 started = None  # gloo never fills it in
