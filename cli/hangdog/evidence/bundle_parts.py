@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hangdog.evidence.placing import Placed
+from hangdog.evidence.placed import Placed
 from hangdog_models.snapshot import Job
 from hangdog_models.stack import Frame
 from hangdog_models.topology import Layout
