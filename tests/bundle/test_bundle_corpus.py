@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog.evidence.content import Failure, Logged, ReadRequest, StackFile, Unused, read_content
+from hangdog.evidence.content import Failure, Logged, ReadRequest, StackFile, Unused, read_contents
 from hangdog.evidence.naming import name_of
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import RankCounters
@@ -50,7 +50,7 @@ def test_each_file_is_what_the_corpus_says(
         if path in ("job.toml", "rounds.toml"):
             read += 1
             continue
-        content = read_content(name_of(path), file.read_bytes(), DEFAULTS)
+        (content,) = read_contents(name_of(path), file.read_bytes(), DEFAULTS)
         if kind in KINDS:
             assert isinstance(content, KINDS[kind]), path
         else:  # the corpus knows of no reader for it, we may have one

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from hangdog.evidence.content import read_content
+from hangdog.evidence.content import read_contents
 from hangdog.evidence.naming import name_of
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import job
@@ -62,5 +62,5 @@ TARGETS: dict[str, Target] = {
     "proc_status": _text(proc_status.read_status),
     "failure": _text(capture_failure.read),
     "job": _text(job.read_job),
-    "content": lambda data: read_content(name_of("machine-a/x"), data, DEFAULTS),
+    "content": lambda data: read_contents(name_of("machine-a/x"), data, DEFAULTS),
 }

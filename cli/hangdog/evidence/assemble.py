@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from hangdog.evidence.content import Failure, StackFile
 from hangdog.evidence.counters import counters_of, findings_of, ras_reports
+from hangdog.evidence.naming import Name
 from hangdog.evidence.placed import Placed
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.findings import Finding
@@ -47,15 +48,17 @@ class Assembly:
 def assemble(found: Iterable[Placed]) -> Assembly:
     """Merges all evidence of the same round, rank and role into one trace; of two of a kind the first path is used.
 
+    A file that is called after a rank comes before one that only speaks of it.
     Evidence outside any `round-<K>` folder belongs to the first round. What belongs to a process must have its rank.
     """
-    ordered = sorted(found, key=lambda placed: placed.name.path)
+    ordered = sorted(found, key=lambda placed: (placed.told, placed.name.path))
     assembly = Assembly()
     assembly.records = counters_of(ordered, assembly.unused)
     assembly.ras = ras_reports(ordered)
     assembly.findings = findings_of(ordered)
     first = min((placed.name.round for placed in ordered if placed.name.round is not None), default=0)
     gathered: dict[tuple[int, Rank, str], Gathered] = {}
+    described: dict[str, str] = {}  # what files of several ranks hold of those that other files describe
     for placed in ordered:
         name = placed.name
         if name.rank is None:
@@ -67,7 +70,9 @@ def assemble(found: Iterable[Placed]) -> Assembly:
             if earlier is None:
                 setattr(inside, kind, (name.path, part))
             else:
-                assembly.unused[name.path] = f"{_whose(name.rank, role)} is already described by {earlier[0]}"
+                reasons = described if placed.told else assembly.unused
+                reasons[name.path] = f"{_whose(name.rank, role)} is already described by {earlier[0]}"
+    assembly.notes += [f"{path}: {reason}" for path, reason in described.items()]
     traces: dict[int, list[ProcessTrace]] = {}
     for (at, rank, role), parts in sorted(gathered.items(), key=lambda item: item[0]):
         traces.setdefault(at, []).append(_trace(rank, role, parts, assembly))
@@ -83,14 +88,19 @@ def _parts(placed: Placed, assembly: Assembly) -> Iterable[tuple[str, str, Part]
     elif isinstance(content, Failure):
         yield name.role, "failure", content
     elif isinstance(content, StackFile):
-        kind = "native" if content.native_only else "python"
-        seen: set[int] = set()
-        for process in content.processes:
-            if process.pid is not None and process.pid in seen:
-                assembly.notes.append(f"{name.path}: process {process.pid} is in it more than once; the first is used")
-                continue
-            yield (name.role if not seen else f"child-{len(seen) - 1}"), kind, process
-            seen.add(process.pid if process.pid is not None else -len(seen) - 1)
+        for kind, native in (("python", False), ("native", True)):  # one gdb prints both kinds of the same processes
+            processes = [process for process in content.processes if process.native is native]
+            yield from ((role, kind, process) for role, process in _roles(name, processes, assembly))
+
+
+def _roles(name: Name, processes: Iterable[DumpedProcess], assembly: Assembly) -> Iterable[tuple[str, DumpedProcess]]:
+    seen: set[int] = set()
+    for process in processes:
+        if process.pid is not None and process.pid in seen:
+            assembly.notes.append(f"{name.path}: process {process.pid} is in it more than once; the first is used")
+            continue
+        yield name.role if not seen else f"child-{len(seen) - 1}", process
+        seen.add(process.pid if process.pid is not None else -len(seen) - 1)
 
 
 def _trace(rank: Rank, role: str, parts: Gathered, assembly: Assembly) -> ProcessTrace:

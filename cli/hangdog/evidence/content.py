@@ -15,8 +15,9 @@ from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
 from hangdog_models.reading.logs import training_log
 from hangdog_models.reading.printable import decoded
-from hangdog_models.reading.stacks import capture_failure, gdb, proc_status, pyspy, pyspy_text, pystack
+from hangdog_models.reading.stacks import capture_failure, faulthandler, proc_status, pyspy, stack_text
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
+from hangdog_models.reading.stacks.pasted import plain
 from hangdog_models.stack import Frame, ProcessState
 
 #: Bytes that must be enough to tell a format; a command line of a few KB may stand before py-spy's first thread.
@@ -25,10 +26,9 @@ _HEAD = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class StackFile:
-    """Stacks of one or several processes; `native_only` where the tool sees no Python frames (gdb)."""
+    """Stacks of one or several processes."""
 
     processes: tuple[DumpedProcess, ...]
-    native_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +71,24 @@ OWNERLESS = (Logged, ReadRequest)
 #: What needs no rank in its name, for it says itself whose it is, or is of nobody.
 SELF_NAMED = (*OWNERLESS, RankCounters)
 
-#: Readers of stacks in text form; the first that recognises a text reads it.
-_STACK_TEXTS = (
-    (pyspy_text.recognises, pyspy_text.read, "the text of py-spy dump", False),
-    (pystack.recognises, pystack.read, "the text of pystack", False),
-    (gdb.recognises, gdb.read, "the text of gdb", True),
-)
+
+def read_contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
+    """All that a file holds, which is one thing, but for a log into which a dying process has written its stacks.
+
+    Raises UnreadableEvidence when it claims to be a format and is not.
+    """
+    content = _read_content(name, data, limits)
+    if not isinstance(content, Logged | Unused) or b"(most recent call first):" not in data or b"\0" in data[:_HEAD]:
+        return (content,)
+    text = plain(data.decode("utf-8", "replace"))
+    stacks = StackFile(faulthandler.read(text, name.rank, limits) if faulthandler.recognises(text) else ())
+    if not stacks.processes:
+        return (content,)
+    says_more = isinstance(content, Logged) and (content.streams or content.findings)
+    return (content, stacks) if says_more else (stacks,)
 
 
-def read_content(name: Name, data: bytes, limits: Limits) -> Content:
-    """What a file holds; raises UnreadableEvidence when it claims to be a format and is not."""
+def _read_content(name: Name, data: bytes, limits: Limits) -> Content:
     if name.path.endswith(".error.txt"):
         return Failure(data[: limits.text].decode("utf-8", "replace"))
     if plain_pickle.recognises(data):
@@ -96,9 +104,8 @@ def read_content(name: Name, data: bytes, limits: Limits) -> Content:
 
 
 def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
-    for recognises, read, what, native_only in _STACK_TEXTS:
-        if recognises(head):
-            return StackFile(read(decoded(data, what), limits), native_only)
+    if what := stack_text.form_of(head):
+        return StackFile(stack_text.read(decoded(data, what), limits))
     if proc_status.recognises_status(head):
         return proc_status.read_status(decoded(data, "/proc/<pid>/status"), limits)
     if ras_text.recognises(head):

@@ -7,13 +7,14 @@ from pathlib import Path
 from hangdog.evidence.archive import archive_entries, is_archive
 from hangdog.evidence.assemble import assemble
 from hangdog.evidence.bundle_parts import BundleParts
-from hangdog.evidence.content import OWNERLESS, StackFile, Unused, read_content, shared
+from hangdog.evidence.content import OWNERLESS, StackFile, Unused, read_contents, shared
 from hangdog.evidence.entry import BundleEntry, mib
 from hangdog.evidence.folder import folder_entries, read_file
 from hangdog.evidence.join_bundles import join
 from hangdog.evidence.naming import name_of
 from hangdog.evidence.placed import Placed
 from hangdog.evidence.placing import Placing, place, with_folders
+from hangdog.evidence.told_ranks import by_rank
 from hangdog_models.errors import HangdogError, UnreadableBundle, UnreadableEvidence, WrongUse
 from hangdog_models.process_groups import with_recorded, with_reported
 from hangdog_models.reading.job import read_interval, read_job
@@ -112,17 +113,19 @@ def _add_entry(opened: BundleParts, entry: BundleEntry, limits: Limits) -> None:
 
 def _add_evidence(opened: BundleParts, entry: BundleEntry, limits: Limits) -> None:
     name = name_of(entry.path)
-    content = read_content(name, entry.data, limits)
-    if isinstance(content, Unused):
-        opened.ignored.append(entry.path)
-        return
-    opened.placed.append(Placed(name, shared(content, opened.frames) if isinstance(content, StackFile) else content))
+    for content in read_contents(name, entry.data, limits):
+        if isinstance(content, Unused):
+            opened.ignored.append(entry.path)
+            return
+        kept = shared(content, opened.frames) if isinstance(content, StackFile) else content
+        opened.placed.append(Placed(name, kept))
     opened.files_read += 1
 
 
 def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
     layout, contradictions = with_folders(opened.layout, opened.placed)
-    placing = place(opened.placed, layout)
+    placed, taken = by_rank(opened.placed, layout)
+    placing = place(placed, layout)
     assembly = assemble(placing.placed)
     unused = placing.unused | assembly.unused
     unreadable = opened.unreadable | {escaped(path): reason for path, reason in unused.items()}
@@ -133,7 +136,7 @@ def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
         files_read=opened.files_read - len(assembly.ignored) - len(unused),
         ignored=tuple(ignored),
         unreadable=dict(sorted(unreadable.items())),
-        notes=tuple(escaped(note) for note in (*opened.notes, *contradictions, *placing.notes, *assembly.notes)),
+        notes=tuple(escaped(note) for note in (*opened.notes, *contradictions, *taken, *placing.notes, *assembly.notes)),
     )
     snapshot = Snapshot(
         opened.job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account

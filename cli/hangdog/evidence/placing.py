@@ -48,11 +48,17 @@ def with_folders(layout: Layout, placed: Iterable[Placed]) -> tuple[Layout, tupl
 
 
 def _speakers(file: Placed) -> Iterable[Name]:
-    """The ranks whose lines a log holds that is not called after one."""
-    if file.name.rank is None and file.name.machine is not None and isinstance(file.content, Logged):
+    """The ranks whose lines, or stacks, a file holds that is not called after one."""
+    if file.name.rank is not None or file.name.machine is None:
+        return
+    if isinstance(file.content, Logged):
         for stream in file.content.streams:
             if stream.own and stream.rank is not None:
                 yield replace(file.name, rank=stream.rank)
+    elif isinstance(file.content, StackFile):
+        for process in file.content.processes:
+            for rank in process.ranks:
+                yield replace(file.name, rank=rank)
 
 
 def place(found: Sequence[Placed], layout: Layout) -> Placing:
@@ -75,22 +81,31 @@ def place(found: Sequence[Placed], layout: Layout) -> Placing:
             nameless.setdefault((placed.name.machine, placed.name.round), []).append(placed)
     for (machine, _), files in nameless.items():
         _give(placing, files, _expected(layout, machine, bool(taken)), taken)
+    for path in {placed.name.path for placed in placing.placed} & placing.unused.keys():
+        placing.notes.append(f"{path}: not all stacks in it are used, nothing tells the ranks of the others")
+        del placing.unused[path]
     return placing
 
 
-def _of_ranks(logged: Logged, machine: str | None, layout: Layout) -> Logged:
-    """The same with the rank of each process of which the log tells only its number on the machine."""
+def ranks_of_machine(machine: str | None, layout: Layout) -> tuple[Rank, ...]:
+    """The ranks on a machine, ascending, as far as the layout tells; launchers start local ranks in this order."""
     ranks = tuple(sorted(layout.machines.get(machine or "", ())))
     if not ranks and layout.ranks_per_machine and (number := _NUMBERED.fullmatch(machine or "")):
         first = int(number[1]) * layout.ranks_per_machine
         ranks = tuple(Rank(rank) for rank in range(first, min(first + layout.ranks_per_machine, MAX_RANK)))
+    return ranks
+
+
+def _of_ranks(logged: Logged, machine: str | None, layout: Layout) -> Logged:
+    """The same with the rank of each process of which the log tells only its number on the machine."""
+    ranks = ranks_of_machine(machine, layout)
     return replace(logged, streams=tuple(_of_rank(stream, ranks) for stream in logged.streams))
 
 
 def _of_rank(stream: Stream, ranks: Sequence[Rank]) -> Stream:
     if stream.rank is not None or stream.local is None or stream.local >= len(ranks):
         return stream
-    rank = ranks[stream.local]  # launchers start local ranks in the order of ranks
+    rank = ranks[stream.local]
     findings = tuple(
         finding if finding.rank is not None else replace(finding, rank=rank) for finding in stream.findings
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.ranks import Rank
 from hangdog_models.reading.limits import Limits
 from hangdog_models.stack import Thread
 
@@ -16,17 +17,28 @@ _INSTALLED = re.compile(r"^.*/(?:site-packages|dist-packages)/")
 
 _BRACKET = re.compile(r"[()]")
 _LINE = re.compile(r"[^\n]+")
+#: The name Python gives a process's first thread: what a reader that can tell that thread calls it.
+MAIN = "MainThread"
+#: The name of a thread that is not the main one and that its tool did not name: no reader may take it for the main thread.
+UNNAMED = "unnamed"
 #: Characters of a line: the longest symbol seen has 3,469 and gdb writes the arguments' types and values beside it.
 LONGEST_LINE = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedProcess:
-    """The threads of one process; `pid` None and `command` empty where the file does not tell."""
+    """The threads of one process; `pid` None and `command` empty where the file does not tell.
+
+    `ranks` are those that the text itself gives it, several where a listing merges equal stacks; `local` is its rank on
+    its machine, where only that is told. `native`: the tool sees no Python frames.
+    """
 
     pid: int | None
     threads: tuple[Thread, ...]
     command: str = ""
+    ranks: tuple[Rank, ...] = ()
+    local: int | None = None
+    native: bool = False
 
 
 def check_frames(frames: int, limits: Limits) -> None:

@@ -74,11 +74,12 @@ def _add(thread: _Open, line: str, limits: Limits) -> None:
     if not place:
         return
     thread.indent = indent
-    thread.frames.append(_frame(name, place, limits))
+    thread.frames.append(frame_of(name, place, limits))
     check_frames(len(thread.frames), limits)
 
 
-def _frame(name: str, place: str, limits: Limits) -> Frame:
+def frame_of(name: str, place: str, limits: Limits) -> Frame:
+    """A frame from its name and what stands in brackets behind it: a file with a line, or a library."""
     place = place.removesuffix(" (deleted)")
     file, colon, digits = place.rpartition(":")
     known = colon and digits.isascii() and digits.isdigit() and len(digits) < 10

@@ -1,0 +1,68 @@
+"""Takes files with the stacks of several ranks apart, where their text says whose each stack is."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from hangdog.evidence.content import Logged, StackFile
+from hangdog.evidence.placing import Placed, ranks_of_machine
+from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.reading.stacks.dumped_process import DumpedProcess
+from hangdog_models.stack import TRAINER
+from hangdog_models.topology import Layout
+
+
+def by_rank(found: Iterable[Placed], layout: Layout) -> tuple[list[Placed], tuple[str, ...]]:
+    """The same evidence with each rank's stacks apart, and remarks. What no line gives a rank stays with its file."""
+    parts = [part for placed in found for part in _parts(placed, layout)]
+    return _of_one_machine(parts, layout)
+
+
+def _parts(placed: Placed, layout: Layout) -> list[Placed]:
+    """One part for each rank that the text names; the ranks on a machine count where the layout says which those are."""
+    if not isinstance(placed.content, StackFile):
+        return [placed]
+    machine = ranks_of_machine(placed.name.machine, layout)
+    ranks: dict[Rank, list[DumpedProcess]] = {}
+    rest: list[DumpedProcess] = []
+    for process in placed.content.processes:
+        whose = process.ranks
+        if not whose and process.local is not None and process.local < len(machine):
+            whose = (machine[process.local],)
+        for rank in whose:
+            ranks.setdefault(rank, []).append(process)
+        if not whose:
+            rest.append(process)
+    parts = [_of_rank(placed, rank, processes) for rank, processes in ranks.items()]
+    return [*([replace(placed, content=StackFile(tuple(rest)))] if rest else []), *parts]
+
+
+def _of_rank(placed: Placed, rank: Rank, processes: Iterable[DumpedProcess]) -> Placed:
+    name = replace(placed.name, rank=rank, role=TRAINER)
+    return Placed(name, StackFile(tuple(processes)), told=True)
+
+
+def _of_one_machine(parts: Sequence[Placed], layout: Layout) -> tuple[list[Placed], tuple[str, ...]]:
+    """Takes ranks on the machine for the job's where one log holds all that is known, and they are 0 to the last.
+
+    A log of several machines has lines of several ranks 0, which a launcher's prefix does not tell apart; then it may be
+    one machine's log only if the layout has no more ranks.
+    """
+    named = any(part.name.rank is not None for part in parts) or any(map(_speaks_of_ranks, parts))
+    loose = [part for part in parts if isinstance(part.content, StackFile) and part.name.rank is None]
+    if named or len(loose) != 1 or loose[0].name.machine is not None or not isinstance(loose[0].content, StackFile):
+        return list(parts), ()
+    processes = loose[0].content.processes
+    locals_ = [process.local for process in processes if process.local is not None]
+    world = layout.world_size or layout.product() or len(locals_)
+    if len(locals_) != len(processes) or sorted(locals_) != list(range(world)) or not locals_:
+        return list(parts), ()
+    placed = [part for part in parts if part is not loose[0]]
+    placed += [
+        _of_rank(loose[0], Rank(process.local), (process,)) for process in processes if process.local is not None
+    ]
+    note = f"{loose[0].name.path}: its ranks on the machine are taken as ranks {format_ranks(range(world))} of the job"
+    return placed, (note,)
+
+
+def _speaks_of_ranks(part: Placed) -> bool:
+    return isinstance(part.content, Logged) and any(stream.rank is not None for stream in part.content.streams)

@@ -1,0 +1,199 @@
+"""Reads what CPython's `faulthandler` prints, alone or in a log: by a timer, by a signal, by a fatal error such as an abort.
+
+A log may hold several dumps of one process, and dumps of several processes whose lines are mixed. What stands before a
+line tells them apart. Of several dumps of one process the last one that shows its main thread counts.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.json_document import text_of
+from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.reading.stacks.dumped_process import MAIN, UNNAMED, DumpedProcess, installed_path, lines_of
+from hangdog_models.reading.stacks.line_owner import NOBODY, Owner, owner_of
+from hangdog_models.stack import Frame, Thread
+
+#: Names of threads are printed since CPython 3.14.
+_THREAD = re.compile(
+    r"(?:Current thread|Thread) 0x([0-9a-fA-F]{1,16}) (?:\[([^\n]{0,64})\] )?\(most recent call first\):$"
+)
+#: The current thread alone, whichever it is; a build without the interpreter's lock prints no other.
+_ALONE = re.compile(r"Stack \(most recent call first\):$")
+_FRAME = re.compile(r'File (?:"(.*)"|\?\?\?), line (\d{1,9}|\?\?\?) in (\S.*)')
+_BEGINS = re.compile(r"Fatal Python error: |Timeout \(\d{1,9}:\d\d:\d\d(?:\.\d{1,9})?\)!$")
+_HEADER = re.compile(
+    r"(?:(?:Current thread|Thread) 0x[0-9a-fA-F]{1,16} (?:\[[^\n]{0,64}\] )?|Stack )\(most recent call first\):"
+)
+#: What stands below a thread's header in place of frames, or before them.
+_NO_FRAMES = ("<no Python frame>", "<tstate is freed>")
+_COLLECTS = "Garbage-collecting"
+_MORE = "..."
+_REST = re.compile(rf"(?<!\S)({'|'.join(map(re.escape, (*_NO_FRAMES, _COLLECTS, _MORE)))})$")
+#: Frames of a thread, and threads of a process, that CPython prints (3.1 to 3.14); what is beyond them becomes "...".
+_PRINTED = 100
+#: Where CPython starts every thread but the first: the outermost frame of such a thread.
+_STARTED = ("threading.py", "_bootstrap")
+#: The code that PyTorch's loader workers run, in the main thread of a process of their own.
+_WORKER = ("torch/utils/data/_utils/worker.py", "_worker_loop")
+#: How a collection shows in a native stack; `faulthandler` says it in words.
+_COLLECTION = Frame("gc_collect_main", "", 0, "python")
+#: Processes told apart in one text.
+_MOST_PROCESSES = 1 << 16
+_HEADERS = (_THREAD, _ALONE)
+_ENDINGS = (*_NO_FRAMES, _COLLECTS, _MORE)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A thread whose frames are still being read, innermost first. `told`: a line below its header says that it has none."""
+
+    tid: int
+    name: str
+    frames: list[Frame] = field(default_factory=list)
+    told: bool = False
+    cut: bool = False
+    collects: bool = False
+
+
+@dataclass(slots=True)
+class _Dump:
+    """One dump of one process. `alone`: of one thread only; `cut`: the process has more threads than are printed."""
+
+    threads: list[_Open] = field(default_factory=list)
+    alone: bool = False
+    cut: bool = False
+
+
+@dataclass(slots=True)
+class _Process:
+    """The dumps of one process that may count, oldest first. `over`: what follows is of another dump."""
+
+    dumps: list[_Dump] = field(default_factory=lambda: [_Dump()])
+    over: bool = False
+    tids: set[int] = field(default_factory=set)
+
+
+def recognises(text: str) -> bool:
+    """Whether a dump is in a text; to be asked of the whole text."""
+    return "(most recent call first):" in text and _HEADER.search(text) is not None
+
+
+def read(text: str, rank: Rank | None = None, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
+    """One dump of each process in a text, in the order of their first lines. What no line tells belongs to `rank`.
+
+    Never raises: what is past a limit is passed over, for the rest of a log is worth reading.
+    """
+    processes: dict[Owner, _Process] = {}
+    for line in lines_of(text):
+        mark = _mark(line)
+        if mark is None:
+            continue
+        owner = owner_of(line[: mark.start()])
+        if owner.rank is not None and owner.rank == rank:
+            owner = NOBODY
+        process = processes.get(owner)
+        if process is None:
+            if len(processes) >= _MOST_PROCESSES:
+                continue
+            process = processes[owner] = _Process()
+        if mark.re in _HEADERS:
+            _open_thread(process, mark, limits)
+        elif mark.re is _BEGINS:
+            process.over = True
+        elif not process.over and process.dumps[-1].threads:
+            _add(process.dumps[-1], mark, limits)
+    return tuple(filter(None, (_dumped(owner, process) for owner, process in processes.items())))
+
+
+def _mark(line: str) -> re.Match[str] | None:
+    """What a line says, wherever in it that begins; None for lines of others."""
+    if "most recent call first" in line:
+        return _THREAD.search(line) or _ALONE.search(line)
+    at = line.rfind(", line ")
+    if at >= 0:
+        return _FRAME.match(line, max(0, line.rfind("File ", 0, at)))
+    if "Fatal Python error" in line or "Timeout (" in line:
+        return _BEGINS.search(line)
+    return _REST.search(line) if line.endswith(_ENDINGS) else None
+
+
+def _open_thread(process: _Process, header: re.Match[str], limits: Limits) -> None:
+    """Begins a thread, and a dump where the last one is over or has this thread already."""
+    dump, alone = process.dumps[-1], header.re is _ALONE
+    tid = 0 if alone else int(header[1], 16)
+    if process.over or alone or dump.alone or tid in process.tids:
+        if dump.threads:
+            process.dumps = [*_kept(process.dumps), dump := _Dump()]
+        process.over = False
+        process.tids.clear()
+    process.tids.add(tid)
+    dump.alone = alone
+    if len(dump.threads) < limits.threads:
+        dump.threads.append(_Open(tid, "" if alone else text_of(header[2], limits)))
+    else:
+        dump.cut = True
+
+
+def _add(dump: _Dump, mark: re.Match[str], limits: Limits) -> None:
+    last = dump.threads[-1]
+    if mark.re is _FRAME:
+        file, line, function = mark.groups()
+        number = int(line) if line.isdigit() else 0
+        if len(last.frames) < limits.frames:
+            last.frames.append(Frame(text_of(function, limits), text_of(installed_path(file or ""), limits), number))
+    elif mark[1] == _COLLECTS:
+        last.collects = True
+    elif mark[1] != _MORE:
+        last.told = True
+    elif len(last.frames) >= _PRINTED and not last.cut:
+        last.cut = True
+    else:
+        dump.cut = True
+
+
+def _kept(dumps: list[_Dump]) -> list[_Dump]:
+    """The last dump of a trainer's main thread, or where there is none the last one: one that repeats for a day is thousands."""
+    known = [dump for dump in dumps if _main(dump) is not None and not _is_worker(dump)]
+    return known[-1:] or [dump for dump in dumps if dump.threads and not _is_worker(dump)][-1:]
+
+
+def _main(dump: _Dump) -> _Open | None:
+    """The main thread: CPython prints the newest thread first, so it is the last one, if the dump came to its end.
+
+    A thread that Python started shows who started it. Where the end is missing, it is the one that runs a module.
+    """
+    last = dump.threads[-1] if dump.threads else None
+    if last is not None and last.frames and not dump.cut and not dump.alone and not _started(last):
+        return last
+    modules = [thread for thread in dump.threads if thread.frames and thread.frames[-1].function == "<module>"]
+    return modules[0] if len(modules) == 1 else None
+
+
+def _started(thread: _Open) -> bool:
+    outermost = thread.frames[-1]
+    return (outermost.file.rpartition("/")[2], outermost.function) == _STARTED
+
+
+def _is_worker(dump: _Dump) -> bool:
+    """Whether it is of a process that loads data for a trainer and writes to the same file."""
+    main = _main(dump)
+    frames = main.frames if main is not None else ()
+    return any(frame.function == _WORKER[1] and frame.file.endswith(_WORKER[0]) for frame in frames)
+
+
+def _dumped(owner: Owner, process: _Process) -> DumpedProcess | None:
+    dumps = _kept(process.dumps)
+    if not dumps or not any(thread.frames or thread.told for thread in dumps[-1].threads):
+        return None
+    main = _main(dumps[-1])
+    threads = tuple(_thread(thread, thread is main) for thread in dumps[-1].threads)
+    ranks = () if owner.rank is None else (owner.rank,)
+    return DumpedProcess(owner.process, threads, ranks=ranks, local=owner.local)
+
+
+def _thread(thread: _Open, is_main: bool) -> Thread:
+    frames = tuple(reversed(thread.frames))
+    if thread.collects:
+        frames += (_COLLECTION,)
+    return Thread(MAIN if is_main else thread.name or UNNAMED, thread.tid, frames)
