@@ -12,7 +12,21 @@ from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvi
 from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.reading.logs import training_log
-from hangdog_models.reading.stacks import capture_failure, gdb, proc_status, pyspy, pyspy_text, pystack
+from hangdog_models.reading.stacks import (
+    capture_failure,
+    eu_stack,
+    faulthandler,
+    gdb,
+    gdb_python,
+    kernel_stack,
+    perf_script,
+    proc_status,
+    pyspy,
+    pyspy_raw,
+    pyspy_text,
+    pystack,
+    stack_text,
+)
 
 Target = Callable[[bytes], object]
 
@@ -41,11 +55,26 @@ def _log(text: str) -> object:
     return training_log.recognises(text), training_log.read(text, None), training_log.read(text, Rank(3))
 
 
+def _faulthandler(text: str) -> object:
+    return faulthandler.recognises(text), faulthandler.read(text), faulthandler.read(text, Rank(3))
+
+
+def _stack_text(text: str) -> object:
+    return stack_text.form_of(text), stack_text.read(text)
+
+
 TARGETS: dict[str, Target] = {
     "pyspy": _document(pyspy.read),
     "pyspy_text": _text(pyspy_text.read),
     "pystack": _text(pystack.read),
     "gdb": _text(gdb.read),
+    "gdb_python": _text(gdb_python.read),
+    "eu_stack": _text(eu_stack.read),
+    "kernel_stack": _text(kernel_stack.read),
+    "perf_script": _text(perf_script.read),
+    "pyspy_raw": _text(pyspy_raw.read),
+    "faulthandler": _text(_faulthandler),
+    "stack_text": _text(_stack_text),
     "flight_recorder": _document(lambda document: flight_recorder.read(document, Rank(0))),
     "plain_pickle": lambda data: plain_pickle.read_pickle(b"\x80\x04" + data),
     "ras": _text(_ras),

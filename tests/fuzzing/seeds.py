@@ -123,6 +123,45 @@ Thread 1 (Thread 0x7f (LWP 12) "python"):
 #1  std::vector<int>::f (x=1) from /lib/a.so
 """
 
+_DUMP_TEXT = """[rank3]: Fatal Python error: Aborted
+[rank3]:
+[rank3]: Current thread 0x00007fdcd74d76c0 [pt_main] (most recent call first):
+[rank3]:   File "/lib/python3.13/threading.py", line 1012 in _bootstrap
+[rank3]:
+[default2]:Timeout (0:00:05.500000)!
+2026-01-02T03:04:05.6Z [default2]:Thread 0x00007fdcd7cdc6c0 (most recent call first):
+[default2]:  Garbage-collecting
+[default2]:  File "/site-packages/torch/a.py", line 3 in f
+(Worker pid=71, ip=10.0.0.1) Thread 0x00007f (most recent call first):
+(Worker pid=71, ip=10.0.0.1)   <no Python frame>
+7: Stack (most recent call first):
+7:   File "a.py", line ??? in <module>
+[1,4]<stderr>:Thread 0x0f (most recent call first):
+[1,4]<stderr>:  File ???, line 4 in ???
+[1,4]<stderr>:  ...
+Current thread's C stack trace (most recent call first):
+  Binary file "/usr/bin/python3.14", at _Py_DumpStack+0x30 [0x4b53b0]
+"""
+_SECTIONS_TEXT = """=== Rank 0: http://a:1/handler/dump_traceback? ===
+Thread 0x0f (most recent call first):
+  File "a.py", line 4 in <module>
+> ```
+<h2>Rank 1: http://a:1/</h2><pre>
+Thread 1 (Thread 0x7f (LWP 12) "python"):
+#0  0x01 in read () at a.c:3</pre>
+16 ranks: [0-7, 9]
+  <module> (t.py:3)
+  f (t.py:4)
+[0-3] (4 processes)
+main() at t.c:3
+  [0,2] (2 processes)
+    f() at ?:?
+ranks 3-5 (pid 7)
+PID 7 - process
+TID 7:
+#0  0x00 read
+"""
+
 SEEDS: dict[str, tuple[object, ...]] = {
     "pyspy": ([_THREAD],),
     "flight_recorder": (_RECORDER,),
@@ -139,9 +178,26 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "log": (_LOG_TEXT,),
     "kernel_log": (_KERNEL_TEXT,),
     "nvidia_smi": (_NVIDIA_TEXT, "<?xml version='1.0'?><nvidia_smi_log><gpu id='00000000:1B:00.0'><pci/></gpu></nvidia_smi_log>"),
+    "faulthandler": (_DUMP_TEXT,),
+    "gdb_python": (
+        """Thread 1 (Thread 0x7f (LWP 12) "python"):\nTraceback (most recent call first):\n  Waiting for the GIL
+  File "/a/t.py", line 3, in f\n    f()\n[Inferior 1 (process 12) detached]\n""",
+        "#1 Frame 0x7f, for file /a/t.py, line 3, in f (x=1)\n",
+    ),
+    "eu_stack": ("PID 12 - process\nTID 12:\n#0  0x01 - 1 read - /lib/libc.so.6\n    ../a.c:3:4\n#1  0x02     - /lib/a.so\n",),
+    "kernel_stack": (
+        "== /proc/7/task/8 ==\n[<0>] nfs_wait_bit+0x1e/0x80 [nfs]\n[<ffffffff810a2b6e>] do_syscall_64+0x1/0x2\n",
+        "/proc/7/stack:[<0>] futex_wait+0x1/0x2\n",
+    ),
+    "perf_script": (
+        """python3 12/13 [001] 889.362539:   50 cycles:ppp:\n\tffff81 f.isra.0+0x93 ([kernel.kallsyms])
+\t 5e py::train:/a/t.py+0x5 (/tmp/perf-1.map)\n\t 4a [unknown] (/lib/z.so)\n\n""",
+    ),
+    "pyspy_raw": ('process 7:"python t.py";thread (0x7): MainThread;<module> (t.py:1);f (libc.so.6) 19\n<module> (t.py:1);g (a.py:3) 2\n',),
     "failure": ("Error: Failed to get process executable name.\nReason: Permission denied\n",),
     "job": ("[job]\nworld_size = 8\n[topology]\ntp = 2\norder = 'tp-dp'\n[machines]\na = '0-3'\n",),
     "plain_pickle": tuple(pickle.dumps(_RECORDER, protocol)[2:] for protocol in (2, 4, 5)),
 }  # fmt: skip
 SEEDS |= dict.fromkeys(("pyspy_text", "pystack", "gdb"), (_STACK_TEXT,))
+SEEDS["stack_text"] = (_SECTIONS_TEXT, _STACK_TEXT, _DUMP_TEXT)
 SEEDS["content"] = tuple(seed for seeds in SEEDS.values() for seed in seeds)

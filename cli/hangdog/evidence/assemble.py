@@ -15,6 +15,7 @@ from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.merge_native import merge_native
 from hangdog_models.snapshot import Round
 from hangdog_models.stack import TRAINER, Missing, ProcessState, ProcessTrace, Reason
+from hangdog_models.training import training_thread
 
 Part = DumpedProcess | ProcessState | Failure
 
@@ -107,8 +108,9 @@ def _trace(rank: Rank, role: str, parts: Gathered, assembly: Assembly) -> Proces
     process = _process(rank, role, parts, assembly)
     state = parts.state[1] if parts.state else None
     missing = capture_failure.read(parts.failure[1].message, state) if parts.failure else None
-    if missing is None and not process.threads:
-        missing = capture_failure.refine(Missing(Reason.NO_EVIDENCE, "the bundle holds no stacks of it"), state)
+    if missing is None and training_thread(process.threads, process.pid) is None:
+        what = "no stack of its main thread" if process.threads else "no stacks of it"
+        missing = capture_failure.refine(Missing(Reason.NO_EVIDENCE, f"the bundle holds {what}"), state)
     pid = process.pid if process.pid is not None else state.pid if state else None
     return ProcessTrace(rank, role, pid, process.threads, state, missing)
 

@@ -42,25 +42,21 @@ def _of_rank(placed: Placed, rank: Rank, processes: Iterable[DumpedProcess]) -> 
 
 
 def _of_one_machine(parts: Sequence[Placed], layout: Layout) -> tuple[list[Placed], tuple[str, ...]]:
-    """Takes ranks on the machine for the job's where one log holds all that is known, and they are 0 to the last.
-
-    A log of several machines has lines of several ranks 0, which a launcher's prefix does not tell apart; then it may be
-    one machine's log only if the layout has no more ranks.
-    """
-    named = any(part.name.rank is not None for part in parts) or any(map(_speaks_of_ranks, parts))
+    """Takes ranks on the machine for the job's where one log holds all that is known, and nothing tells of a second machine."""
     loose = [part for part in parts if isinstance(part.content, StackFile) and part.name.rank is None]
+    named = any(part.name.rank is not None or _speaks_of_ranks(part) for part in parts)
     if named or len(loose) != 1 or loose[0].name.machine is not None or not isinstance(loose[0].content, StackFile):
         return list(parts), ()
-    processes = loose[0].content.processes
-    locals_ = [process.local for process in processes if process.local is not None]
-    world = layout.world_size or layout.product() or len(locals_)
-    if len(locals_) != len(processes) or sorted(locals_) != list(range(world)) or not locals_:
+    known = {process.local: process for process in loose[0].content.processes if process.local is not None}
+    world = layout.world_size or layout.product()
+    whole = (
+        world is None or len(known) == world == max(known, default=0) + 1 or world <= (layout.ranks_per_machine or 0)
+    )
+    if not whole or not 1 < len(known) == len(loose[0].content.processes):
         return list(parts), ()
     placed = [part for part in parts if part is not loose[0]]
-    placed += [
-        _of_rank(loose[0], Rank(process.local), (process,)) for process in processes if process.local is not None
-    ]
-    note = f"{loose[0].name.path}: its ranks on the machine are taken as ranks {format_ranks(range(world))} of the job"
+    placed += [_of_rank(loose[0], Rank(local), (process,)) for local, process in known.items()]
+    note = f"{loose[0].name.path}: its ranks on the machine are taken as ranks {format_ranks(known)} of the job"
     return placed, (note,)
 
 

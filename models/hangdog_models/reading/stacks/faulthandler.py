@@ -67,11 +67,15 @@ class _Dump:
 
 @dataclass(slots=True)
 class _Process:
-    """The dumps of one process that may count, oldest first. `over`: what follows is of another dump."""
+    """The dumps of one process that may count, oldest first. `over`: what follows is of another dump.
+
+    `mains`: the main threads of all dumps. A process has one; a launcher's label may stand before the lines of several.
+    """
 
     dumps: list[_Dump] = field(default_factory=lambda: [_Dump()])
     over: bool = False
     tids: set[int] = field(default_factory=set)
+    mains: set[int] = field(default_factory=set)
 
 
 def recognises(text: str) -> bool:
@@ -124,7 +128,7 @@ def _open_thread(process: _Process, header: re.Match[str], limits: Limits) -> No
     tid = 0 if alone else int(header[1], 16)
     if process.over or alone or dump.alone or tid in process.tids:
         if dump.threads:
-            process.dumps = [*_kept(process.dumps), dump := _Dump()]
+            process.dumps = [*_kept(process), dump := _Dump()]
         process.over = False
         process.tids.clear()
     process.tids.add(tid)
@@ -152,10 +156,11 @@ def _add(dump: _Dump, mark: re.Match[str], limits: Limits) -> None:
         dump.cut = True
 
 
-def _kept(dumps: list[_Dump]) -> list[_Dump]:
+def _kept(process: _Process) -> list[_Dump]:
     """The last dump of a trainer's main thread, or where there is none the last one: one that repeats for a day is thousands."""
-    known = [dump for dump in dumps if _main(dump) is not None and not _is_worker(dump)]
-    return known[-1:] or [dump for dump in dumps if dump.threads and not _is_worker(dump)][-1:]
+    dumps = [dump for dump in process.dumps if dump.threads and not _is_worker(dump)]
+    process.mains.update(tid for dump in dumps for tid in _mains(dump))
+    return [dump for dump in dumps if _main(dump) is not None][-1:] or dumps[-1:]
 
 
 def _main(dump: _Dump) -> _Open | None:
@@ -163,11 +168,20 @@ def _main(dump: _Dump) -> _Open | None:
 
     A thread that Python started shows who started it. Where the end is missing, it is the one that runs a module.
     """
+    modules = [thread for thread in dump.threads if thread.frames and thread.frames[-1].function == "<module>"]
     last = dump.threads[-1] if dump.threads else None
+    if len(modules) > 1:  # the lines of several processes are mixed
+        return None
     if last is not None and last.frames and not dump.cut and not dump.alone and not _started(last):
         return last
-    modules = [thread for thread in dump.threads if thread.frames and thread.frames[-1].function == "<module>"]
-    return modules[0] if len(modules) == 1 else None
+    return modules[0] if modules else None
+
+
+def _mains(dump: _Dump) -> list[int]:
+    """The ids of all threads of a dump that run a module, or of its main thread."""
+    main = _main(dump)
+    modules = [thread.tid for thread in dump.threads if thread.frames and thread.frames[-1].function == "<module>"]
+    return modules or ([main.tid] if main is not None else [])
 
 
 def _started(thread: _Open) -> bool:
@@ -183,12 +197,13 @@ def _is_worker(dump: _Dump) -> bool:
 
 
 def _dumped(owner: Owner, process: _Process) -> DumpedProcess | None:
-    dumps = _kept(process.dumps)
+    dumps = _kept(process)
     if not dumps or not any(thread.frames or thread.told for thread in dumps[-1].threads):
         return None
     main = _main(dumps[-1])
     threads = tuple(_thread(thread, thread is main) for thread in dumps[-1].threads)
-    ranks = () if owner.rank is None else (owner.rank,)
+    mixed = owner.task and len(process.mains) > 1  # a task of Slurm that is a launcher of several ranks
+    ranks = () if owner.rank is None or mixed else (owner.rank,)
     return DumpedProcess(owner.process, threads, ranks=ranks, local=owner.local)
 
 

@@ -32,10 +32,12 @@ _TIMES = re.compile(
 class Owner:
     """The process a line is of: its rank, else its rank on the machine or its process id, as far as the prefix tells.
 
-    `text` is the prefix without times where no rank is told: equal prefixes are of one process.
+    `text` is the prefix without times where no rank is told: equal prefixes are of one process. `task`: the rank is the
+    number of a Slurm task, which is one only where each rank is a task of its own.
     """
 
     rank: Rank | None = None
+    task: bool = False
     local: int | None = None
     process: int | None = None
     text: str = ""
@@ -52,14 +54,14 @@ def owner_of(prefix: str) -> Owner:
         return NOBODY
     named = _RANK.search(prefix) or _MPI.search(prefix)
     local = _LOCAL.search(prefix)
+    task = None
     if named is None and local is None:
-        named = _TASK.fullmatch(prefix) or _TASK.match(_TIMES.sub("", prefix).lstrip())
+        task = named = _TASK.fullmatch(prefix) or _TASK.match(_TIMES.sub("", prefix).lstrip())
     if named is not None and int(named[1]) <= MAX_RANK:
-        return Owner(Rank(int(named[1])))
+        return Owner(Rank(int(named[1])), task is not None)
     process = _PROCESS.search(prefix)
     return Owner(
-        None,
-        int(local[1] or local[2]) if local else None,
-        int(process[1]) if process else None,
-        " ".join(_TIMES.sub("", prefix).split()),
+        local=int(local[1] or local[2]) if local else None,
+        process=int(process[1]) if process else None,
+        text=" ".join(_TIMES.sub("", prefix).split()),
     )

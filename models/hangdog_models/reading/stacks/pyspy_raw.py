@@ -18,7 +18,7 @@ from hangdog_models.reading.stacks.dumped_process import (
 from hangdog_models.reading.stacks.pyspy_text import frame_of
 from hangdog_models.stack import Thread
 
-_COUNT = re.compile(r"(.+;.+) (\d{1,12})")
+_COUNT = re.compile(r"\d{1,12}")
 #: With `--subprocesses` all processes from the recorded one down to the thread's own stand before the frames.
 _PROCESS = re.compile(r'process (\d{1,18}):"(.*)"')
 #: With `--threads` the thread stands before its frames.
@@ -30,9 +30,8 @@ _Key = tuple[int | None, int, str]
 
 def recognises(head: str) -> bool:
     """Whether the first whole line is a stack of Python frames with a number behind it."""
-    first = next(lines_of(head), "")
-    counted = _COUNT.fullmatch(first)
-    return counted is not None and any(_PLACED.fullmatch(frame) for frame in counted[1].split(";"))
+    frames, _ = _counted(next(lines_of(head), ""))
+    return len(frames) > 1 and any(_PLACED.fullmatch(frame) for frame in frames)
 
 
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
@@ -43,10 +42,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
     best: dict[_Key, tuple[int, Thread]] = {}
     commands: dict[int | None, str] = {}
     for line in lines_of(text):
-        counted = _COUNT.fullmatch(line)
-        if counted is None:
-            continue
-        frames = counted[1].split(";")
+        frames, times = _counted(line)
         check_frames(len(frames), limits)
         pid, tid, name = None, 0, ""
         while frames and (found := _PROCESS.fullmatch(frames[0]) or _THREAD.fullmatch(frames[0])):
@@ -63,13 +59,18 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
         entry = next((frame for frame in kept if not frame.native), kept[0])
         main = name == MAIN or (not name and entry.function == "<module>")
         key = (pid, tid, "" if tid else f"{entry.function} {entry.file}")
-        times = int(counted[2])
         if key not in best or times > best[key][0]:
             best[key] = (times, Thread(MAIN if main else name or UNNAMED, tid, kept))
             check_threads(len(best), limits)
     if not best:
         raise UnreadableEvidence("not the lines of py-spy record: no stack in it")
     return tuple(_processes(best, commands))
+
+
+def _counted(line: str) -> tuple[list[str], int]:
+    """The frames of a line and the number behind them; nothing where there is none."""
+    stack, _, count = line.rpartition(" ")
+    return (stack.split(";"), int(count)) if stack and _COUNT.fullmatch(count) else ([], 0)
 
 
 def _processes(best: dict[_Key, tuple[int, Thread]], commands: dict[int | None, str]) -> Iterator[DumpedProcess]:
