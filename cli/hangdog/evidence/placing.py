@@ -48,17 +48,15 @@ def with_folders(layout: Layout, placed: Iterable[Placed]) -> tuple[Layout, tupl
 
 
 def _speakers(file: Placed) -> Iterable[Name]:
-    """The ranks whose lines, or stacks, a file holds that is not called after one."""
-    if file.name.rank is not None or file.name.machine is None:
-        return
-    if isinstance(file.content, Logged):
+    """The ranks whose lines, or stacks, a file holds that is not called after one; a stack may name its machine itself."""
+    if file.name.rank is None and isinstance(file.content, Logged):
         for stream in file.content.streams:
             if stream.own and stream.rank is not None:
                 yield replace(file.name, rank=stream.rank)
     elif isinstance(file.content, StackFile):
         for process in file.content.processes:
             for rank in process.ranks:
-                yield replace(file.name, rank=rank)
+                yield replace(file.name, rank=rank, machine=process.host or file.name.machine)
 
 
 def place(found: Sequence[Placed], layout: Layout) -> Placing:

@@ -44,15 +44,13 @@ def _of_rank(placed: Placed, rank: Rank, processes: Iterable[DumpedProcess]) -> 
 def _of_one_machine(parts: Sequence[Placed], layout: Layout) -> tuple[list[Placed], tuple[str, ...]]:
     """Takes ranks on the machine for the job's where one log holds all that is known, and nothing tells of a second machine."""
     loose = [part for part in parts if isinstance(part.content, StackFile) and part.name.rank is None]
-    named = any(part.name.rank is not None or _speaks_of_ranks(part) for part in parts)
-    if named or len(loose) != 1 or loose[0].name.machine is not None or not isinstance(loose[0].content, StackFile):
+    if len(loose) != 1 or loose[0].name.machine is not None or not isinstance(loose[0].content, StackFile):
         return list(parts), ()
     known = {process.local: process for process in loose[0].content.processes if process.local is not None}
+    if not 1 < len(known) == len(loose[0].content.processes) or any(_goes_beyond(part, max(known)) for part in parts):
+        return list(parts), ()
     world = layout.world_size or layout.product()
-    whole = (
-        world is None or len(known) == world == max(known, default=0) + 1 or world <= (layout.ranks_per_machine or 0)
-    )
-    if not whole or not 1 < len(known) == len(loose[0].content.processes):
+    if world is not None and world > (layout.ranks_per_machine or 0) and sorted(known) != list(range(world)):
         return list(parts), ()
     placed = [part for part in parts if part is not loose[0]]
     placed += [_of_rank(loose[0], Rank(local), (process,)) for local, process in known.items()]
@@ -60,5 +58,7 @@ def _of_one_machine(parts: Sequence[Placed], layout: Layout) -> tuple[list[Place
     return placed, (note,)
 
 
-def _speaks_of_ranks(part: Placed) -> bool:
-    return isinstance(part.content, Logged) and any(stream.rank is not None for stream in part.content.streams)
+def _goes_beyond(part: Placed, highest: int) -> bool:
+    """Whether evidence speaks of a rank above the highest one on the machine; what is called after a rank may be of any."""
+    ranks = [stream.rank for stream in part.content.streams] if isinstance(part.content, Logged) else [part.name.rank]
+    return any(rank is not None and (rank > highest or rank == part.name.rank) for rank in ranks)

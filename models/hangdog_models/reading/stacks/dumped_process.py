@@ -30,7 +30,8 @@ class DumpedProcess:
     """The threads of one process; `pid` None and `command` empty where the file does not tell.
 
     `ranks` are those that the text itself gives it, several where a listing merges equal stacks; `local` is its rank on
-    its machine, where only that is told. `native`: the tool sees no Python frames.
+    its machine, where only that is told; `host` is the machine, where the text names one. `native`: the tool sees no
+    Python frames.
     """
 
     pid: int | None
@@ -38,6 +39,7 @@ class DumpedProcess:
     command: str = ""
     ranks: tuple[Rank, ...] = ()
     local: int | None = None
+    host: str = ""
     native: bool = False
 
 

@@ -1,6 +1,7 @@
 """Reads `/proc/PID/stack` and `/proc/PID/task/TID/stack`: where threads sleep inside the kernel."""
 
 import re
+from itertools import islice
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.json_document import text_of
@@ -29,8 +30,8 @@ _Task = tuple[int | None, int]
 
 
 def recognises(head: str) -> bool:
-    """Whether a text has a frame of `/proc/PID/stack` at the beginning of a line; a kernel log has something before it."""
-    return any(_FRAME.fullmatch(line) for line in lines_of(head))
+    """Whether a text begins with a frame of `/proc/PID/stack`, or with the file's name; in a kernel's log others stand first."""
+    return any(_FRAME.fullmatch(line) for line in islice(lines_of(head), 3))
 
 
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:

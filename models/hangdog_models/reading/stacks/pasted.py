@@ -13,6 +13,7 @@ _TAG = re.compile(
     r"</?(?:pre|code|h[1-6]|p|div|span|br|section|body|html|head|title|nav|a|li|ul|ol|td|tr|table|details|summary|b|i|em|strong)\b[^<>]{0,500}>",
     re.IGNORECASE,
 )
+_PAGE = re.compile(r"<pre(?: [^<>]{0,500})?>", re.IGNORECASE)
 _BLANK = " \t"
 
 
@@ -22,7 +23,7 @@ def plain(text: str) -> str:
         text = text.replace("\r\n", "\n")
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
-    if "<pre" in text:
+    if _PAGE.search(text):
         text = html.unescape(_TAG.sub("", text))
     if "\xa0" in text:
         text = text.replace("\xa0", " ")

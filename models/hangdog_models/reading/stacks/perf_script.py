@@ -81,14 +81,15 @@ def _sampled(sample: re.Match[str], limits: Limits) -> _Sampled:
     return _Sampled(text_of(sample[1], limits), event in _RUNNING)
 
 
-def _frame(called: str, library: str, limits: Limits) -> Frame:
-    name = _OFFSET.sub("", called)
+def _frame(symbol: str, library: str, limits: Limits) -> Frame:
+    name = _OFFSET.sub("", symbol)
     if python := _PYTHON.fullmatch(name):
         return Frame(text_of(python[1], limits), text_of(installed_path(python[2]), limits))
     if library.startswith("[kernel"):
         return Frame(text_of(name, limits), KERNEL, 0, KERNEL)
-    unknown = name == "[unknown]"
-    return Frame("??" if unknown else text_of(name, limits), "", 0, text_of(library.strip("[]"), limits) or "??")
+    called = "??" if name == "[unknown]" else text_of(name, limits)
+    module = "" if library in ("[unknown]", "inlined") else text_of(library.strip("[]"), limits)
+    return Frame(called, "", 0, module or "??")
 
 
 def _process(pid: int | None, threads: list[tuple[int, _Sampled]]) -> DumpedProcess:

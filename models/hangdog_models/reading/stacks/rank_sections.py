@@ -26,6 +26,9 @@ _BEHIND = re.compile(
     r"\]?[ \t]*(?::?[ \t]?(?:https?://\S{1,400}|\([^()]{0,200}\)|(?:on|at|host|pid|node)\b[^\"]{0,120}))?[^\w\"]{0,80}",
     re.IGNORECASE,
 )
+_ADDRESS = re.compile(r"https?://([A-Za-z0-9][\w.-]{0,252})(?::\d{1,5})?(?:/|\s|$)")
+#: Names by which every machine calls itself.
+_ITSELF = ("localhost", "127.", "0.0.0.0")
 #: The longest header: a set of ranks without any order has some thousand numbers.
 _LONGEST = 1 << 13
 #: Branches of a tree inside one another.
@@ -41,10 +44,11 @@ _STACK = re.compile(
 
 @dataclass(slots=True)
 class Section:
-    """The lines below one header, and whose stacks they hold."""
+    """The lines below one header, and whose stacks they hold; `host` where the header names the machine in an address."""
 
     ranks: set[Rank]
     indent: int
+    host: str = ""
     lines: list[str] = field(default_factory=list)
 
 
@@ -62,7 +66,7 @@ def sections_of(text: str, limits: Limits) -> tuple[Section, ...]:
             told += len(ranks)
             if told > limits.files:  # each of them could be a file of its own
                 raise UnreadableEvidence(f"stacks of more than {limits.files} ranks (limit files)")
-            found.append(Section(set(ranks), len(line) - len(line.lstrip())))
+            found.append(Section(set(ranks), len(line) - len(line.lstrip()), _host(line)))
         elif found:
             found[-1].lines.append(line)
     _branch(found, limits)
@@ -81,6 +85,12 @@ def _ranks(line: str) -> tuple[Rank, ...]:
         return parse_ranks(header[1].replace("\t", ""))
     except WrongUse:
         return ()
+
+
+def _host(header: str) -> str:
+    """The machine in a header's address: the debug server gives each rank's own."""
+    address = _ADDRESS.search(header)
+    return address[1] if address and not address[1].startswith(_ITSELF) else ""
 
 
 def _begins(section: Section) -> bool:

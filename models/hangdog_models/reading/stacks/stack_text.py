@@ -104,4 +104,7 @@ def _read_section(section: Section, limits: Limits) -> list[DumpedProcess]:
     else:
         alone = bare_frames.read(section.lines, limits)
         processes = (alone,) if alone is not None else ()
-    return [process if process.ranks else replace(process, ranks=ranks, local=None) for process in processes]
+    return [
+        process if process.ranks else replace(process, ranks=ranks, local=None, host=section.host)
+        for process in processes
+    ]
