@@ -11,11 +11,13 @@ from fuzzing.seeds import SEEDS
 from hangdog_models.reading.collectives import ras_text
 from hangdog_models.reading.collectives.ras_json import repaired
 from hangdog_models.reading.logs import training_log
+from hangdog_models.reading.stacks import faulthandler, stack_text
 
 #: Lines and pieces that a pattern could stumble over when they are repeated.
 STUMBLING = [
     "WorkNCCL(", "[PG ", "[PG ID 1 PG GUID ", "[1,", "Rank 1 is running collective: CollectiveFingerPrint(", "NCCL INFO comm ",
-    'File "', "DataLoader worker (pid", "connect to ", "Connection closed by peer ", "NCCL error", "A.", "store based barrier ",
+    "DataLoader worker (pid", "connect to ", "Connection closed by peer ", "NCCL error", "A.", "store based barrier ",
+    'File "', ", line 1 in ", "Thread 0x", "(most recent call first):", "rank 1", "1-2,", " (a.py:1)", "> ", "[<0>] ", ";", " at ", ":1",
     "[rank", "gloo/transport ", "\x1b[", "(a pid=", "2026-01-02T", "Got completion from peer ", " ", ": ", "x=",
 ]  # fmt: skip
 
@@ -48,6 +50,10 @@ def test_repeated_pieces_take_no_longer_than_a_second_a_megabyte(piece: str, end
     repaired(text)
     if ras_text.recognises(text):
         ras_text.read(text)
+    faulthandler.read(text)
+    for form in stack_text.FORMS:
+        form.recognises(text)
+    stack_text.form_of("ranks 1\n#0  0x01 in f ()\n" + text[: 1 << 15])
     assert time.process_time() - begin < 2  # measured: 0.05 s of CPU
 
 

@@ -15,7 +15,21 @@ from hangdog_models.reading.collectives import flight_recorder, ras_events, ras_
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
 from hangdog_models.reading.logs import training_log
-from hangdog_models.reading.stacks import capture_failure, gdb, proc_status, pyspy, pyspy_text, pystack
+from hangdog_models.reading.stacks import (
+    capture_failure,
+    eu_stack,
+    faulthandler,
+    gdb,
+    gdb_python,
+    kernel_stack,
+    perf_script,
+    proc_status,
+    pyspy,
+    pyspy_raw,
+    pyspy_text,
+    pystack,
+    stack_text,
+)
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 
 #: Small, so that the examples reach them.
@@ -57,6 +71,10 @@ LINES = st.sampled_from(
         '    (Python) File "a.py", line 3, in f', '    (C) File "???", line 0, in ??? (/lib/libc.so)', "        source()",
         "Thread 2 (Thread 0x7f (LWP 9)):", "Thread 1 (LWP 12):", "#0  0x01 in read () at a.c:3", "#1  f (x=1) from /lib/a.so",
         "    wrapped) at b.c:4", "Name:\tpython", "State:\tS (sleeping)", "Pid:\t12", "#0-0 (ab) MISMATCH",
+        "Current thread 0x0f (most recent call first):", '  File "a.py", line 3 in f', "[rank3]:Thread 0x0f [x] (most recent call first):",
+        "Traceback (most recent call first):", "PID 12 - process", "TID 12:", "#0  0x01 - 1 read - /lib/a.so", "    a.c:3:4",
+        "[<0>] nfs_wait+0x1/0x2 [nfs]", "== /proc/12/task/13 ==", "python 12/13 1.5: 5 cycles: ", "\t5e py::f:a.py+0x1 (x)",
+        "<module> (a.py:3);f (a.py:4) 12", "rank 3:", "16 ranks: [0-15]", "[0-1] (2 processes)", "> ```", "<pre>", "...",
         "  Rank 3 -- GPU 1 managed by process 7 on node a", "[rank3]: CUDA error: x", "[PG 1 Rank 2] last enqueued work: 3", "Error: Failed to get process", "",
     ]
 )  # fmt: skip
@@ -75,6 +93,13 @@ TEXT_READERS: list[Callable[[str], object]] = [
     lambda text: pyspy_text.read(text, LIMITS),
     lambda text: pystack.read(text, LIMITS),
     lambda text: gdb.read(text, LIMITS),
+    lambda text: gdb_python.read(text, LIMITS),
+    lambda text: eu_stack.read(text, LIMITS),
+    lambda text: kernel_stack.read(text, LIMITS),
+    lambda text: perf_script.read(text, LIMITS),
+    lambda text: pyspy_raw.read(text, LIMITS),
+    lambda text: faulthandler.read(text, None, LIMITS),
+    lambda text: stack_text.read(text, LIMITS),
     lambda text: proc_status.read_status(text, LIMITS),
     lambda text: ras_text.read(text, LIMITS),
     lambda text: ras_events.read(text, LIMITS),
@@ -104,7 +129,7 @@ def test_a_text_is_read_or_refused(read: Callable[[str], object], text: str) -> 
 @given(TEXTS)
 def test_recognising_never_fails(text: str) -> None:
     for recognises in (
-        pyspy_text.recognises, pystack.recognises, gdb.recognises, proc_status.recognises_status, capture_failure.recognises, looks_like_json,
+        *(form.recognises for form in stack_text.FORMS), faulthandler.recognises, proc_status.recognises_status, capture_failure.recognises, looks_like_json,
     ):  # fmt: skip
         assert recognises(text) in (True, False)
     assert capture_failure.read(text).message.isprintable()
@@ -144,6 +169,13 @@ def _processes(document: object, text: str) -> Iterator[DumpedProcess]:
         lambda: pyspy_text.read(text, LIMITS),
         lambda: pystack.read(text, LIMITS),
         lambda: gdb.read(text, LIMITS),
+        lambda: gdb_python.read(text, LIMITS),
+        lambda: eu_stack.read(text, LIMITS),
+        lambda: kernel_stack.read(text, LIMITS),
+        lambda: perf_script.read(text, LIMITS),
+        lambda: pyspy_raw.read(text, LIMITS),
+        lambda: faulthandler.read(text, None, LIMITS),
+        lambda: stack_text.read(text, LIMITS),
     ]
     for attempt in attempts:
         try:

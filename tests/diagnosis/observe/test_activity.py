@@ -183,6 +183,27 @@ def test_backward_is_told_by_the_autograd_thread() -> None:
     assert (standing.activity, standing.dim) == (Activity.COLLECTIVE, "tp")
 
 
+@pytest.mark.parametrize(
+    ("functions", "activity"),
+    [
+        (["do_syscall_64", "vfs_read", "nfs_file_read", "folio_wait_bit_common", "io_schedule"], "storage"),
+        (["do_syscall_64", "fuse_file_write_iter", "request_wait_answer"], "storage"),
+        (["do_syscall_64", "ext4_sync_file", "jbd2_log_wait_commit"], "storage"),
+        (["do_syscall_64", "nvidia_unlocked_ioctl", "os_acquire_rwlock_write", "schedule"], "device_sync"),
+        (["do_syscall_64", "sock_recvmsg", "inet_recvmsg", "tcp_recvmsg"], "network"),
+        (["do_syscall_64", "unix_stream_recvmsg", "unix_stream_read_generic"], "unknown"),
+        # Every wait of a thread for another: it may well wait in a collective.
+        (["entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_futex", "do_futex", "futex_wait"], "unknown"),
+        (["do_syscall_64", "__x64_sys_poll", "do_sys_poll", "poll_schedule_timeout.constprop.0"], "unknown"),
+    ],
+)
+def test_frames_of_the_kernel_tell_what_is_awaited_there(functions: list[str], activity: str) -> None:
+    frames = tuple(Frame(function, "kernel", 0, "kernel") for function in functions)
+    standing = read(ProcessTrace(Rank(0), pid=7, threads=(Thread("MainThread", 7, frames),)), RULES)
+    assert standing.activity == activity
+    assert standing.wait is (Wait.SOME if activity == "device_sync" else Wait.NONE)
+
+
 def test_native_frames_name_the_reducer() -> None:
     native = Frame("c10d::Reducer::finalize_backward", "libtorch_cpu.so", 0, "libtorch_cpu.so")
     thread = Thread("MainThread", 1, (*trace(0, "backward").threads[0].frames, native))

@@ -60,7 +60,7 @@ def test_the_main_thread_of_a_dump_of_faulthandler(name: str, threads: int, func
 
 def test_a_timer_that_repeats_gives_one_look_of_each_process() -> None:
     processes = {process.local: process for process in faulthandler.read(text("torchrun-timer.log"))}
-    assert sorted(processes) == [0, 1, 2, 3]
+    assert set(processes) == {0, 1, 2, 3}
     assert [innermost(processes[local]) for local in range(4)] == [
         "all_reduce",
         "all_reduce",

@@ -87,11 +87,9 @@ def _read_forms(text: str, limits: Limits) -> Iterator[DumpedProcess]:
 
 def _is_stack(section: Section) -> bool:
     text = "\n".join(section.lines)
-    return (
-        any(form.recognises(text) for form in FORMS)
-        or faulthandler.recognises(text)
-        or any(map(bare_frames.is_frame, section.lines))
-    )
+    if any(form.recognises(text) for form in FORMS) or faulthandler.recognises(text):
+        return True
+    return bare_frames.read(section.lines, DEFAULTS) is not None
 
 
 def _read_section(section: Section, limits: Limits) -> list[DumpedProcess]:
