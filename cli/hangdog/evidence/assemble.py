@@ -52,7 +52,7 @@ def assemble(found: Iterable[Placed]) -> Assembly:
     A file that is called after a rank comes before one that only speaks of it.
     Evidence outside any `round-<K>` folder belongs to the first round. What belongs to a process must have its rank.
     """
-    ordered = sorted(found, key=lambda placed: (placed.told, placed.name.path))
+    ordered = sorted(found, key=lambda placed: (placed.from_text, placed.name.path))
     assembly = Assembly()
     assembly.records = counters_of(ordered, assembly.unused)
     assembly.ras = ras_reports(ordered)
@@ -71,7 +71,7 @@ def assemble(found: Iterable[Placed]) -> Assembly:
             if earlier is None:
                 setattr(inside, kind, (name.path, part))
             else:
-                reasons = described if placed.told else assembly.unused
+                reasons = described if placed.from_text else assembly.unused
                 reasons[name.path] = f"{_whose(name.rank, role)} is already described by {earlier[0]}"
     assembly.notes += [f"{path}: {reason}" for path, reason in described.items()]
     traces: dict[int, list[ProcessTrace]] = {}

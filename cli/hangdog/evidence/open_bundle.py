@@ -14,7 +14,7 @@ from hangdog.evidence.join_bundles import join
 from hangdog.evidence.naming import name_of
 from hangdog.evidence.placed import Placed
 from hangdog.evidence.placing import Placing, place, with_folders
-from hangdog.evidence.told_ranks import by_rank
+from hangdog.evidence.ranks_in_text import by_rank
 from hangdog_models.errors import HangdogError, UnreadableBundle, UnreadableEvidence, WrongUse
 from hangdog_models.process_groups import with_recorded, with_reported
 from hangdog_models.reading.job import read_interval, read_job

@@ -4,9 +4,9 @@ import pytest
 
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.limits import Limits
+from hangdog_models.reading.line_owner import NOBODY, LineOwner, owner_of
 from hangdog_models.reading.stacks import faulthandler
 from hangdog_models.reading.stacks.dumped_process import MAIN, DumpedProcess
-from hangdog_models.reading.stacks.line_owner import NOBODY, Owner, owner_of
 from hangdog_models.stack import Thread
 
 HELPER = """Thread 0x00007f000000{tid:04x} (most recent call first):
@@ -46,32 +46,32 @@ def told(text: str, rank: int | None = None) -> dict[object, str | None]:
     [
         ("", NOBODY),
         ("   ", NOBODY),
-        ("[rank3]:", Owner(Rank(3))),
-        ("[rank3]: ", Owner(Rank(3))),
-        ("2026-01-02T03:04:05.123456789Z [rank12]:", Owner(Rank(12))),
-        ("[rank: 3] ", Owner(Rank(3))),
-        ("rank=3 | ", Owner(Rank(3))),
-        ("[2026-01-02 03:04:05,678][train][Rank 17] ", Owner(Rank(17))),
-        ("[pod/llama-worker-2/pytorch] [rank19]: ", Owner(Rank(19))),
-        ("3: ", Owner(Rank(3), task=True)),
-        (" 3: ", Owner(Rank(3), task=True)),
-        ("17: [rank3]:", Owner(Rank(3))),
-        ("[1,3]<stderr>:", Owner(Rank(3))),
-        ("[prterun-gpu-a-17@1,3]<stderr>: ", Owner(Rank(3))),
-        ("[default3]:", Owner(local=3, text="[default3]:")),
-        ("[gpu-a17:3]:", Owner(local=3, text="[gpu-a17:3]:")),
-        ("2: [default3]:", Owner(local=3, text="2: [default3]:")),
-        ("[local_rank 3] ", Owner(local=3, text="[local_rank 3]")),
-        ("(RayTrainWorker pid=71, ip=10.0.0.1) ", Owner(process=71, text="(RayTrainWorker pid=71, ip=10.0.0.1)")),
-        ("gpu-a17: ", Owner(text="gpu-a17:")),
-        ("[gpu17]: ", Owner(text="[gpu17]:")),
-        ("node-rank 3: ", Owner(text="node-rank 3:")),
-        ("2026-01-02T03:04:05.123Z stderr F ", Owner(text="stderr F")),
-        (" 50%|##   | 3/6 [00:01<00:01]\r[rank1]: ", Owner(Rank(1))),
-        ("[rank9999999]:", Owner(text="[rank9999999]:")),
+        ("[rank3]:", LineOwner(Rank(3))),
+        ("[rank3]: ", LineOwner(Rank(3))),
+        ("2026-01-02T03:04:05.123456789Z [rank12]:", LineOwner(Rank(12))),
+        ("[rank: 3] ", LineOwner(Rank(3))),
+        ("rank=3 | ", LineOwner(Rank(3))),
+        ("[2026-01-02 03:04:05,678][train][Rank 17] ", LineOwner(Rank(17))),
+        ("[pod/llama-worker-2/pytorch] [rank19]: ", LineOwner(Rank(19))),
+        ("3: ", LineOwner(Rank(3), task=True)),
+        (" 3: ", LineOwner(Rank(3), task=True)),
+        ("17: [rank3]:", LineOwner(Rank(3))),
+        ("[1,3]<stderr>:", LineOwner(Rank(3))),
+        ("[prterun-gpu-a-17@1,3]<stderr>: ", LineOwner(Rank(3))),
+        ("[default3]:", LineOwner(local=3, text="[default3]:")),
+        ("[gpu-a17:3]:", LineOwner(local=3, text="[gpu-a17:3]:")),
+        ("2: [default3]:", LineOwner(local=3, text="2: [default3]:")),
+        ("[local_rank 3] ", LineOwner(local=3, text="[local_rank 3]")),
+        ("(RayTrainWorker pid=71, ip=10.0.0.1) ", LineOwner(process=71, text="(RayTrainWorker pid=71, ip=10.0.0.1)")),
+        ("gpu-a17: ", LineOwner(text="gpu-a17:")),
+        ("[gpu17]: ", LineOwner(text="[gpu17]:")),
+        ("node-rank 3: ", LineOwner(text="node-rank 3:")),
+        ("2026-01-02T03:04:05.123Z stderr F ", LineOwner(text="stderr F")),
+        (" 50%|##   | 3/6 [00:01<00:01]\r[rank1]: ", LineOwner(Rank(1))),
+        ("[rank9999999]:", LineOwner(text="[rank9999999]:")),
     ],
 )  # fmt: skip
-def test_whose_a_line_is(prefix: str, owner: Owner) -> None:
+def test_whose_a_line_is(prefix: str, owner: LineOwner) -> None:
     assert owner_of(prefix) == owner
 
 

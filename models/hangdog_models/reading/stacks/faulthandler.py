@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.json_document import text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.reading.line_owner import NOBODY, LineOwner, owner_of
 from hangdog_models.reading.stacks.dumped_process import MAIN, UNNAMED, DumpedProcess, installed_path, lines_of
-from hangdog_models.reading.stacks.line_owner import NOBODY, Owner, owner_of
 from hangdog_models.stack import Frame, Thread
 
 #: Names of threads are printed since CPython 3.14.
@@ -45,13 +45,13 @@ _ENDINGS = (*_NO_FRAMES, _COLLECTS, _MORE)
 
 
 @dataclass(slots=True)
-class _Open:
-    """A thread whose frames are still being read, innermost first. `told`: a line below its header says that it has none."""
+class _OpenThread:
+    """A thread whose frames are still being read, innermost first. `frameless`: a line below its header says that it has none."""
 
     tid: int
     name: str
     frames: list[Frame] = field(default_factory=list)
-    told: bool = False
+    frameless: bool = False
     cut: bool = False
     collects: bool = False
 
@@ -60,13 +60,13 @@ class _Open:
 class _Dump:
     """One dump of one process. `alone`: of one thread only; `cut`: the process has more threads than are printed."""
 
-    threads: list[_Open] = field(default_factory=list)
+    threads: list[_OpenThread] = field(default_factory=list)
     alone: bool = False
     cut: bool = False
 
 
 @dataclass(slots=True)
-class _Process:
+class _DumpingProcess:
     """The dumps of one process that may count, oldest first. `over`: what follows is of another dump.
 
     `mains`: the main threads of all dumps. A process has one; a launcher's label may stand before the lines of several.
@@ -88,7 +88,7 @@ def read(text: str, rank: Rank | None = None, limits: Limits = DEFAULTS) -> tupl
 
     Never raises: what is past a limit is passed over, for the rest of a log is worth reading.
     """
-    processes: dict[Owner, _Process] = {}
+    processes: dict[LineOwner, _DumpingProcess] = {}
     for line in lines_of(text):
         mark = _mark(line)
         if mark is None:
@@ -100,7 +100,7 @@ def read(text: str, rank: Rank | None = None, limits: Limits = DEFAULTS) -> tupl
         if process is None:
             if len(processes) >= _MOST_PROCESSES:
                 continue
-            process = processes[owner] = _Process()
+            process = processes[owner] = _DumpingProcess()
         if mark.re in _HEADERS:
             _open_thread(process, mark, limits)
         elif mark.re is _BEGINS:
@@ -122,7 +122,7 @@ def _mark(line: str) -> re.Match[str] | None:
     return _REST.search(line) if line.endswith(_ENDINGS) else None
 
 
-def _open_thread(process: _Process, header: re.Match[str], limits: Limits) -> None:
+def _open_thread(process: _DumpingProcess, header: re.Match[str], limits: Limits) -> None:
     """Begins a thread, and a dump where the last one is over or has this thread already."""
     dump, alone = process.dumps[-1], header.re is _ALONE
     tid = 0 if alone else int(header[1], 16)
@@ -134,7 +134,7 @@ def _open_thread(process: _Process, header: re.Match[str], limits: Limits) -> No
     process.tids.add(tid)
     dump.alone = alone
     if len(dump.threads) < limits.threads:
-        dump.threads.append(_Open(tid, "" if alone else text_of(header[2], limits)))
+        dump.threads.append(_OpenThread(tid, "" if alone else text_of(header[2], limits)))
     else:
         dump.cut = True
 
@@ -149,21 +149,21 @@ def _add(dump: _Dump, mark: re.Match[str], limits: Limits) -> None:
     elif mark[1] == _COLLECTS:
         last.collects = True
     elif mark[1] != _MORE:
-        last.told = True
+        last.frameless = True
     elif len(last.frames) >= _PRINTED and not last.cut:
         last.cut = True
     else:
         dump.cut = True
 
 
-def _kept(process: _Process) -> list[_Dump]:
+def _kept(process: _DumpingProcess) -> list[_Dump]:
     """The last dump of a trainer's main thread, or where there is none the last one: one that repeats for a day is thousands."""
     dumps = [dump for dump in process.dumps if dump.threads and not _is_worker(dump)]
     process.mains.update(tid for dump in dumps for tid in _mains(dump))
     return [dump for dump in dumps if _main(dump) is not None][-1:] or dumps[-1:]
 
 
-def _main(dump: _Dump) -> _Open | None:
+def _main(dump: _Dump) -> _OpenThread | None:
     """The main thread: CPython prints the newest thread first, so it is the last one, if the dump came to its end.
 
     A thread that Python started shows who started it. Where the end is missing, it is the one that runs a module.
@@ -184,7 +184,7 @@ def _mains(dump: _Dump) -> list[int]:
     return modules or ([main.tid] if main is not None else [])
 
 
-def _started(thread: _Open) -> bool:
+def _started(thread: _OpenThread) -> bool:
     outermost = thread.frames[-1]
     return (outermost.file.rpartition("/")[2], outermost.function) == _STARTED
 
@@ -196,9 +196,9 @@ def _is_worker(dump: _Dump) -> bool:
     return any(frame.function == _WORKER[1] and frame.file.endswith(_WORKER[0]) for frame in frames)
 
 
-def _dumped(owner: Owner, process: _Process) -> DumpedProcess | None:
+def _dumped(owner: LineOwner, process: _DumpingProcess) -> DumpedProcess | None:
     dumps = _kept(process)
-    if not dumps or not any(thread.frames or thread.told for thread in dumps[-1].threads):
+    if not dumps or not any(thread.frames or thread.frameless for thread in dumps[-1].threads):
         return None
     main = _main(dumps[-1])
     threads = tuple(_thread(thread, thread is main) for thread in dumps[-1].threads)
@@ -207,7 +207,7 @@ def _dumped(owner: Owner, process: _Process) -> DumpedProcess | None:
     return DumpedProcess(owner.process, threads, ranks=ranks, local=owner.local)
 
 
-def _thread(thread: _Open, is_main: bool) -> Thread:
+def _thread(thread: _OpenThread, is_main: bool) -> Thread:
     frames = tuple(reversed(thread.frames))
     if thread.collects:
         frames += (_COLLECTION,)

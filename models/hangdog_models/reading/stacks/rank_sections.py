@@ -58,13 +58,13 @@ def sections_of(text: str, limits: Limits) -> tuple[Section, ...]:
     A tree of branches (`[0-15]`, inside of it `[0]` and `[1-15]`) comes out as its branches, each with the frames above it.
     """
     found: list[Section] = []
-    told = 0
+    named = 0
     for line in text.split("\n"):
         line = line[:LONGEST_LINE]
         ranks = _ranks(line)
         if ranks:
-            told += len(ranks)
-            if told > limits.files:  # each of them could be a file of its own
+            named += len(ranks)
+            if named > limits.files:  # each of them could be a file of its own
                 raise UnreadableEvidence(f"stacks of more than {limits.files} ranks (limit files)")
             found.append(Section(set(ranks), len(line) - len(line.lstrip()), _host(line)))
         elif found:

@@ -29,7 +29,7 @@ _TIMES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class LineOwner:
     """The process a line is of: its rank, else its rank on the machine or its process id, as far as the prefix tells.
 
     `text` is the prefix without times where no rank is told: equal prefixes are of one process. `task`: the rank is the
@@ -44,10 +44,10 @@ class Owner:
 
 
 #: The owner of lines without any prefix.
-NOBODY = Owner()
+NOBODY = LineOwner()
 
 
-def owner_of(prefix: str) -> Owner:
+def owner_of(prefix: str) -> LineOwner:
     """Whose a line with this prefix is. A label of `srun` beside a rank on the machine counts machines, not ranks."""
     prefix = prefix.rpartition("\r")[2][-_LONGEST:]  # a progress bar may stand before it
     if not prefix or prefix.isspace():
@@ -58,9 +58,9 @@ def owner_of(prefix: str) -> Owner:
     if named is None and local is None:
         task = named = _TASK.fullmatch(prefix) or _TASK.match(_TIMES.sub("", prefix).lstrip())
     if named is not None and int(named[1]) <= MAX_RANK:
-        return Owner(Rank(int(named[1])), task is not None)
+        return LineOwner(Rank(int(named[1])), task is not None)
     process = _PROCESS.search(prefix)
-    return Owner(
+    return LineOwner(
         local=int(local[1] or local[2]) if local else None,
         process=int(process[1]) if process else None,
         text=" ".join(_TIMES.sub("", prefix).split()),

@@ -38,7 +38,7 @@ def _parts(placed: Placed, layout: Layout) -> list[Placed]:
 
 def _of_rank(placed: Placed, rank: Rank, processes: Iterable[DumpedProcess]) -> Placed:
     name = replace(placed.name, rank=rank, role=TRAINER)
-    return Placed(name, StackFile(tuple(processes)), told=True)
+    return Placed(name, StackFile(tuple(processes)), from_text=True)
 
 
 def _of_one_machine(parts: Sequence[Placed], layout: Layout) -> tuple[list[Placed], tuple[str, ...]]:
