@@ -200,3 +200,11 @@ def test_what_is_past_a_limit_is_passed_over() -> None:
 def test_windows_line_ends_and_colours() -> None:
     text = "\x1b[31m" + dump("f").replace("\n", "\x1b[0m\r\n")
     assert told(text) == {None: "f"}
+
+
+def test_the_last_thread_is_the_main_one_where_a_thread_of_a_library_runs_python_and_the_main_stack_is_deep() -> None:
+    backward = (
+        'Thread 0x0f (most recent call first):\n  File "/site-packages/torch/autograd/function.py", line 3 in apply\n'
+    )
+    deep = "Thread 0x0e (most recent call first):\n" + '  File "/srv/a.py", line 3 in down\n' * 100 + "  ...\n"
+    assert told(backward + "\n" + deep) == {None: "down"}
