@@ -136,7 +136,9 @@ def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
         files_read=opened.files_read - len(assembly.ignored) - len(unused),
         ignored=tuple(ignored),
         unreadable=dict(sorted(unreadable.items())),
-        notes=tuple(escaped(note) for note in (*opened.notes, *contradictions, *taken, *placing.notes, *assembly.notes)),
+        notes=tuple(
+            escaped(note) for note in (*opened.notes, *contradictions, *taken, *placing.notes, *assembly.notes)
+        ),
     )
     snapshot = Snapshot(
         opened.job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account
