@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hangdog.evidence.archive import archive_entries
 from hangdog.evidence.open_bundle import open_bundle
-from hangdog.evidence.zst import zstd
+from hangdog.evidence.packed.archive import archive_entries
+from hangdog.evidence.packed.zst import zstd
 from hangdog_models.errors import UnreadableBundle
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from support.cases.evidence import flight, stacks, state

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from hangdog.evidence.zst import zstd
+from hangdog.evidence.packed.zst import zstd
 from hangdog.main import main
 from support.fakes import targets
 from support.fakes.dumper import pickled, played

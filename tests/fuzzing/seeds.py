@@ -175,6 +175,10 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "proc": ({"pid": 7, "state": "D", "wchan": "w", "syscall": "0", "cpu_s": 1.5, "comm": "c", "cmdline": "l"},),
     "proc_status": ("Name:\tpython\nState:\tD (disk sleep)\nPid:\t7\n",),
     "ras": (_RAS_TEXT,),
+    "ras_events": (
+        "RAS Monitor Mode - watching\n=====\n\n[2025-12-19 13:07:07] PEER_DEAD: Process 7 on node 10.0.0.1 managing GPU 1\n",
+        '{"timestamp": "2025-12-19 13:07:07", "event": "PEER_DEAD", "peer": {"host": "a", "pid": 7, "cuda_devs": [0], "nvml_devs": [1]}}',
+    ),
     "log": (_LOG_TEXT,),
     "kernel_log": (_KERNEL_TEXT,),
     "nvidia_smi": (_NVIDIA_TEXT, "<?xml version='1.0'?><nvidia_smi_log><gpu id='00000000:1B:00.0'><pci/></gpu></nvidia_smi_log>"),

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hangdog.evidence import zst
+from hangdog.evidence.packed import zst
 from hangdog.evidence.write_bundle import File
 from hangdog_models.errors import WrongUse
 from hangdog_models.reading.printable import printable

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hangdog.capture import bundle_archive
 from hangdog.capture.remote_shells import RemoteCall
-from hangdog.evidence import zst
+from hangdog.evidence.packed import zst
 from hangdog_agent.confinement.confined_children import Child
 from hangdog_agent.confinement.subprocesses import ProcessOutcome, run
 from hangdog_models.reading.printable import printable

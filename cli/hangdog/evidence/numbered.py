@@ -54,4 +54,4 @@ def _owned(file: Placed, rank: Rank | None) -> Placed:
     content = file.content
     if isinstance(content, UnnamedRecord) and rank is not None:
         content = replace(content.record, rank=rank)
-    return Placed(name, content)
+    return replace(file, name=name, content=content)

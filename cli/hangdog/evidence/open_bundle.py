@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hangdog.evidence.archive import archive_entries, is_archive
 from hangdog.evidence.assemble import assemble
 from hangdog.evidence.bundle_parts import BundleParts
 from hangdog.evidence.content import OWNERLESS, StackFile, Unused, read_contents, shared
@@ -12,6 +11,7 @@ from hangdog.evidence.entry import BundleEntry, mib
 from hangdog.evidence.folder import folder_entries, read_file
 from hangdog.evidence.join_bundles import join
 from hangdog.evidence.naming import name_of
+from hangdog.evidence.packed.archive import archive_entries, is_archive
 from hangdog.evidence.placed import Placed
 from hangdog.evidence.placing import Placing, place, with_folders
 from hangdog.evidence.ranks_in_text import by_rank

@@ -17,7 +17,7 @@ from hangdog.capture import bundle_archive, capture_summary, remote_shells
 from hangdog.capture.job_choice import choose
 from hangdog.capture.judged_hosts import HostsOrder, capture_hosts, would_run
 from hangdog.capture.local_capture import CaptureOrder, JobCapture, LocalCapture
-from hangdog.evidence import zst
+from hangdog.evidence.packed import zst
 from hangdog.options import Number, format_option
 from hangdog.output.terminal import printable
 from hangdog_agent.capture import pyspy

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hangdog.evidence import zst
 from hangdog.evidence.entry import BundleEntry, mib, too_large
+from hangdog.evidence.packed import zst
 from hangdog_models.reading.limits import Limits
 
 #: Bytes that one member's headers may take; a long name and its extended header are some KB.

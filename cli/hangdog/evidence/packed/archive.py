@@ -9,11 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
-from hangdog.evidence import zst
 from hangdog.evidence.entry import BundleEntry, mib, too_large
 from hangdog.evidence.folder import unfit
 from hangdog.evidence.naming import is_meaningful
-from hangdog.evidence.tarball import tar_entries
+from hangdog.evidence.packed import zst
+from hangdog.evidence.packed.tarball import tar_entries
 from hangdog_models.reading.limits import Limits
 
 #: Bytes of a zip's directory for each file it may hold: a record of 46 and a path of average length.

@@ -1,0 +1,1 @@
+"""Archives of a bundle: what is in them, within bounds, without writing anything."""
