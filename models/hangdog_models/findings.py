@@ -22,12 +22,17 @@ class Impact(StrEnum):
     TELLS_NOTHING = "tells nothing"  # known noise, named so that nobody wonders
 
 
+#: Sources that tell of all machines of a cluster, in the job or not.
+SLURM, KUBERNETES = "Slurm", "Kubernetes"
+CLUSTER_WIDE = (SLURM, KUBERNETES)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One event. `code` is the field's name for it (`Xid 79`), `what` one sentence for people.
 
     It belongs to `rank` or to `machine` or to neither (empty, None): the place in the bundle tells. `device` is a PCI
-    address or an index. `ranks` are those it names as the odd ones itself, `peers` the addresses it names as the other
+    address or an index. `ranks` are those it names as the odd ones itself (of a sufferer: whom it did not hear), `peers` the addresses it names as the other
     end. `at_s` is Unix time, `uptime_s` seconds since the machine's start; None: not told. `times`: so often in a row.
     `age_s`: seconds since it was found, when an agent told it, by a clock that nobody sets.
     """

@@ -81,6 +81,23 @@ class Topology:
     def machine(self, rank: Rank) -> str | None:
         return self._machine_of[rank] if rank < self._places else None
 
+    @cached_property
+    def _machine_by_host(self) -> dict[str, str | None]:
+        """Machines by the first part of their names, None where two share it."""
+        found: dict[str, str | None] = {}
+        for name in self.machines:
+            short = name.partition(".")[0]
+            found[short] = None if short in found else name
+        return found
+
+    def machine_called(self, host: str) -> str | None:
+        """The machine of the job that a host name means, with or without its domain; None where the job has none of it."""
+        if host in self.machines:
+            return host
+        short, _, domain = host.partition(".")
+        found = None if short.isdigit() else self._machine_by_host.get(short)
+        return found if found is not None and (not domain or "." not in found) else None
+
     def machines_of(self, ranks: Iterable[Rank]) -> tuple[str, ...]:
         """The machines these ranks run on, in the topology's order, without the unknown ones."""
         wanted = {self.machine(rank) for rank in ranks}

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hangdog.evidence.content import Failure, StackFile
-from hangdog.evidence.counters import counters_of, findings_of, ras_reports
+from hangdog.evidence.counters import counters_of, ras_reports
+from hangdog.evidence.log_findings import findings_of
 from hangdog.evidence.naming import Name
 from hangdog.evidence.placed import Placed
 from hangdog_models.collectives import RankCounters, RasReport
@@ -15,6 +16,7 @@ from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.merge_native import merge_native
 from hangdog_models.snapshot import Round
 from hangdog_models.stack import TRAINER, Missing, ProcessState, ProcessTrace, Reason
+from hangdog_models.topology import Layout
 from hangdog_models.training import training_thread
 
 Part = DumpedProcess | ProcessState | Failure
@@ -46,7 +48,7 @@ class Assembly:
     notes: list[str] = field(default_factory=list)
 
 
-def assemble(found: Iterable[Placed]) -> Assembly:
+def assemble(found: Iterable[Placed], layout: Layout) -> Assembly:
     """Merges all evidence of the same round, rank and role into one trace; of two of a kind the first path is used.
 
     A file that is called after a rank comes before one that only speaks of it.
@@ -56,7 +58,7 @@ def assemble(found: Iterable[Placed]) -> Assembly:
     assembly = Assembly()
     assembly.records = counters_of(ordered, assembly.unused)
     assembly.ras = ras_reports(ordered)
-    assembly.findings = findings_of(ordered)
+    assembly.findings = findings_of(ordered, layout)
     first = min((placed.name.round for placed in ordered if placed.name.round is not None), default=0)
     gathered: dict[tuple[int, Rank, str], Gathered] = {}
     described: dict[str, str] = {}  # what files of several ranks hold of those that other files describe

@@ -1,4 +1,4 @@
-"""Puts together what is not a process trace: counters of each rank from all sources, RAS reports, findings."""
+"""Puts together what is not a process trace: counters of each rank from all sources, RAS reports."""
 
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,6 @@ from dataclasses import replace
 from hangdog.evidence.content import Logged, ReadRequest
 from hangdog.evidence.placed import Placed
 from hangdog_models.collectives import RankCounters, RasReport
-from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import united
 
@@ -84,26 +83,6 @@ def ras_reports(ordered: Sequence[Placed]) -> tuple[RasReport, ...]:
 
 def _reports(placed: Placed) -> tuple[RasReport, ...]:
     return placed.content.reports if isinstance(placed.content, ReadRequest) else ()
-
-
-def findings_of(ordered: Sequence[Placed]) -> tuple[Finding, ...]:
-    """All findings with the machine of their folder, by path; one that was read again in a later round is one."""
-    found: dict[Finding, Finding] = {}
-    for placed in ordered:
-        if isinstance(placed.content, Logged):
-            for finding in _findings(placed.content):
-                rank = placed.name.rank if finding.rank is None else finding.rank
-                whose = replace(finding, rank=rank, machine=finding.machine or placed.name.machine or "")
-                key = replace(whose, times=1)
-                if key not in found or found[key].times < whose.times:
-                    found[key] = whose
-    return tuple(found.values())
-
-
-def _findings(logged: Logged) -> Iterator[Finding]:
-    for stream in logged.streams:
-        yield from stream.findings
-    yield from logged.findings
 
 
 def _round(placed: Placed, otherwise: int) -> int:

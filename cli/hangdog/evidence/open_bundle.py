@@ -126,7 +126,7 @@ def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
     layout, contradictions = with_folders(opened.layout, opened.placed)
     placed, taken = by_rank(opened.placed, layout)
     placing = place(placed, layout)
-    assembly = assemble(placing.placed)
+    assembly = assemble(placing.placed, layout)
     unused = placing.unused | assembly.unused
     unreadable = opened.unreadable | {escaped(path): reason for path, reason in unused.items()}
     ignored = sorted(map(escaped, opened.ignored + assembly.ignored))

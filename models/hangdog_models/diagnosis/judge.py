@@ -44,7 +44,8 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     clusters = clustering(options.clustering)(look, topology)
     odd = outliers.find(clusters, look, held, topology)
     scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured, snapshot.job.stalled_s)
-    hypotheses = reports.weighed(explain(scene), snapshot.findings, topology)
+    seen = any(state.frames for state in look.values())
+    hypotheses = reports.weighed(explain(scene), snapshot.findings, topology, seen=seen)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, contradictions)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from hangdog_models.counts import counted
+from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import escaped
 from hangdog_models.verdict import Activity, ClusterView, Culprit, Kind, StallCause, Verdict
@@ -151,6 +152,10 @@ def _of_group(verdict: Verdict) -> str:
     """Of a group that waits as a whole that it does; of ranks that merely stand apart together that they do."""
     first = verdict.suspects[0].ranks if verdict.suspects else ()
     group = next((group for group in verdict.groups if not first or group.ranks == first), None)
+    if group is not None and group.dim == PATH:
+        ends = verdict.suspects[0].machines if verdict.suspects else ()
+        between = " and ".join(map(escaped, ends)) if len(ends) == 2 else counted(len(ends), "machine")
+        return f"{'the path' if len(ends) == 2 else 'the network'} between {between} fails"
     if group is not None:
         return f"{escaped(group.dim)} {rank_text(group.ranks, WIDTH)} all joined, and nothing completes"
     return f"what {rank_text(first, WIDTH) if first else 'the ranks of one group'} do together does not complete"

@@ -34,7 +34,11 @@ LINES = [
     ("IB error 4", Impact.PATH, "NET/IB : Got completion from peer 10.0.0.7<41> with error 4, opcode 0, len 0"),
     ("IB error 5", Impact.TELLS_NOTHING, "NET/IB : Got completion from peer 10.0.0.7<41> with error 5, opcode 0"),
     ("IB error", Impact.PATH, "NET/IB : Got completion from peer 10.0.0.7<41> with error 13, opcode 0"),
+    ("IB port news", Impact.TELLS_NOTHING, "NCCL INFO NET/IB : mlx5_3:1 Got async event : client reregistration"),
+    ("IB port event", Impact.SUSPECTS, "NCCL WARN NET/IB : mlx5_3:1 Got async event : port error"),
     ("IB port event", Impact.SUSPECTS, "NCCL WARN NET/IB : mlx5_3:1 async fatal event: local catastrophic error"),
+    ("connection tried again", Impact.TELLS_NOTHING, "socketPollConnect: connect to 10.0.0.7<41> returned Connection refused, retrying (1/34)"),
+    ("no connection", Impact.PATH, "connect to 10.0.0.7<41> returned Connection refused, exceeded error retry count after 35 attempts"),
     ("no connection", Impact.PATH, "socketPollConnect: connect to 10.0.0.7<41> returned No route to host"),
     ("connection lost", Impact.VICTIM, "[../gloo/transport/tcp/pair.cc:5] Connection closed by peer [10.0.0.7]:33"),
     ("connection lost", Impact.VICTIM, "NCCL WARN Net : Connection closed by remote peer gpu-b.cluster<41>"),
@@ -51,8 +55,24 @@ LINES = [
     ("parameters not verified", Impact.VICTIM, "DDP expects same model across all ranks, but Rank 0 has 5 params, while rank 1 has inconsistent 0 params."),
     ("models differ", Impact.PROGRAM, "DDP expects same model across all ranks, but Rank 0 has 5 params, while rank 1 has inconsistent 6 params."),
     ("monitored barrier", Impact.VICTIM, "[Rank 0]: Ranks 1, 5 failed to pass monitoredBarrier in 5000 ms"),
-    ("monitored barrier", Impact.VICTIM, "reached monitoredBarrier, but received errors while waiting for send/recv from rank 3."),
+    ("monitored barrier", Impact.VICTIM, "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 3000 ms"),
+    ("monitored barrier", Impact.VICTIM, "Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0."),
+    ("store key not set", Impact.VICTIM, "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: wait timeout after 600000ms, keys: /default_pg/0//cuda//0"),
+    ("store key not set", Impact.VICTIM, "torch.distributed.DistStoreError: wait timeout after 5000ms, keys: /default_pg/0//cpu//0/3"),
+    ("store key not set", Impact.VICTIM, "DistStoreError: wait timeout after 10004ms, keys: /default_pg/0//store_based_barrier_key:x:last_worker"),
+    ("store unreachable", Impact.PATH, "DistNetworkError: The client socket has timed out after 60000ms while trying to connect to (10.0.0.1, 29500)."),
     ("store time-out", Impact.VICTIM, "DistStoreError: Timed out after 601 seconds waiting for clients. 7/8 clients joined."),
+    ("node failure", Impact.RESET, "srun: error: Node failure on jean-zay-iam37"),
+    ("node failure somewhere", Impact.VICTIM, "slurmstepd: error: *** STEP 1943824.0 ON jean-zay-iam17 CANCELLED AT 2023-03-06T03:17:51 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"),
+    ("node failure somewhere", Impact.VICTIM, "srun: error: Node failure on gpu-[3-4]"),
+    ("time limit", Impact.VICTIM, "slurmstepd: error: *** JOB 494583 ON gpu-0 CANCELLED AT 2024-04-20T09:09:37 DUE TO TIME LIMIT ***"),
+    ("preempted", Impact.VICTIM, "slurmstepd: error: *** STEP 7.0 ON gpu-0 CANCELLED AT 2024-04-20T09:09:37 DUE TO PREEMPTION ***"),
+    ("cancelled", Impact.TELLS_NOTHING, "slurmstepd: error: *** STEP 7.0 ON gpu-0 CANCELLED AT 2024-04-20T09:09:37 ***"),
+    ("host out of memory", Impact.PROGRAM, "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed."),
+    ("segmentation fault", Impact.PROGRAM, "srun: error: node-12: task 96: Segmentation fault (core dumped)"),
+    ("ended by the launcher", Impact.TELLS_NOTHING, "srun: error: node-12: tasks 96-103: Terminated"),
+    ("killed", Impact.VICTIM, "srun: error: node-12: task 96: Killed"),
+    ("ended with an error", Impact.VICTIM, "srun: error: node-12: task 96: Exited with exit code 1"),
     ("shared memory exhausted", Impact.PROGRAM, "DataLoader worker (pid 71) is killed by signal: Bus error. It is possible that"),
     ("data loader worker died", Impact.PROGRAM, "RuntimeError: DataLoader worker (pid(s) 71) exited unexpectedly"),
     ("no space left", Impact.SERVICE, "OSError: [Errno 28] No space left on device"),
@@ -82,7 +102,7 @@ def test_every_row_has_a_line() -> None:
 def test_every_row_says_whence_and_what() -> None:
     for row in packaged().rows:
         assert row.source and row.what
-        assert set(row.match.groupindex) <= {"peer", "ranks", "device"}
+        assert set(row.match.groupindex) <= {"peer", "peer_gid", "ranks", "device", "host"}
 
 
 @pytest.mark.parametrize(

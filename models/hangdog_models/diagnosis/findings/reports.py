@@ -1,8 +1,10 @@
 """What logs and hardware say by themselves: it moves the odds of the explanations found so far, and adds some of its own."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from hangdog_models.diagnosis.findings import hardware, tcp_retransmits
+from hangdog_models.diagnosis.findings import awaited_ranks, failing_paths, hardware, job_hosts, tcp_retransmits
+from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.diagnosis.findings.hardware import MachineEvidence
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.waits.waits import GroupWait
@@ -22,16 +24,21 @@ ALONE: Mapping[Impact, Kind] = {
     Impact.PATH: Kind.GROUP,
     Impact.SERVICE: Kind.DEPENDENCY,
 }
-#: The dimension of a path between machines: what is held up has its ends in common and no process group.
-PATH = "path"
 _STRONG = (Impact.CONVICTS, Impact.RESET)
 
 
-def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding], topology: Topology) -> tuple[Hypothesis, ...]:
-    """The explanations with what hardware says of their machines, and those that logs and hardware give alone."""
+def weighed(
+    found: Sequence[Hypothesis], findings: Sequence[Finding], topology: Topology, *, seen: bool = True
+) -> tuple[Hypothesis, ...]:
+    """The explanations with what hardware says of their machines, and those that logs and hardware give alone.
+
+    `seen`: stacks were read, which tell better than a log does who is awaited.
+    """
     if not findings:
         return tuple(found)
-    findings = sorted(findings, key=_canonical)
+    findings = job_hosts.of_the_job(sorted(findings, key=_canonical), topology)
+    accused, findings = failing_paths.explain(findings, topology)
+    found = [*found, *accused, *(() if seen else awaited_ranks.explain(findings, topology))]
     evidence = hardware.weigh(findings, topology)
     moved = [_moved(hypothesis, evidence) for hypothesis in found]
     known = {hypothesis.units for hypothesis in found if hypothesis.kind is Kind.MACHINE}
@@ -52,7 +59,8 @@ def _moved(hypothesis: Hypothesis, evidence: Mapping[str, MachineEvidence]) -> H
     if hypothesis.kind is not Kind.MACHINE or len(hypothesis.units) != 1 or hypothesis.units[0] not in evidence:
         return hypothesis
     one = evidence[hypothesis.units[0]]
-    return hypothesis.moved(Factor(one.reason, one.factor)).with_reasons(one.reason)
+    moved = hypothesis.moved(Factor(one.reason, one.factor)).with_reasons(one.reason)
+    return replace(moved, hearsay=moved.hearsay and one.impact not in _STRONG)
 
 
 def _machine(one: MachineEvidence, topology: Topology) -> Hypothesis:
@@ -87,7 +95,8 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
     for finding in findings:
         if finding.impact in ALONE:
             kind = ALONE[finding.impact]
-            groups.setdefault((kind, _units(finding, topology)), []).append(finding)
+            units = _units(finding, topology)
+            groups.setdefault((kind, tuple(sorted(units)) if kind is Kind.GROUP else units), []).append(finding)
     found = []
     for (kind, units), stated in groups.items():
         lead = stated[0]
@@ -111,4 +120,5 @@ def _units(finding: Finding, topology: Topology) -> tuple[str, ...]:
 
 def _sentence(finding: Finding, units: Sequence[str]) -> str:
     often = f" ({finding.times} times)" if finding.times > 1 else ""
-    return f"{finding.source}{' of ' + units[0] if units else ''}: {finding.code}: {finding.what}{often}"
+    whose = f"rank {finding.rank}" if finding.rank is not None else finding.machine or (units[0] if units else "")
+    return f"{finding.source}{' of ' + whose if whose else ''}: {finding.code}: {finding.what}{often}"

@@ -21,6 +21,7 @@ class Hypothesis:
     """One explanation: `factors` multiply to its odds relative to the others; for a machine or software one, the ranks it rests on.
 
     `units` are the machines it blames; a rank whose machine is unknown is a unit of its own, written `rank 3`.
+    `hearsay`: it rests on what others say of them, which names machines and evicts none.
     """
 
     kind: Kind
@@ -29,6 +30,7 @@ class Hypothesis:
     units: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     hold: GroupWait | None = None
+    hearsay: bool = False
 
     @property
     def odds(self) -> float:

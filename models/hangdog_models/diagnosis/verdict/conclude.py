@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import floor
 
-from hangdog_models.diagnosis.findings import reports
+from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.hypotheses.stuck_groups import SEVERAL
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.diagnosis.verdict import eviction, moving_jobs, who_and_why
+from hangdog_models.diagnosis.verdict import eviction, log_summary, moving_jobs, who_and_why
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.who_and_why import DECIDES, WORTH_NAMING
 from hangdog_models.diagnosis.verdict.write_verdict import written
@@ -46,6 +46,14 @@ ONE_LOOK_MOST = 2
 TOO_WIDE = "that is too wide to evict: test its machines pairwise (bisection) to narrow it first"
 #: What is said of a path of which one end is known, and either may be at fault.
 ONE_END = "nobody is evicted: that is one end of a path, and either end may be at fault; test it with its peers"
+#: What is said of paths of which nothing tells the end that fails.
+MANY_ENDS = (
+    "nobody is evicted: most of these machines are sound; look at the switches between them, or test them in pairs"
+)
+#: What is said of a machine that only others name.
+HEARSAY = (
+    "nobody is evicted: others name it, and nothing of its own does; read its own log and its kernel's, or test it"
+)
 #: What is said of a group of which nothing tells the machines.
 NO_MACHINE = "nothing tells which machine it is: test them pairwise (bisection) to find it"
 
@@ -102,7 +110,8 @@ def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kin
     for hypothesis, p in weighed:
         if hypothesis.kind is not kind and kind is not Kind.UNDETERMINED:
             continue
-        for unit in hypothesis.units[:NAMED_AT_MOST] if p >= WORTH_NAMING_FIRST else ():
+        together = hypothesis.hold is not None and hypothesis.hold.dim == PATH
+        for unit in hypothesis.units[:NAMED_AT_MOST] if p >= WORTH_NAMING_FIRST and not together else ():
             entries.setdefault((unit,), []).append((hypothesis, p))
         if hypothesis.hold is not None:
             entries.setdefault(hypothesis.ranks, []).append((hypothesis, p))
@@ -117,8 +126,14 @@ def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kin
         blamed = set(lead.ranks)
         ranks = lead.ranks if lead.hold else tuple(rank for rank in on.get(str(key[0]), ()) if rank in blamed)
         if probability >= WORTH_NAMING or (key == most and probability >= WORTH_NAMING_FIRST):
-            suspects.append(Suspect(ranks, case.topology.machines_of(ranks), probability, lead.reasons))
+            machines = case.topology.machines_of(ranks) or tuple(str(unit) for unit in key if _is_host(unit, lead))
+            suspects.append(Suspect(ranks, machines, probability, lead.reasons))
     return tuple(sorted(suspects, key=lambda suspect: (-suspect.probability, suspect.ranks)))
+
+
+def _is_host(unit: object, hypothesis: Hypothesis) -> bool:
+    """Whether a unit is a machine that only its name in a log tells of, and no rank without a machine."""
+    return unit in hypothesis.units and not hypothesis.ranks
 
 
 def _evict(
@@ -129,7 +144,7 @@ def _evict(
     lead = _lead(weighed, kind)
     if lead is not None and lead.dim == SEVERAL:
         return Eviction()  # they have nothing in common: whatever it is, most of these machines are sound
-    if lead is not None and _one_end(lead, suspects):
+    if lead is not None and (_one_end(lead, suspects) or _many_ends(lead, suspects)):
         return Eviction()
     if lead is not None and _too_soon(case, lead, suspects):
         return Eviction()
@@ -146,7 +161,12 @@ def _lead(weighed: Sequence[tuple[Hypothesis, float]], kind: Kind) -> GroupWait 
 
 def _one_end(hold: GroupWait, suspects: Sequence[Suspect]) -> bool:
     """Whether what is known of a path is one of its ends: who tells of it is the one that suffers."""
-    return hold.dim == reports.PATH and bool(suspects) and len(suspects[0].machines) < 2
+    return hold.dim == PATH and bool(suspects) and len(suspects[0].machines) < 2
+
+
+def _many_ends(hold: GroupWait, suspects: Sequence[Suspect]) -> bool:
+    """Whether paths fail that have no end in common: most of these machines are sound."""
+    return hold.dim == PATH and bool(suspects) and len(suspects[0].machines) > ONE_LOOK_MOST
 
 
 def _too_soon(case: Case, hold: GroupWait, suspects: Sequence[Suspect]) -> bool:
@@ -160,7 +180,7 @@ def _blamed(case: Case, weighed: Sequence[tuple[Hypothesis, float]]) -> Mapping[
     explanations: dict[frozenset[str], float] = {}
     for hypothesis, p in weighed:
         units = frozenset(hypothesis.units)
-        if hypothesis.kind is Kind.MACHINE and units <= set(case.topology.machines):
+        if hypothesis.kind is Kind.MACHINE and not hypothesis.hearsay and units <= set(case.topology.machines):
             explanations[units] = explanations.get(units, 0.0) + p
     return explanations
 
@@ -172,6 +192,12 @@ def _because(
     lines: list[str] = []
     if kind is Kind.UNDETERMINED:
         first, likely = max(weighed, key=lambda entry: entry[1])
+        if not any(state.frames for state in case.look.values()) and not case.snapshot.ras:
+            # Without any stack the number of them is no answer: what the logs tell is.
+            tells = suspects and suspects[0].probability >= eviction.WORTH_EVICTING
+            open_case = "the evidence does not decide; most suspicious: "
+            lines.append(open_case + suspects[0].because[0] if tells else log_summary.lead(case.snapshot))
+            return (*lines, *_collect_next(case))
         if first.reasons and not first.units and not first.hold and likely > DECIDES / 2:
             lines.append("the evidence does not decide; likeliest: " + first.reasons[0])
         elif suspects:
@@ -210,15 +236,26 @@ def _kept(
             return [f"nobody is evicted: it takes {takes} machines, and the budget of one eviction is {budget}"]
         if not unsure:  # it is broken, but others may be, too
             best = blamed.get(frozenset(first.machines), 0.0)
+    if first is not None and kind is Kind.MACHINE and _only_named(weighed, first):
+        return [HEARSAY]
     lead = _lead(weighed, kind)
     if lead is not None and _one_end(lead, suspects) and not unsure:
         return [ONE_END]
+    if lead is not None and _many_ends(lead, suspects):
+        return [MANY_ENDS]
     narrow = first is not None and 2 * len(first.machines) <= len(case.topology.machines)
     if kind is Kind.MACHINE or (narrow and unsure):
         return [_lacking(case, best), *_collect_next(case)]
     if first is None:
         return [NO_MACHINE]
     return [TOO_WIDE, *(_collect_next(case) if narrow and case.motion.rounds < 2 else ())]
+
+
+def _only_named(weighed: Sequence[tuple[Hypothesis, float]], suspect: Suspect) -> bool:
+    """Whether what speaks against a suspect is mostly what others say of it."""
+    machines = set(suspect.machines)
+    against = [(h, p) for h, p in weighed if h.kind is Kind.MACHINE and machines and machines <= set(h.units)]
+    return bool(against) and max(against, key=lambda entry: entry[1])[0].hearsay
 
 
 def _lacking(case: Case, probability: float) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
+from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.next_steps import next_steps
@@ -65,6 +66,10 @@ def _groups(case: Case, suspects: Sequence[Suspect]) -> tuple[StuckGroup, ...]:
             lacking = ranks_of(hold.awaited)
             found.setdefault((str(hold.dim), members), f"in {hold.what}, waits for {lacking}")
     named = {suspect.ranks for suspect in suspects}
+    for hypothesis in case.hypotheses:
+        path = hypothesis.hold
+        if path is not None and path.dim == PATH and path.inside in named:
+            found.setdefault((PATH, path.inside), path.what)
     for hold in case.waits.holds:
         if hold.joined and hold.inside in named:
             found.setdefault((str(hold.dim), hold.inside), f"stuck together in {hold.what}")

@@ -15,6 +15,9 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
 _WHOSE = re.compile(r"\[(?:rank(?:: )?(\d{1,7})|(?:default|trainer|worker)(\d{1,4}))\]:? ?")
 _RAY = re.compile(r"\s{0,8}\([A-Za-z_][\w.<>:]{0,200} pid=(\d{1,18})(?:, ip=[\w.:]{1,64})?\) ?")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,]\d{1,9})? ?(Z|[+-]\d\d:?\d\d)")
+#: The host before NCCL's own lines (`node-2:5776:5902 [0] … NCCL WARN`), and before what srun says of its tasks.
+_NCCL = re.compile(r"(?:\[[\d :.-]{1,32}\] )?([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[-?\d{1,4}\] .{0,128}?NCCL ")
+_SRUN = re.compile(r"(?:\d{1,7}: )?srun: error: ([A-Za-z0-9][\w.-]{0,252}): tasks? \d")
 #: Characters at the start of a line within which a time stamp stands.
 _STAMPED = 64
 
@@ -23,7 +26,8 @@ _STAMPED = 64
 class LogLine:
     """What stands behind the prefixes. `rank` is the global rank, `local` the rank on its machine, `process` a process id.
 
-    None: no prefix tells it. `at_s` is Unix time, known only where the stamp says its zone.
+    None: no prefix tells it. `at_s` is Unix time, known only where the stamp says its zone. `host` is whom NCCL's or
+    srun's prefix names; empty elsewhere.
     """
 
     text: str
@@ -31,6 +35,7 @@ class LogLine:
     local: int | None = None
     process: int | None = None
     at_s: float | None = None
+    host: str = ""
 
 
 def lines_of_log(text: str) -> Iterator[LogLine]:
@@ -44,12 +49,13 @@ def lines_of_log(text: str) -> Iterator[LogLine]:
         process = int(ray[1]) if ray else None
         line = line[ray.end() :] if ray else line
         if "[" not in line:
-            yield LogLine(line, process=process, at_s=at_s)
+            yield LogLine(line, process=process, at_s=at_s, host=_host(line))
             continue
         rank, local, begin = None, None, 0
         for whose in _WHOSE.finditer(line):
             if whose.start() > begin:
-                yield LogLine(line[begin : whose.start()], rank, local, process, at_s)
+                part = line[begin : whose.start()]
+                yield LogLine(part, rank, local, process, at_s, _host(part))
                 rank = local = None
             rank, local, begin = (
                 _rank(whose[1]) if whose[1] else rank,
@@ -57,7 +63,12 @@ def lines_of_log(text: str) -> Iterator[LogLine]:
                 whose.end(),
             )
         if begin < len(line):
-            yield LogLine(line[begin:], rank, local, process, at_s)
+            yield LogLine(line[begin:], rank, local, process, at_s, _host(line[begin:]))
+
+
+def _host(line: str) -> str:
+    found = (_NCCL.match(line) if "NCCL " in line else None) or (_SRUN.match(line) if "srun: " in line else None)
+    return found[1] if found else ""
 
 
 def _rank(digits: str) -> Rank | None:

@@ -8,6 +8,7 @@ from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.json_document import text_of
 from hangdog_models.reading.limits import Limits
 from hangdog_models.reading.logs import desync, log_table, nccl_log, startup_lines, watchdog
+from hangdog_models.reading.logs.failure_summary import FirstFailure
 from hangdog_models.reading.logs.log_counters import LogCounters
 from hangdog_models.reading.logs.log_lines import LogLine
 from hangdog_models.reading.logs.traceback_lines import Traceback
@@ -23,6 +24,16 @@ _AFTERMATH = 2_000
 _MOST = 64
 #: Bearings that a process's first error does not explain: a broken device is no consequence of an abort.
 _NEW_IMPACTS = (Impact.TELLS_NOTHING, Impact.CONVICTS, Impact.RESET)
+_MOSTLY = "whoever ends first is mostly a victim"
+#: Code, bearing and sentence of the exit codes that tell more: the signals that end a process.
+SIGNALS = {
+    "-4": ("illegal instruction", Impact.PROGRAM, "SIGILL, code that this processor does not have"),
+    "-7": ("bus error", Impact.PROGRAM, "SIGBUS, mostly shared memory that is used up, a setting of the container"),
+    "-8": ("arithmetic error", Impact.PROGRAM, "SIGFPE, code of a native library"),
+    "-9": ("killed", Impact.VICTIM, "SIGKILL, by the kernel that lacked memory, by the scheduler or by hand; it does not say which"),
+    "-11": ("segmentation fault", Impact.PROGRAM, "SIGSEGV, code of a native library"),
+    "-15": ("ended by the launcher", Impact.TELLS_NOTHING, "SIGTERM, the launcher or the scheduler ended it"),
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -33,48 +44,62 @@ class LogProcess:
     found: dict[tuple[object, ...], Finding] = field(default_factory=dict)
     watched: watchdog.Watched = field(default_factory=lambda: watchdog.Watched(LogCounters(WATCHDOG)))
     calls: nccl_log.Calls = field(default_factory=nccl_log.Calls)
-    barriers: dict[str, startup_lines.StoreBarrier] = field(default_factory=dict)
-    first_failure: startup_lines.FirstFailure = field(default_factory=startup_lines.FirstFailure)
+    arrivals: startup_lines.Arrivals = field(default_factory=startup_lines.Arrivals)
+    first_failure: FirstFailure = field(default_factory=FirstFailure)
     traceback: Traceback = field(default_factory=Traceback)
     timed_out_at: tuple[str, int] | None = None
     lags: list[desync.Lag] = field(default_factory=list)
     checked: dict[Rank, CollectiveRecord] = field(default_factory=dict)
     failed_at: int | None = None
     called_rank: Rank | None = None
+    host: str = ""
+    addresses: set[str] = field(default_factory=set)
 
 
 def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> None:
     """Notes what line `number` of the log says of its process."""
     text = line.text
+    if line.host:
+        process.host = process.host or line.host
+        process.addresses.update(nccl_log.own_addresses(text))
+    if process.first_failure.take(text):
+        if not process.first_failure.lines:
+            _take_first_failure(process, line.at_s, limits)
+        return
     ended = process.traceback.ends_with(text)
     if "opCount" in text or "commId" in text:
         called = nccl_log.take(process.calls, text)
         process.called_rank = called if called is not None else process.called_rank
         return
-    if "barrier" in text:
-        startup_lines.take_barrier(process.barriers, text)
-    if process.first_failure.take(text):
-        _note(process, _first_failure(process.first_failure, limits), line)
-        return
-    if "[PG " in text or "WorkNCCL(" in text:
+    if "barrier" in text or " joined" in text:
+        process.arrivals.take(text)
+    if "[PG " in text or "WorkNCCL(" in text or "ast enqueued" in text:
         watchdog.take(process.watched, text, watchdog.group_of(text, limits), limits)
     if "collective" in text:
         _take_report(process, line, limits)
     if process.failed_at is None and (process.watched.timed_out or process.checked):
         process.failed_at = number
+    finding = _of_text(text, ended, limits)
+    if finding is not None:
+        _note_error(process, finding, line, number)
+
+
+def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Finding | None:
+    """What the table says of a line, else of the exception that it ends a traceback with."""
     known = log_table.packaged().find(text)
     if known is not None:
         row, match = known
         named = match.groupdict()
-        finding = Finding(
-            SOURCE, row.code, row.impact, row.what, device=text_of(named.get("device"), limits),
+        return Finding(
+            SOURCE, row.code, row.impact, row.what, text_of(named.get("host"), limits),
+            device=text_of(named.get("device"), limits),
             ranks=desync.ranks_in(named.get("ranks") or ""),
-            peers=tuple(text_of(peer, limits) for peer in (named.get("peer"),) if peer),
+            peers=tuple(dict.fromkeys(text_of(named[key], limits) for key in ("peer", "peer_gid") if named.get(key))),
         )  # fmt: skip
-        _note_error(process, finding, line, number)
-    elif ended is not None:
-        what = f"the program ended with {ended[0]}" + (f": {printable(ended[1], 200)}" if ended[1] else "")
-        _note_error(process, Finding(SOURCE, ended[0], Impact.PROGRAM, what), line, number)
+    if ended is None:
+        return None
+    what = f"the program ended with {ended[0]}" + (f": {printable(ended[1], 200)}" if ended[1] else "")
+    return Finding(SOURCE, ended[0], Impact.PROGRAM, what)
 
 
 def _take_report(process: LogProcess, line: LogLine, limits: Limits) -> None:
@@ -91,7 +116,7 @@ def _take_report(process: LogProcess, line: LogLine, limits: Limits) -> None:
         sides = "; ".join(f"rank {rank}: {_shown(record)}" for rank, record in quoted)
         what = "ranks of one group run different collectives at the same number" + (f" ({sides})" if sides else "")
         ranks = tuple(rank for rank, _ in quoted) or ((process.rank,) if process.rank is not None else ())
-        _note(process, Finding(SOURCE, "mismatched collectives", Impact.PROGRAM, what, ranks=ranks), line)
+        _note(process, Finding(SOURCE, "mismatched collectives", Impact.PROGRAM, what, ranks=ranks), line.at_s)
 
 
 def _shown(record: CollectiveRecord) -> str:
@@ -100,57 +125,75 @@ def _shown(record: CollectiveRecord) -> str:
 
 
 def _note_error(process: LogProcess, finding: Finding, line: LogLine, number: int) -> None:
-    """Notes an error, unless it is a consequence of the process's first; a broken device is never a consequence."""
+    """Notes an error, unless it is a consequence of the process's first; a broken device is never a consequence.
+
+    The same error of another path is none either: which paths fail tells where.
+    """
     key = _key(finding)
     after = process.failed_at is not None and number - process.failed_at < _AFTERMATH
-    if after and key not in process.found and finding.impact not in _NEW_IMPACTS:
+    again = finding.impact is Impact.PATH and any(one.code == finding.code for one in process.found.values())
+    if after and key not in process.found and finding.impact not in _NEW_IMPACTS and not again:
         return
     if finding.impact is not Impact.TELLS_NOTHING and not after:
         process.failed_at = number
-    _note(process, finding, line)
+    _note(process, finding, line.at_s)
 
 
-def _note(process: LogProcess, finding: Finding, line: LogLine) -> None:
+def _note(process: LogProcess, finding: Finding, at_s: float | None) -> None:
     key = _key(finding)
     known = process.found.get(key)
     if known is not None:
         process.found[key] = replace(known, times=known.times + 1)
     elif len(process.found) < _MOST:
-        process.found[key] = replace(finding, at_s=line.at_s)
+        process.found[key] = replace(finding, at_s=at_s)
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
-    return finding.code, finding.impact, finding.device, finding.ranks, finding.peers
+    return finding.code, finding.impact, finding.device, finding.ranks, finding.peers, finding.machine
 
 
-def _first_failure(failure: startup_lines.FirstFailure, limits: Limits) -> Finding:
+def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits) -> None:
+    """The entry of torchrun's list is complete: who ended first, and what its traceback or its signal says."""
+    failure = process.first_failure
+    host = text_of(failure.host, limits)
     who = "a process" if failure.rank is None else f"rank {failure.rank}"
-    what = f"the launcher saw {who} end first, with exit code {text_of(failure.exitcode, limits)}: whoever ends first is mostly a victim"
-    rank = desync.ranks_in("" if failure.rank is None else str(failure.rank))
-    return Finding(
-        SOURCE, "first observed failure", Impact.VICTIM, what, text_of(failure.host, limits), *(rank[:1] or (None,))
-    )
+    (rank,) = desync.ranks_in("" if failure.rank is None else str(failure.rank))[:1] or (None,)
+    code, impact, why = SIGNALS.get(failure.exitcode, ("first observed failure", Impact.VICTIM, _MOSTLY))
+    what = f"the launcher saw {who} end first, with exit code {text_of(failure.exitcode, limits)}: {why}"
+    if failure.error is not None:
+        said = f"{failure.error[0]}: {failure.error[1]}"
+        error = _of_text(said, failure.error, limits) or Finding(SOURCE, failure.error[0], Impact.PROGRAM, said)
+        # Not a consequence of what stands before: the launcher's own error does, which follows from this one.
+        _note(process, replace(error, machine=host, rank=rank), at_s)
+        code, impact, what = "first observed failure", Impact.VICTIM, f"{what} ({printable(said, 200)})"
+    _note(process, Finding(SOURCE, code, impact, what, host, rank), at_s)
 
 
-def findings(process: LogProcess) -> tuple[Finding, ...]:
+def findings(process: LogProcess, limits: Limits) -> tuple[Finding, ...]:
     """All findings of the process, those of the watchdog and of start-up last; each belongs to the process's rank."""
+    if process.first_failure.lines and process.first_failure.exitcode:  # the log was cut inside of the list
+        _take_first_failure(process, None, limits)
     counted = process.watched.counted
     found = list(process.found.values())
     for work in watchdog.settled(process.watched):
         found.append(_timed_out(work, counted))
+    if not process.watched.timed_out and watchdog.ONLY in counted.enqueued:
+        last, done = counted.enqueued[watchdog.ONLY], counted.completed.get(watchdog.ONLY, -1)
+        what = f"of {last} operations {done} were completed when the watchdog gave up; who waits is not the cause"
+        found.append(Finding(SOURCE, "watchdog time-out", Impact.VICTIM, what))
     if process.lags:
         ranks = tuple(sorted({rank for lag in process.lags for rank in lag.ranks})) if _global(process) else ()
         named = f"rank{'' if len(ranks) == 1 else 's'} {format_ranks(ranks)}" if ranks else "other members of its group"
         what = f"the desync report says that {named} did not come to the operation this rank waits in: a position, not yet a cause"
         found.append(Finding(SOURCE, "desync report", Impact.VICTIM, what, ranks=ranks))
-    for barrier in process.barriers.values():
+    for barrier in process.arrivals.barriers.values():
         if meaning := startup_lines.meaning(barrier):
             found.append(Finding(SOURCE, *meaning, times=barrier.lines))
     return tuple(f if f.rank is not None or process.rank is None else replace(f, rank=process.rank) for f in found)
 
 
 def _timed_out(work: watchdog.TimedOut, counted: LogCounters) -> Finding:
-    unnamed = work.group.startswith(watchdog.UNNAMED)
+    unnamed = _nameless(work.group)
     name = "" if unnamed else f" of group {counted.descriptions.get(work.group) or work.group}"
     after = "" if work.ran_ms is None else f" after {work.ran_ms / 1000:.0f} s"
     what = f"{watchdog.operation_of(work.operation).removeprefix('nccl:')} {work.sequence}{name} was given up{after}"
@@ -164,9 +207,11 @@ def _timed_out(work: watchdog.TimedOut, counted: LogCounters) -> Finding:
 def _global(process: LogProcess) -> bool:
     """Whether the numbers of a desync report are global ranks: those of the default group are, as are an unnamed one's."""
     group = _group_of_report(process)
-    return group.startswith(watchdog.UNNAMED) or watchdog.is_default(
-        group, process.watched.counted.descriptions.get(group, "")
-    )
+    return _nameless(group) or watchdog.is_default(group, process.watched.counted.descriptions.get(group, ""))
+
+
+def _nameless(group: str) -> bool:
+    return group == watchdog.ONLY or group.startswith(watchdog.UNNAMED)
 
 
 def _group_of_report(process: LogProcess) -> str:

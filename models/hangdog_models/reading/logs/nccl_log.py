@@ -21,6 +21,11 @@ _CALL = re.compile(
 _MADE = re.compile(
     r"NCCL INFO .{0,80}\bcomm (\S{1,32}) rank \d{1,7} n[rR]anks \d{1,7} .{0,200}?commId (0x[0-9a-fA-F]{1,16})"
 )
+#: Addresses that a process tells of its own machine: of the interface of the bootstrap, and of a RoCE port.
+_OWN = re.compile(
+    r"NCCL INFO .{0,400}?(?:Bootstrap ?: Using|OOB|NET/Socket ?: Using) (?:\[0\])?[\w.-]{1,32}:([0-9A-Fa-f.:]{2,45}?)(?:%\w{1,32})?<\d{1,5}>"
+)
+_LOCAL = re.compile(r" localGid (?:::ffff:)?([0-9A-Fa-f.:]{2,45})(?: |$)")
 #: ncclDataType_t.
 _TYPES = (
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8e4m3",
@@ -61,6 +66,11 @@ def take(calls: Calls, line: str) -> Rank | None:
         )
     )  # fmt: skip
     return Rank(int(rank)) if rank and int(rank) <= MAX_RANK else None
+
+
+def own_addresses(line: str) -> list[str]:
+    """The addresses of the machine that a line was written on, as far as it tells them."""
+    return [found[1] for pattern in (_OWN, _LOCAL) if (found := pattern.search(line))]
 
 
 def named(calls: Calls) -> LogCounters:

@@ -1,40 +1,63 @@
-"""Reads two reports that span lines or repeat: the store barrier of start-up, and torchrun's list of failures."""
+"""Reads the store barrier of start-up, which repeats its line until all have come: how many did, and who says so."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hangdog_models.findings import Impact
-from hangdog_models.reading.json_document import int_of
 
 _WAITING = re.compile(
     r"store[ -]based barrier .{0,200}?key: ?(\S{1,128}) \(world_size=(\d{1,9}), "
     r"(?:worker_count|num_workers_joined)=(\d{1,9}), "
 )
+#: Whose line it is: `for rank: 3`, `on rank: 3`, `on rank 3`.
+_SPEAKER = re.compile(r"\brank:? (\d{1,7})\b")
 _PASSED = re.compile(r"Completed store-based barrier for key: ?(\S{1,128}) ")
-_FIRST = re.compile(r"Root Cause \(first observed failure\)")
-_FIELD = re.compile(r"\s{1,32}(host|rank|exitcode)\s{0,32}: (\S{1,255})")
-#: Lines of one entry of torchrun's list.
-_ENTRY = 12
+_CLIENTS = re.compile(r"waiting for (?:clients|workers)\. (\d{1,9})/(\d{1,9}) (?:clients|workers) joined")
+#: A job has a barrier for each process group it makes.
+_MOST = 64
 
 
 @dataclass(slots=True)
 class StoreBarrier:
-    """Where one process stood at the barrier last; `said` counts how often."""
+    """Where a barrier stood when it was last told of; `came` are the ranks that say they wait in it, `lines` how often."""
 
     world: int
     arrived: int
     lines: int = 1
+    came: set[int] = field(default_factory=set)
 
 
-def take_barrier(barriers: dict[str, StoreBarrier], line: str) -> None:
-    """Notes a line of the barrier; a barrier that was passed is forgotten."""
-    if found := _WAITING.search(line):
-        key, world, arrived = found[1].rstrip(","), int(found[2]), int(found[3])
-        stated = barriers[key].lines if key in barriers else 0
-        if stated or len(barriers) < 64:  # a job has a barrier for each process group it makes
-            barriers[key] = StoreBarrier(world, arrived, stated + 1)
-    elif found := _PASSED.search(line):
-        barriers.pop(found[1].rstrip(","), None)
+@dataclass(slots=True)
+class Arrivals:
+    """What one log tells of start-up: barriers by their keys, the keys of those that were passed, and the store's clients."""
+
+    barriers: dict[str, StoreBarrier] = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+    clients: tuple[int, int] | None = None
+
+    @property
+    def told(self) -> bool:
+        """Whether the log tells of start-up at all."""
+        return bool(self.barriers or self.passed or self.clients)
+
+    def take(self, line: str) -> None:
+        """Notes a line of a barrier or of the store; a barrier that was passed is forgotten."""
+        if found := _WAITING.search(line):
+            key, world, arrived = found[1].rstrip(","), int(found[2]), int(found[3])
+            known = self.barriers.get(key)
+            if known is None and len(self.barriers) >= _MOST:
+                return
+            came = known.came if known else set()
+            if speaker := _SPEAKER.search(line, 0, found.start(1)):
+                came.add(int(speaker[1]))
+            self.barriers[key] = StoreBarrier(world, arrived, known.lines + 1 if known else 1, came)
+        elif found := _PASSED.search(line):
+            key = found[1].rstrip(",")
+            self.barriers.pop(key, None)
+            if len(self.passed) < _MOST:
+                self.passed.add(key)
+        elif found := _CLIENTS.search(line):
+            self.clients = int(found[1]), int(found[2])
 
 
 def meaning(barrier: StoreBarrier) -> tuple[str, Impact, str] | None:
@@ -47,31 +70,3 @@ def meaning(barrier: StoreBarrier) -> tuple[str, Impact, str] | None:
         words = f"{late} of {barrier.world} ranks {'has' if late == 1 else 'have'} not come to the barrier at start-up"
         return "store barrier, ranks missing", Impact.VICTIM, words
     return None
-
-
-@dataclass(slots=True)
-class FirstFailure:
-    """The entry of torchrun's list that stands under `Root Cause`: the process whose end the launcher saw first."""
-
-    lines: int = 0
-    host: str = ""
-    rank: int | None = None
-    exitcode: str = ""
-
-    def take(self, line: str) -> bool:
-        """Notes a line; true when the entry is complete."""
-        if "Root Cause" in line and _FIRST.search(line):
-            self.lines, self.host, self.rank, self.exitcode = _ENTRY, "", None, ""
-        elif self.lines:
-            self.lines -= 1
-            if found := _FIELD.match(line):
-                key, value = found.groups()
-                if key == "host":
-                    self.host = value
-                elif key == "rank":
-                    self.rank = int_of(value)
-                else:
-                    self.exitcode = value
-                    self.lines = 0
-                    return True
-        return False

@@ -6,7 +6,7 @@ that inside a process group, which is the global one only in the default group.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangdog_models.collectives import WATCHDOG, RankCounters
 from hangdog_models.findings import Finding
@@ -16,6 +16,7 @@ from hangdog_models.reading.logs import log_process, log_table, nccl_log, watchd
 from hangdog_models.reading.logs.log_counters import LogCounters
 from hangdog_models.reading.logs.log_lines import LogLine, lines_of_log
 from hangdog_models.reading.logs.log_process import LogProcess
+from hangdog_models.reading.logs.startup_lines import Arrivals
 
 #: What only logs of training jobs hold; one of them is enough.
 _MARKS = (
@@ -23,12 +24,12 @@ _MARKS = (
     "CUDA out of memory", "cudaError", "DistBackendError", "worker_count=", "ast enqueued", "Detected mismatch between",
     "[c10d]", "Traceback (most recent call last)", "[rank0]", "first observed failure", "torch.distributed",
     "torch/distributed", "monitoredBarrier", "DataLoader worker", "store based barrier", "site-packages/torch/",
-    "torchrun", "NCCL version", "desync",
+    "torchrun", "NCCL version", "desync", "srun: error:", "srun: Job step aborted", "slurmstepd: error:",
 )  # fmt: skip
 #: Parts of lines that say something, beside those of the table.
 _HINTS = (
     "WorkNCCL(", "[PG ", "opCount", "commId", "barrier", "collective", 'File "', "Root Cause", "Error", "Exception",
-    "Interrupt", "Exit", "Timeout", "Fault", "Failure",
+    "Interrupt", "Exit", "Timeout", "Fault", "Failure", "ast enqueued", " joined", "NCCL INFO", "localGid",
 )  # fmt: skip
 #: Lines of the kernel in the journal of a machine: another reader's.
 _OF_KERNEL = ("NVRM: ", " kernel: ")
@@ -36,12 +37,17 @@ _OF_KERNEL = ("NVRM: ", " kernel: ")
 _MOST_PROCESSES = 1 << 16
 
 
+#: Rank, local rank, process id and host of a process, as far as a line tells them.
+_Owner = tuple[Rank | None, int | None, int | None, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """What one process in a log says. `rank` is None where nothing tells it; `local` is then its rank on the machine, if known.
 
     The counters of a process without a rank carry the rank -1 until somebody places it. `own`: lines of it are in the
-    log; otherwise others only report of it.
+    log; otherwise others only report of it. `host` is the machine as the process itself calls it, `addresses` those of that
+    machine; `arrivals` is what it tells of the job's start-up.
     """
 
     rank: Rank | None
@@ -49,6 +55,9 @@ class Stream:
     counters: RankCounters | None
     findings: tuple[Finding, ...]
     own: bool = True
+    host: str = ""
+    addresses: frozenset[str] = frozenset()
+    arrivals: Arrivals | None = None
 
 
 def recognises(text: str) -> bool:
@@ -61,7 +70,7 @@ def read(text: str, rank: Rank | None, limits: Limits = DEFAULTS) -> tuple[Strea
 
     Never raises; of a log in which nothing is known nothing comes out. Work is linear in the size of the text.
     """
-    processes: dict[tuple[Rank | None, int | None, int | None], LogProcess] = {}
+    processes: dict[_Owner, LogProcess] = {}
     listing: LogProcess | None = None  # the process in whose lines torchrun's list of failures stands
     # Looking through the whole text for each hint first is cheap, and leaves few of them to look for in each line.
     hints = tuple(hint for hint in dict.fromkeys(_HINTS + log_table.packaged().hints) if hint in text)
@@ -78,46 +87,59 @@ def read(text: str, rank: Rank | None, limits: Limits = DEFAULTS) -> tuple[Strea
             process = processes[key] = LogProcess(key[0])
         log_process.take(process, line, number, limits)
         listing = process if process.first_failure.lines else None
-    return tuple(_streams(processes))
+    return tuple(_streams(processes, limits))
 
 
-def _whose(line: LogLine, rank: Rank | None, limits: Limits) -> tuple[Rank | None, int | None, int | None]:
-    """Rank, local rank and process id by which a line's process is told from others; only the first known one counts."""
+def _whose(line: LogLine, rank: Rank | None, limits: Limits) -> _Owner:
+    """What a line's process is told from others by; only the first that is known counts."""
     if line.rank is not None or rank is not None:
-        return line.rank if line.rank is not None else rank, None, None
+        return line.rank if line.rank is not None else rank, None, None, ""
     group = watchdog.group_of(line.text, limits) if "[PG " in line.text else None
     if group is not None and group.rank is not None:
-        return group.rank, None, None
-    return None, line.local, line.process if line.local is None else None
+        return group.rank, None, None, ""
+    if line.local is not None:
+        return None, line.local, None, ""
+    return None, None, line.process, "" if line.process is not None else line.host
 
 
-def _streams(processes: dict[tuple[Rank | None, int | None, int | None], LogProcess]) -> Iterator[Stream]:
+def _streams(processes: dict[_Owner, LogProcess], limits: Limits) -> Iterator[Stream]:
     counted: dict[Rank, LogCounters] = {}
     findings: dict[Rank, tuple[Finding, ...]] = {}
     loose: list[Stream] = []
     reported: list[dict[Rank, LogCounters]] = []
-    for (rank, local, _), process in processes.items():
+    told: dict[Rank, Stream] = {}
+    for (rank, local, _, _), process in processes.items():
         process.rank = rank = rank if rank is not None else process.called_rank
-        found = log_process.findings(process)
+        found = log_process.findings(process, limits)
         own = _merged(process.watched.counted, nccl_log.named(process.calls))
         reported.append(log_process.hearsay(process))
         if rank is None:
             counters = own.put_together(Rank(-1)) if own.enqueued and local is not None else None
-            if found or counters:
-                loose.append(Stream(None, local, counters, found))
+            if found or counters or process.addresses or process.arrivals.told:
+                loose.append(_stream(process, local, counters, found))
             continue
+        told[rank] = _stream(process, None, None, ())
         counted[rank] = _merged(counted[rank], own) if rank in counted else own
         findings[rank] = findings.get(rank, ()) + found
-    speakers = set(counted)
     for hearsay in reported:  # what a rank says of itself counts more than what others say of it
         for rank, counts in hearsay.items():
             counted[rank] = _merged(counted.get(rank, LogCounters(WATCHDOG)), counts)
     for rank in sorted(counted):
         counts = counted[rank]
         counters = counts.put_together(rank) if counts.enqueued or counts.entries else None
-        if counters or findings.get(rank):
-            yield Stream(rank, None, counters, findings.get(rank, ()), rank in speakers)
+        base = told.get(rank, Stream(rank, None, None, (), own=False))
+        if counters or findings.get(rank) or base.addresses or (base.arrivals and base.arrivals.told):
+            yield replace(base, counters=counters, findings=findings.get(rank, ()))
     yield from loose
+
+
+def _stream(
+    process: LogProcess, local: int | None, counters: RankCounters | None, found: tuple[Finding, ...]
+) -> Stream:
+    return Stream(
+        process.rank, local, counters, found, host=process.host, addresses=frozenset(process.addresses),
+        arrivals=process.arrivals if process.arrivals.told else None,
+    )  # fmt: skip
 
 
 def _merged(first: LogCounters, second: LogCounters) -> LogCounters:

@@ -16,6 +16,8 @@ from hangdog_models.reading.logs.log_counters import LogCounters, raise_to
 
 #: The name of the default process group in PyTorch.
 DEFAULT_GROUP = "0"
+#: The group of counts that no line names, where the log tells of one group only.
+ONLY = "without a name"
 #: How the names begin under which operations stand whose group no line names.
 UNNAMED = "unnamed, of "
 #: An element count that PyTorch writes where it has none (COALESCED): -1 as an unsigned number.
@@ -57,15 +59,21 @@ class TimedOut:
 
 @dataclass(slots=True)
 class Watched:
-    """What the watchdog lines of one process say. Operations without a group wait until a line names it."""
+    """What the watchdog lines of one process say. Operations without a group wait until a line names it.
+
+    `loose` are the counts of lines that name no group, each line's by its words.
+    """
 
     counted: LogCounters
     timed_out: list[TimedOut] = field(default_factory=list)
     groups: dict[int, str] = field(default_factory=dict)
+    loose: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
 
 
 #: Timed out operations of one process that are kept: after the first few everything is consequence.
 _MOST = 64
+#: Counts without a group that are kept; two are as many as tell that there are several groups.
+_LOOSE = 2
 
 
 def is_default(name: str, description: str) -> bool:
@@ -98,6 +106,8 @@ def take(watched: Watched, line: str, group: GroupPrefix | None, limits: Limits)
             raise_to(getattr(counted, kind), group.name, int_of(number))
         if at := _AT_WORK.search(line):
             watched.groups.setdefault(int_of(at[1]) or 0, group.name)
+    elif len(watched.loose) < _LOOSE and (counts := _STATUS.findall(line)):
+        watched.loose.add(tuple((kind, number) for kind, digits in counts if (number := int_of(digits)) is not None))
     work = _WORK.search(line)
     if work is None or len(watched.timed_out) >= _MOST:
         return
@@ -125,11 +135,19 @@ def settled(watched: Watched) -> list[TimedOut]:
     """The timed out operations with their groups, noted as enqueued and not completed.
 
     Where no line names the group, ranks that timed out in the same operation count as one group, and nobody is said to
-    lag behind it: sequence numbers of different groups cannot be compared.
+    lag behind it: sequence numbers of different groups cannot be compared. A log with one status of one group is another matter.
     """
     found = []
+    alone = len(watched.loose) == 1 and not watched.counted.enqueued.keys() - {ONLY}
+    if alone:
+        for kind, number in next(iter(watched.loose)):
+            raise_to(getattr(watched.counted, kind), ONLY, number)
     for work in watched.timed_out:
-        group = work.group or watched.groups.get(work.sequence) or unnamed(work.operation, work.sequence)
+        group = (
+            work.group
+            or watched.groups.get(work.sequence)
+            or (ONLY if alone else unnamed(work.operation, work.sequence))
+        )
         found.append(TimedOut(group, work.sequence, work.operation, work.sizes, work.timeout_ms, work.ran_ms))
         if work.sequence < 0:
             continue

@@ -1,0 +1,72 @@
+"""Puts together what logs and tools say by themselves: whose each finding is, and which machine an address is of."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from hangdog.evidence.content import Logged
+from hangdog.evidence.placing import Placed
+from hangdog_models.findings import Finding
+from hangdog_models.reading.logs import roll_call
+from hangdog_models.reading.logs.training_log import Stream
+from hangdog_models.topology import Layout
+
+
+def findings_of(ordered: Sequence[Placed], layout: Layout) -> tuple[Finding, ...]:
+    """All findings with the machine of their folder, by path; one that was read again in a later round is one.
+
+    A log that lies in no machine's folder names its machine itself, where NCCL writes it.
+    """
+    named = _names_of_addresses(ordered, layout)
+    found: dict[Finding, Finding] = {}
+    for placed, host, finding in _all(ordered):
+        rank = placed.name.rank if finding.rank is None else finding.rank
+        placed_by_rank = rank is not None and bool(layout.machines or layout.ranks_per_machine)
+        machine = finding.machine or placed.name.machine or ("" if placed_by_rank else host)
+        peers = tuple(dict.fromkeys(named.get(peer, peer) for peer in finding.peers))
+        whose = replace(finding, rank=rank, machine=machine, peers=peers)
+        key = replace(whose, times=1)
+        if key not in found or found[key].times < whose.times:
+            found[key] = whose
+    return (*found.values(), *_roll_call(ordered))
+
+
+def _all(ordered: Iterable[Placed]) -> Iterator[tuple[Placed, str, Finding]]:
+    for placed in ordered:
+        if isinstance(placed.content, Logged):
+            for stream in placed.content.streams:
+                for finding in stream.findings:
+                    yield placed, stream.host, finding
+            for finding in placed.content.findings:
+                yield placed, "", finding
+
+
+def _streams(ordered: Iterable[Placed]) -> Iterator[tuple[Placed, Stream]]:
+    for placed in ordered:
+        if isinstance(placed.content, Logged):
+            for stream in placed.content.streams:
+                yield placed, stream
+
+
+def _roll_call(ordered: Iterable[Placed]) -> tuple[Finding, ...]:
+    logs, speakers = [], set()
+    for placed, stream in _streams(ordered):
+        if stream.own and (rank := placed.name.rank if stream.rank is None else stream.rank) is not None:
+            speakers.add(rank)
+        if stream.arrivals is not None:
+            logs.append(stream.arrivals)
+    return roll_call.unheard(logs, speakers)
+
+
+def _names_of_addresses(ordered: Iterable[Placed], layout: Layout) -> Mapping[str, str]:
+    """The machine of each address that a log calls its own; one that two machines claim is nobody's."""
+    on = {rank: machine for machine, ranks in layout.machines.items() for rank in ranks}
+    found: dict[str, set[str]] = {}
+    for placed, stream in _streams(ordered):
+        rank = placed.name.rank if stream.rank is None else stream.rank
+        machine = placed.name.machine or (on.get(rank) if rank is not None else None)
+        if machine is None and rank is not None and layout.ranks_per_machine:
+            machine = f"node-{rank // layout.ranks_per_machine}"
+        machine = machine or stream.host
+        for address in stream.addresses if machine else ():
+            found.setdefault(address, set()).add(machine)
+    return {address: machines.pop() for address, machines in found.items() if len(machines) == 1}

@@ -1,0 +1,43 @@
+"""Whom the logs say was not heard: who waits in vain is a victim, and whom all of them await is named."""
+
+from collections.abc import Sequence
+
+from hangdog_models.counts import counted
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.findings import Finding, Impact
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import by_cause
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+#: Odds of each cause of a rank that logs await by name, where no stack was read.
+AWAITED_BY_NAME = by_cause("awaited_by_name")
+_KINDS = {"machine": Kind.MACHINE, "software": Kind.SOFTWARE}
+#: Ranks that are named at most, as a share of the job: more are no answer.
+_MOST = 0.5
+
+
+def explain(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]:
+    """The ranks that are awaited by name and do not themselves wait in vain for others, with their causes."""
+    reports = [finding for finding in findings if finding.impact is Impact.VICTIM and finding.ranks]
+    waiting = {finding.rank for finding in findings if finding.impact is Impact.VICTIM and finding.rank is not None}
+    awaited: dict[Rank, list[Finding]] = {}
+    for finding in reports:
+        for rank in finding.ranks:
+            if rank != finding.rank and rank not in waiting:
+                awaited.setdefault(rank, []).append(finding)
+    if not awaited or len(awaited) > max(1, _MOST * topology.world_size):
+        return []
+    most = max(len(one) for one in awaited.values())
+    named = [rank for rank, one in sorted(awaited.items()) if len(one) == most]
+    lead = awaited[named[0]][0]
+    by = {finding.rank for finding in awaited[named[0]] if finding.rank is not None}
+    who = ranks_of(sorted(by)) if 0 < len(by) <= 4 else counted(len(by), "rank") if by else "the logs"
+    because = f"{who} waited in vain for {ranks_of(named)}: {lead.code}: {lead.what}"
+    units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in named))
+    found = []
+    for cause, odds in AWAITED_BY_NAME.items():
+        factors = (Factor(f"the logs await {ranks_of(named)} by name", odds),)
+        found.append(Hypothesis(_KINDS[cause], factors, tuple(named), units, (because,), hearsay=True))
+    return found

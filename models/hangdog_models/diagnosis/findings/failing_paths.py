@@ -1,0 +1,117 @@
+"""Paths between machines that logs report as failing: one end that several of them have in common, or a pair, or a network."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hangdog_models.counts import counted, named
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.waits.waits import GroupWait
+from hangdog_models.findings import Finding, Impact
+from hangdog_models.rules.likelihoods import likelihood
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+ENDS_ACCUSED = likelihood("ends_accused")
+ACCUSED_BY_TWO = likelihood("accused_by_two")
+#: The dimension of a path between machines: what is held up has its ends in common and no process group.
+PATH = "path"
+#: So many machines at least report of one peer before it is named alone, whatever else fails; of two that do, nothing else may fail.
+_SEVERAL = 3
+#: Above this share of all failing paths one end is what they have in common.
+_MOSTLY = 2 / 3
+
+
+@dataclass(slots=True)
+class _Paths:
+    """The other ends of each end's failing paths, who accuses whom, and the findings by pair."""
+
+    other_ends: dict[str, set[str]] = field(default_factory=dict)
+    accusers: dict[str, set[str]] = field(default_factory=dict)
+    stated: dict[frozenset[str], list[Finding]] = field(default_factory=dict)
+
+    def add(self, reporter: str, peer: str, finding: Finding) -> None:
+        self.other_ends.setdefault(reporter, set()).add(peer)
+        self.other_ends.setdefault(peer, set()).add(reporter)
+        self.accusers.setdefault(peer, set()).add(reporter)
+        self.stated.setdefault(frozenset((reporter, peer)), []).append(finding)
+
+
+def explain(findings: Sequence[Finding], topology: Topology) -> tuple[list[Hypothesis], list[Finding]]:
+    """Explanations where more than one pair of machines is reported; and the findings that are left to others.
+
+    Where of all machines of the job one alone does not report, and one address alone is not placed, the address is its own.
+    """
+    findings = _with_peers(findings, topology)
+    paths, used = _paths(findings, topology)
+    if len(paths.stated) < 2:
+        return [], findings
+    rest = [finding for finding in findings if id(finding) not in used]
+    end = _common_end(paths)
+    if end is None:
+        return [_network(paths, topology)], rest
+    others = [one for pair, one in paths.stated.items() if end not in pair]
+    return [_accused(end, paths, topology)], [*rest, *(finding for one in others for finding in one)]
+
+
+def _with_peers(findings: Sequence[Finding], topology: Topology) -> list[Finding]:
+    """The findings with the machine of each peer, where the job's machines leave one way to place its address."""
+    reports = [finding for finding in findings if finding.impact is Impact.PATH and finding.peers]
+    reporters = {_reporter(finding, topology) for finding in reports}
+    silent = [machine for machine in topology.machines if machine not in reporters]
+    unknown = {finding.peers for finding in reports if not any(peer in topology.machines for peer in finding.peers)}
+    if not reporters or len(silent) != 1 or len(unknown) != 1:
+        return list(findings)
+    (peers,) = unknown
+    return [replace(f, peers=(silent[0], *peers)) if f.peers == peers else f for f in findings]
+
+
+def _paths(findings: Sequence[Finding], topology: Topology) -> tuple[_Paths, set[int]]:
+    paths: _Paths = _Paths()
+    used: set[int] = set()
+    for finding in findings:
+        if finding.impact is Impact.PATH and finding.peers:
+            reporter = _reporter(finding, topology)
+            peer = next((peer for peer in finding.peers if peer in topology.machines), finding.peers[0])
+            if reporter and peer != reporter:
+                paths.add(reporter, peer, finding)
+                used.add(id(finding))
+    return paths, used
+
+
+def _reporter(finding: Finding, topology: Topology) -> str:
+    if finding.machine or finding.rank is None:
+        return finding.machine
+    return topology.machine(finding.rank) or f"rank {finding.rank}"
+
+
+def _common_end(paths: _Paths) -> str | None:
+    """The one end that is in nearly all failing paths and that others accuse; None where there is no such one."""
+    most = max(sorted(paths.other_ends), key=lambda end: len(paths.other_ends[end]))
+    degree, accusers = len(paths.other_ends[most]), len(paths.accusers.get(most, ()))
+    if accusers < 2:
+        return None  # who alone tells of many is one witness
+    alone = degree == len(paths.stated)
+    return most if alone or (degree >= _SEVERAL and degree >= _MOSTLY * len(paths.stated)) else None
+
+
+def _accused(end: str, paths: _Paths, topology: Topology) -> Hypothesis:
+    accusers = paths.accusers[end]
+    odds = ENDS_ACCUSED if len(accusers) >= _SEVERAL else ACCUSED_BY_TWO
+    lead = next(one for pair, one in paths.stated.items() if end in pair)[0]
+    because = f"{counted(len(accusers), 'machine')} ({named(accusers)}) report of {end} alike: {lead.code}: {lead.what}"
+    ranks = topology.machines.get(end, ())
+    factors = (Factor(f"{counted(len(accusers), 'machine')} report of one and the same peer", odds),)
+    return Hypothesis(Kind.MACHINE, factors, tuple(ranks), (end,), (because,), hearsay=True)
+
+
+def _network(paths: _Paths, topology: Topology) -> Hypothesis:
+    """Many paths fail that have no end in common: whatever it is, most of these machines are sound."""
+    ends = tuple(sorted(paths.other_ends))
+    stated: Mapping[frozenset[str], Sequence[Finding]] = paths.stated
+    lead = next(iter(stated.values()))[0]
+    because = f"{counted(len(stated), 'path')} between {counted(len(ends), 'machine')} fail, with no end in common: {lead.code}: {lead.what}"
+    ranks = tuple(rank for end in ends for rank in topology.machines.get(end, ()))
+    hold = GroupWait(PATH, ranks, (), lead.what) if len(ranks) > 1 else None
+    return Hypothesis(
+        Kind.GROUP, (Factor("paths without a common end fail", ENDS_ACCUSED),), ranks, ends, (because,), hold
+    )

@@ -1,0 +1,21 @@
+"""Findings with their machines as the job calls them, without those of machines that the job does not have."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangdog_models.findings import CLUSTER_WIDE, Finding
+from hangdog_models.topology import Topology
+
+
+def of_the_job(findings: Sequence[Finding], topology: Topology) -> list[Finding]:
+    """What a report on the whole cluster says of a machine outside of the job is no news of the job."""
+    found = []
+    for finding in findings:
+        machine = topology.machine_called(finding.machine) if finding.machine else None
+        if machine is None and finding.machine and topology.machines and finding.source in CLUSTER_WIDE:
+            continue
+        peers = tuple(dict.fromkeys(topology.machine_called(peer) or peer for peer in finding.peers))
+        if (machine or finding.machine, peers) != (finding.machine, finding.peers):
+            finding = replace(finding, machine=machine or finding.machine, peers=peers)
+        found.append(finding)
+    return found

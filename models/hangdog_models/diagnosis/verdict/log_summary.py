@@ -1,0 +1,52 @@
+"""What logs and tools tell where no stack was read and nothing decides, in the one sentence that is worth reading first."""
+
+from collections.abc import Sequence
+
+from hangdog_models.counts import counted
+from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.findings import Finding, Impact
+from hangdog_models.ranks import Rank
+from hangdog_models.snapshot import Snapshot
+
+#: Codes that say how the job ended: they stand before what some rank suffered on the way.
+_ENDINGS = (
+    "node failure somewhere", "preempted", "time limit", "killed", "first observed failure", "cancelled", "monitored barrier",
+    "not heard at start-up", "store barrier, ranks missing", "store time-out",
+)  # fmt: skip
+#: What tells most comes first; what is not here decides by itself.
+_ORDER = (
+    Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS, Impact.SLOWS, Impact.PROGRAM, Impact.SERVICE, Impact.PATH,
+    Impact.UNACKNOWLEDGED, Impact.VICTIM, Impact.TELLS_NOTHING,
+)  # fmt: skip
+
+
+def lead(snapshot: Snapshot) -> str:
+    """The sentence that a colleague would be told of what was read; it blames nobody."""
+    if not snapshot.findings:
+        files = counted(snapshot.account.files_read, "file")
+        return f"nothing in the {files} that could be read names a fault"
+    first = min(snapshot.findings, key=_rank_of)
+    alike = [one for one in snapshot.findings if (one.code, one.impact) == (first.code, first.impact)]
+    told = f"{_whose(first, alike)}: {first.what}"
+    if first.impact is Impact.TELLS_NOTHING:
+        return f"nothing that was read speaks against a machine; {told}"
+    if first.impact is Impact.VICTIM:
+        return f"the logs name no culprit; {told}"
+    return f"what was read does not decide; {told}"
+
+
+def _rank_of(finding: Finding) -> tuple[int, int, float]:
+    ending = _ENDINGS.index(finding.code) if finding.code in _ENDINGS else len(_ENDINGS)
+    return _ORDER.index(finding.impact), ending, finding.at_s or 0.0
+
+
+def _whose(first: Finding, alike: Sequence[Finding]) -> str:
+    ranks: list[Rank] = sorted({one.rank for one in alike if one.rank is not None})
+    machines = {one.machine for one in alike if one.machine}
+    if first.rank is not None:
+        of = ranks_of(ranks) if len(ranks) <= 8 else counted(len(ranks), "rank")
+    elif first.machine:
+        of = first.machine if len(machines) == 1 else f"{first.machine} and {len(machines) - 1} more"
+    else:
+        return first.source
+    return f"{first.source} of {of}"
