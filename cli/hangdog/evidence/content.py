@@ -13,7 +13,7 @@ from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ra
 from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
-from hangdog_models.reading.logs import training_log
+from hangdog_models.reading.logs import error_file, kubernetes_text, slurm_text, training_log
 from hangdog_models.reading.printable import decoded
 from hangdog_models.reading.stacks import capture_failure, faulthandler, proc_status, pyspy, stack_text
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
@@ -71,6 +71,13 @@ OWNERLESS = (Logged, ReadRequest)
 #: What needs no rank in its name, for it says itself whose it is, or is of nobody.
 SELF_NAMED = (*OWNERLESS, RankCounters)
 
+#: Readers of what machines and clusters say by themselves: all that recognise a text read it.
+_TOLD_TEXTS = (
+    (kernel_log.recognises, kernel_log.read),
+    (slurm_text.recognises, slurm_text.read),
+    (kubernetes_text.recognises, kubernetes_text.read),
+)
+
 
 def read_contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
     """All that a file holds, which is one thing, but for a log into which a dying process has written its stacks.
@@ -119,12 +126,13 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
     text = data.decode("utf-8", "replace")  # a log may be cut in the middle of a letter
     if nvidia_smi.recognises(head):
         return Logged(findings=nvidia_smi.read(text, limits))
-    # One file may hold both: what the journal of a machine says, and what the job printed.
-    of_kernel, of_job = kernel_log.recognises(head), training_log.recognises(text)
-    if not of_kernel and not of_job:
+    # One file may hold several: what the journal of a machine says, what the job printed, what its scheduler says.
+    found = [read(text, limits) for recognises, read in _TOLD_TEXTS if recognises(head)]
+    of_job = training_log.recognises(text)
+    if not found and not of_job:
         return Unused()
-    streams = training_log.read(text, name.rank, limits) if of_job else ()
-    return Logged(streams, kernel_log.read(text, limits) if of_kernel else ())
+    streams = training_log.read(text, name.rank, limits, name.local) if of_job else ()
+    return Logged(streams, tuple(finding for findings in found for finding in findings))
 
 
 def _is_json_lines(head: str) -> bool:
@@ -156,7 +164,9 @@ def _read_document(name: Name, document: object, limits: Limits) -> Content:
     if findings_json.recognises(document):
         return Logged(findings=findings_json.read(document, limits))
     if dcgm.recognises(document):
-        return Logged(findings=dcgm.read(document, limits))
+        return Logged(findings=dcgm.read(document, limits) or dcgm.sound(document, limits))
+    if error_file.recognises(document):
+        return Logged(error_file.read(document, name.rank, name.local, limits))
     if name.path.endswith(".proc.json"):
         raise UnreadableEvidence("not a process state: pid and state are missing")
     return Unused()

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hangdog.evidence.content import Logged
+from hangdog.evidence.machine_names import only_machine
 from hangdog.evidence.placing import Placed
-from hangdog_models.findings import Finding
+from hangdog_models.findings import CLUSTER_WIDE, Finding
 from hangdog_models.reading.logs import roll_call
+from hangdog_models.reading.logs.log_process import SOURCE
 from hangdog_models.reading.logs.training_log import Stream
+from hangdog_models.reading.printable import escaped
 from hangdog_models.topology import Layout
 
 
@@ -18,7 +21,7 @@ def findings_of(ordered: Sequence[Placed], layout: Layout) -> tuple[Finding, ...
     """
     named = _names_of_addresses(ordered, layout)
     found: dict[Finding, Finding] = {}
-    for placed, host, finding in _all(ordered):
+    for placed, host, finding in _all(ordered, layout):
         rank = placed.name.rank if finding.rank is None else finding.rank
         placed_by_rank = rank is not None and bool(layout.machines or layout.ranks_per_machine)
         machine = finding.machine or placed.name.machine or ("" if placed_by_rank else host)
@@ -30,14 +33,18 @@ def findings_of(ordered: Sequence[Placed], layout: Layout) -> tuple[Finding, ...
     return (*found.values(), *_roll_call(ordered))
 
 
-def _all(ordered: Iterable[Placed]) -> Iterator[tuple[Placed, str, Finding]]:
+def _all(ordered: Iterable[Placed], layout: Layout) -> Iterator[tuple[Placed, str, Finding]]:
+    """Each finding with its file, and the machine that it is of where neither says so."""
     for placed in ordered:
         if isinstance(placed.content, Logged):
             for stream in placed.content.streams:
                 for finding in stream.findings:
                     yield placed, stream.host, finding
+            # A tool's output is of some machine, which its file stands for where nothing names it.
+            machine = only_machine(layout) or f"(machine of {escaped(placed.name.path)})"
             for finding in placed.content.findings:
-                yield placed, "", finding
+                named = finding.source in (SOURCE, *CLUSTER_WIDE)
+                yield placed, "" if named else machine, finding
 
 
 def _streams(ordered: Iterable[Placed]) -> Iterator[tuple[Placed, Stream]]:

@@ -16,6 +16,8 @@ _RECORDER = re.compile(r"(?:_dump_|fr_trace_)(\d+)(?:\.[A-Za-z]\w{0,7})?")
 #: The number at the end of a name, before what says what the file holds.
 _NUMBER = re.compile(r"(\d{1,7})(?:\.[A-Za-z]\w{0,7}){0,2}$")
 _MACHINE = re.compile(r"machine-(.+)")
+#: torchrun's folder of a process, `attempt_0/3/`: the number is that on its machine.
+_ATTEMPT = re.compile(r"(?:^|/)attempt_\d{1,6}/(\d{1,4})/")
 _ROUND = re.compile(r"round-(\d{1,9})")
 #: Endings that say what a file holds and are no part of a role; else anything short after the last dot.
 _SUFFIX = re.compile(r"(\.proc\.json|\.error\.txt|\.[A-Za-z0-9]{1,8})$")
@@ -23,13 +25,14 @@ _SUFFIX = re.compile(r"(\.proc\.json|\.error\.txt|\.[A-Za-z0-9]{1,8})$")
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What a path tells; `rank`, `machine` and `round` are None where it does not."""
+    """What a path tells; `rank`, `machine`, `round` and `local`, the rank on its machine, are None where it does not."""
 
     path: str
     rank: Rank | None = None
     role: str = TRAINER
     machine: str | None = None
     round: int | None = None
+    local: int | None = None
 
 
 def name_of(path: str) -> Name:
@@ -44,7 +47,9 @@ def name_of(path: str) -> Name:
     if any(len(number) > len(str(MAX_RANK)) or int(number) > MAX_RANK for number in digits):
         raise UnreadableEvidence(f"its name speaks of a rank above {MAX_RANK}")
     rank = Rank(int(digits.pop())) if digits else None
-    return Name(path, rank, _role(file), _last(_MACHINE, folders), _round(folders))
+    local = _ATTEMPT.search(path)
+    machine = _last(_MACHINE, folders)
+    return Name(path, rank, _role(file), machine, _round(folders), int(local[1]) if local else None)
 
 
 def number_of(path: str) -> int | None:

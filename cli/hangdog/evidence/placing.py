@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hangdog.evidence.content import OWNERLESS, SELF_NAMED, Logged, StackFile
+from hangdog.evidence.machine_names import machine_in, only_machine
 from hangdog.evidence.naming import Name
 from hangdog.evidence.numbered import numbered
 from hangdog.evidence.placed import Placed
@@ -69,7 +70,10 @@ def place(found: Sequence[Placed], layout: Layout) -> Placing:
     placing = Placing(notes=notes)
     for placed in found:
         if isinstance(placed.content, Logged):
-            placing.placed.append(replace(placed, content=_of_ranks(placed.content, placed.name.machine, layout)))
+            machine = placed.name.machine or machine_in(placed.name.path, layout)
+            name = replace(placed.name, machine=machine)
+            streams = _of_ranks(placed.content, machine or only_machine(layout), layout)
+            placing.placed.append(replace(placed, name=name, content=streams))
         elif placed.name.rank is not None or isinstance(placed.content, SELF_NAMED):
             placing.placed.append(placed)
     taken = {placed.name.rank for placed in placing.placed if not isinstance(placed.content, OWNERLESS)}

@@ -22,6 +22,8 @@ SOURCE = "DCGM diagnosis"
 _MOST = 1_000
 #: Characters of a failure's text that are searched for known words, and that a finding quotes.
 _SEARCHED, _QUOTED = 2_000, 160
+#: Tests that a sentence names.
+_NAMED = 8
 _DEVICE = re.compile(r"[0-9]{1,4}")
 
 
@@ -69,6 +71,14 @@ def passed(document: object, limits: Limits = DEFAULTS) -> tuple[str, ...]:
     results = _results(categories, limits) if isinstance(categories, list) else ()
     ran = (one.test for one in results if one.status.strip().lower().startswith("pass"))
     return tuple(name for name, _ in zip(dict.fromkeys(ran), range(_MOST), strict=False))
+
+
+def sound(document: object, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
+    """What is told of a diagnosis that found nothing: which tests passed."""
+    tests = passed(document, limits)
+    more = f" and {len(tests) - _NAMED} more" if len(tests) > _NAMED else ""
+    what = f"all tests that ran passed: {', '.join(tests[:_NAMED])}{more}" if tests else "no test ran"
+    return (Finding(SOURCE, "passed" if tests else "no test ran", Impact.TELLS_NOTHING, what),)
 
 
 def _key(document: Mapping[object, object]) -> str | None:

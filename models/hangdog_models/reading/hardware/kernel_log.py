@@ -41,7 +41,9 @@ _QUOTED = 120
 #: How many lines of a head are looked at, and what share of them must bear a mark of the kernel.
 _HEAD_LINES, _MOSTLY = 50, 0.5
 _MARK = re.compile(r"\[\s{0,12}\d{1,12}\.\d{6}\]|\d{1,5},\d+,\d+,[^;]{1,40};|(?:[^\s:]{1,255} )?kernel: ")
-_DATED = re.compile(r"\S{1,12}\s{1,2}\d{1,2} \d\d:\d\d:\d\d\S* \S{1,255} kernel: |\S{19,40} \S{1,255} kernel: ")
+_DATED = re.compile(
+    r"\[[^\[\]]{8,30} \d\d:\d\d:\d\d (?:[A-Z]{3,5} )?\d{4}\] |\S{1,12}\s{1,2}\d{1,2} \d\d:\d\d:\d\d\S* \S{1,255} kernel: |\S{19,40} \S{1,255} kernel: "
+)
 _LINE = re.compile(r"[^\n]+")
 _NVIDIA = re.compile(r"NVRM: |nvidia-nvswitch\d{1,4}: ")
 

@@ -43,8 +43,18 @@ class Table:
 
 @cache
 def packaged() -> Table:
-    """The table that is shipped."""
-    return parse(resources.files(__package__ or "").joinpath("log_table.toml").read_text(encoding="utf-8"))
+    """The table of what stands in logs of jobs."""
+    return _packaged("log_table.toml")
+
+
+@cache
+def cluster() -> Table:
+    """The table of what schedulers say."""
+    return _packaged("cluster_table.toml")
+
+
+def _packaged(name: str) -> Table:
+    return parse(resources.files(__package__ or "").joinpath(name).read_text(encoding="utf-8"))
 
 
 def parse(text: str) -> Table:

@@ -65,8 +65,13 @@ def recognises(text: str) -> bool:
     return any(mark in text for mark in _MARKS)
 
 
-def read(text: str, rank: Rank | None, limits: Limits = DEFAULTS) -> tuple[Stream, ...]:
+def read(
+    text: str, rank: Rank | None, limits: Limits = DEFAULTS, local: int | None = None, at_s: float | None = None
+) -> tuple[Stream, ...]:
     """What the processes of a log say, those without a rank last. Lines without a prefix belong to `rank`.
+
+    Where that is not known they belong to the process with the number `local` on its machine. `at_s` is when lines without
+    a time of their own were written.
 
     Never raises; of a log in which nothing is known nothing comes out. Work is linear in the size of the text.
     """
@@ -79,7 +84,9 @@ def read(text: str, rank: Rank | None, limits: Limits = DEFAULTS) -> tuple[Strea
             continue
         if any(mark in line.text for mark in _OF_KERNEL):
             continue
-        key = _whose(line, rank, limits)
+        if line.at_s is None and at_s is not None:
+            line = replace(line, at_s=at_s)
+        key = _whose(line, rank, local, limits)
         process = processes.get(key)
         if process is None:
             if len(processes) >= _MOST_PROCESSES:
@@ -90,15 +97,15 @@ def read(text: str, rank: Rank | None, limits: Limits = DEFAULTS) -> tuple[Strea
     return tuple(_streams(processes, limits))
 
 
-def _whose(line: LogLine, rank: Rank | None, limits: Limits) -> _Owner:
+def _whose(line: LogLine, rank: Rank | None, local: int | None, limits: Limits) -> _Owner:
     """What a line's process is told from others by; only the first that is known counts."""
     if line.rank is not None or rank is not None:
         return line.rank if line.rank is not None else rank, None, None, ""
     group = watchdog.group_of(line.text, limits) if "[PG " in line.text else None
     if group is not None and group.rank is not None:
         return group.rank, None, None, ""
-    if line.local is not None:
-        return None, line.local, None, ""
+    if line.local is not None or local is not None:
+        return None, line.local if line.local is not None else local, None, ""
     return None, None, line.process, "" if line.process is not None else line.host
 
 

@@ -1,0 +1,104 @@
+"""Reads what Slurm's commands print: `scontrol show node`, `sinfo -R` and `sacct`; what a reason means stands in a table."""
+
+import re
+from collections.abc import Iterator
+
+from hangdog_models.findings import SLURM, Finding
+from hangdog_models.reading.dates import moment
+from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.reading.logs import log_table
+from hangdog_models.reading.logs.log_process import SOURCE
+from hangdog_models.reading.printable import printable
+
+_NODE = re.compile(r"^NodeName=(\S{1,253})", re.MULTILINE)
+_STATE = re.compile(r"\bState=(\S{1,200})")
+_REASON = re.compile(r"\bReason=(.{1,400}?)(?: \[\S{1,64}@(\S{1,40})\])?\s{0,8}$", re.MULTILINE)
+_DOWN = re.compile(r"DOWN|DRAIN|FAIL|NOT_RESPONDING|ERROR|\*")
+_REASONS = re.compile(r"^REASON\s{1,80}USER\s{1,40}TIMESTAMP\s{1,40}NODELIST\s{0,40}$", re.MULTILINE)
+_ROW = re.compile(
+    r"^(\S.{0,120}?)\s{1,80}(\S{1,40})\s{1,40}(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|Unknown)\s{1,40}(\S{1,400})\s{0,8}$"
+)
+_JOBS = re.compile(r"^\s{0,8}JobID\b[^\n]{0,400}\bState\b", re.MULTILINE)
+_JOB_STATE = re.compile(
+    r"^\s{0,8}\d{1,12}\S{0,40}[\s|].{0,600}?\b(NODE_FAIL|OUT_OF_ME\w{0,8}|TIMEOUT|PREEMPTED|REQUEUED)\b"
+)
+_RANGES = re.compile(r"([^\[\],]{0,200})\[([\d,-]{1,400})\]([^\[\],]{0,100})")
+_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
+#: Machines of one list, and nodes and lines of one text, that are read; a block of a node has some twenty lines.
+_HOSTS, _LINES, _BLOCK = 1_024, 200_000, 6_000
+
+
+def recognises(text: str) -> bool:
+    """Whether a text is what one of the commands prints; to be asked of its head."""
+    return any(pattern.search(text) for pattern in (_NODE, _REASONS, _JOBS))
+
+
+def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
+    """The findings of a text, one for each machine, or for each state of the job."""
+    text = text[: limits.file_bytes]
+    found: dict[tuple[str, str], Finding] = {}
+    for finding in (*_nodes(text), *_reasons(text), *_jobs(text)):
+        found.setdefault((finding.machine, finding.code), finding)
+    return tuple(found.values())
+
+
+def _nodes(text: str) -> Iterator[Finding]:
+    starts = [one for one, _ in zip(_NODE.finditer(text), range(_LINES), strict=False)]
+    for number, start in enumerate(starts):
+        end = starts[number + 1].start() if number + 1 < len(starts) else len(text)
+        block = text[start.start() : min(end, start.start() + _BLOCK)]
+        state = _STATE.search(block)
+        if state is not None and _DOWN.search(state[1]):
+            reason = _REASON.search(block)
+            yield from _of_node(start[1], state[1], reason[1] if reason else "", (reason[2] or "") if reason else "")
+
+
+def _reasons(text: str) -> Iterator[Finding]:
+    header = _REASONS.search(text)
+    if header is None:
+        return
+    for line, _ in zip(text[header.end() :].splitlines(), range(_LINES), strict=False):
+        if row := _ROW.match(line[:1_000]):
+            for host in hosts_in(row[4]):
+                yield from _of_node(host, "DOWN", row[1], row[3])
+
+
+def _of_node(host: str, state: str, reason: str, at: str) -> Iterator[Finding]:
+    known = log_table.cluster().find(f"node State={state[:80]} Reason={reason}")
+    if known is not None:
+        words = printable(f"{state[:80]}, {reason}" if reason else state[:80], 200)
+        what = f'{known[0].what} ("{words}")'
+        yield Finding(SLURM, known[0].code, known[0].impact, what, printable(host, 253), at_s=_moment(at))
+
+
+def _jobs(text: str) -> Iterator[Finding]:
+    header = _JOBS.search(text)
+    if header is None:
+        return
+    for line, _ in zip(text[header.end() :].splitlines(), range(_LINES), strict=False):
+        state = _JOB_STATE.match(line[:1_000])
+        known = log_table.cluster().find(f"job {state[1]}") if state else None
+        if known is not None:
+            yield Finding(SOURCE, known[0].code, known[0].impact, known[0].what)
+
+
+def hosts_in(text: str) -> list[str]:
+    """The hosts in `gpu-3`, `gpu-[3-5,9]` and `a-[01-02],b`, the first thousand of them."""
+    hosts: list[str] = []
+    rest = text
+    for listed in _RANGES.finditer(text):
+        rest = rest.replace(listed[0], "", 1)
+        for part in listed[2].split(","):
+            first, _, last = part.partition("-")
+            if not first.isdigit() or not (last or first).isdigit() or len(first) > 9 or len(last) > 9:
+                continue
+            numbers = range(int(first), min(int(last or first), int(first) + _HOSTS) + 1)
+            hosts += [f"{listed[1]}{number:0{len(first)}d}{listed[3]}" for number in numbers]
+            if len(hosts) > _HOSTS:
+                return hosts[:_HOSTS]
+    return [*hosts, *(host for host in rest.split(",") if host and "[" not in host)][:_HOSTS]
+
+
+def _moment(text: str) -> float | None:
+    found = _ISO.match(text)
+    return moment(int(found[1]), int(found[2]), *found.group(3, 4, 5, 6)) if found else None
