@@ -11,7 +11,7 @@ from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ra
 from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi, test_report
 from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS
-from hangdog_models.reading.logs import training_log
+from hangdog_models.reading.logs import error_file, kubernetes_text, slurm_text, training_log
 from hangdog_models.reading.stacks import (
     capture_failure,
     eu_stack,
@@ -63,6 +63,14 @@ def _stack_text(text: str) -> object:
     return stack_text.form_of(text), stack_text.read(text)
 
 
+def _slurm(text: str) -> object:
+    return slurm_text.recognises(text), slurm_text.read(text)
+
+
+def _kubernetes(text: str) -> object:
+    return kubernetes_text.recognises(text), kubernetes_text.read(text)
+
+
 TARGETS: dict[str, Target] = {
     "pyspy": _document(pyspy.read),
     "pyspy_text": _text(pyspy_text.read),
@@ -82,6 +90,9 @@ TARGETS: dict[str, Target] = {
     "ras_json": _document(ras_json.read),
     "ras_mended": lambda data: ras_json.read(read_json(ras_json.repaired(data.decode("utf-8", "replace")))),
     "log": _text(_log),
+    "error_file": _document(lambda document: error_file.read(document, None, 3)),
+    "slurm": _text(_slurm),
+    "kubernetes": _text(_kubernetes),
     "kernel_log": _text(_kernel_log),
     "nvidia_smi": _text(_nvidia_smi),
     "dcgm": _document(dcgm.read),

@@ -88,7 +88,16 @@ Waiting in store based barrier to initialize process group for rank: 0, key: sto
 Root Cause (first observed failure):
   host      : gpu-a
   rank      : 7 (local_rank: 7)
-  exitcode  : -9 (pid: 3)
+  exitcode  : 1 (pid: 3)
+  traceback : Traceback (most recent call last):
+    File "t.py", line 3, in main
+  RuntimeError: CUDA error: unknown error
+============
+srun: error: gpu-3: tasks 24-31: Out Of Memory
+slurmstepd: error: *** STEP 7.0 ON gpu-0 CANCELLED AT 2026-01-02T03:04:05 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***
+h-1:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.4<0>
+DistStoreError: Timed out after 601 seconds waiting for clients. 7/8 clients joined.
+Last enqueued NCCL work: 14, last completed NCCL work: 11.
 CUDA error: uncorrectable ECC error encountered\r 50%|##|[rank1]: x
 """
 _KERNEL_TEXT = """[12.5] NVRM: Xid (PCI:0000:01:00): 79, pid=1, name=python, GPU has fallen off the bus.
@@ -161,6 +170,32 @@ PID 7 - process
 TID 7:
 #0  0x00 read
 """
+_ERROR_FILE = {"message": {"message": "ValueError: x", "extraInfo": {
+    "py_callstack": 'Traceback (most recent call last):\n  File "t.py", line 3, in main\nValueError: x\n', "timestamp": "1700000000",
+}}}  # fmt: skip
+_SLURM_TEXT = """NodeName=gpu-3 Arch=x86_64 CoresPerSocket=48
+   State=DOWN*+DRAIN+NOT_RESPONDING ThreadsPerCore=2
+   Reason=gres/gpu count reported lower than configured (7 < 8) [slurm@2026-01-02T03:04:05]
+REASON               USER      TIMESTAMP           NODELIST
+Kill task failed     root      2026-01-02T03:04:05 gpu-[03-05,9]
+JobID           JobName      State ExitCode
+123               llama  NODE_FAIL      0:0
+"""
+_KUBERNETES_TEXT = """LAST SEEN   TYPE      REASON         OBJECT             MESSAGE
+3m12s       Warning   NodeNotReady   pod/worker-3       Node is not ready
+3m          Normal    Scheduled      pod/worker-3       Successfully assigned a/worker-3 to gpu-3
+NAME    STATUS                        ROLES    AGE   VERSION
+gpu-4   NotReady,SchedulingDisabled   <none>   9d    v1.30.1
+Name:             worker-3
+Node:             gpu-3/10.0.0.3
+    Last State:     Terminated
+      Reason:       OOMKilled
+Events:
+  Warning  BackOff    2m (x5 over 3m)    kubelet  Back-off restarting failed container a in pod b
+Name:               gpu-5
+Conditions:
+  Ready            Unknown   Fri, 02 Jan 2026 03:04:05 +0000   Fri, 02 Jan 2026 03:05:05 +0000   NodeStatusUnknown   Kubelet stopped posting node status.
+"""
 
 SEEDS: dict[str, tuple[object, ...]] = {
     "pyspy": ([_THREAD],),
@@ -180,6 +215,9 @@ SEEDS: dict[str, tuple[object, ...]] = {
         '{"timestamp": "2025-12-19 13:07:07", "event": "PEER_DEAD", "peer": {"host": "a", "pid": 7, "cuda_devs": [0], "nvml_devs": [1]}}',
     ),
     "log": (_LOG_TEXT,),
+    "error_file": (_ERROR_FILE,),
+    "slurm": (_SLURM_TEXT,),
+    "kubernetes": (_KUBERNETES_TEXT,),
     "kernel_log": (_KERNEL_TEXT,),
     "nvidia_smi": (_NVIDIA_TEXT, "<?xml version='1.0'?><nvidia_smi_log><gpu id='00000000:1B:00.0'><pci/></gpu></nvidia_smi_log>"),
     "faulthandler": (_DUMP_TEXT,),

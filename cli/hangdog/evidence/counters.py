@@ -8,6 +8,7 @@ from hangdog.evidence.placed import Placed
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import united
+from hangdog_models.reading.logs import nameless
 
 
 def counters_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> tuple[RankCounters, ...]:
@@ -25,9 +26,9 @@ def counters_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> 
                 whose = f"the flight record of rank {placed.content.rank}"
                 unused[placed.name.path] = f"{whose} is already read from {path}"
     counters = {rank: record for rank, (_, record) in found.items()}
-    for own in (True, False):
-        for logged in _log_counters(latest_first, own):
-            counters[logged.rank] = joined(counters[logged.rank], logged) if logged.rank in counters else logged
+    logs = [one for own in (True, False) for one in _log_counters(latest_first, own)]
+    for logged in nameless.comparable(logs):
+        counters[logged.rank] = joined(counters[logged.rank], logged) if logged.rank in counters else logged
     return tuple(record for _, record in sorted(counters.items()))
 
 

@@ -196,7 +196,9 @@ def _because(
             # Without any stack the number of them is no answer: what the logs tell is.
             tells = suspects and suspects[0].probability >= eviction.WORTH_EVICTING
             open_case = "the evidence does not decide; most suspicious: "
-            lines.append(open_case + suspects[0].because[0] if tells else log_summary.lead(case.snapshot))
+            lines.append(
+                open_case + suspects[0].because[0] if tells else log_summary.lead(case.snapshot, case.topology)
+            )
             return (*lines, *_collect_next(case))
         if first.reasons and not first.units and not first.hold and likely > DECIDES / 2:
             lines.append("the evidence does not decide; likeliest: " + first.reasons[0])

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from hangdog_models.counts import counted
+from hangdog_models.diagnosis.findings.job_hosts import of_the_job
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
+from hangdog_models.topology import Topology
 
 #: Codes that say how the job ended: they stand before what some rank suffered on the way.
 _ENDINGS = (
@@ -20,13 +22,14 @@ _ORDER = (
 )  # fmt: skip
 
 
-def lead(snapshot: Snapshot) -> str:
+def lead(snapshot: Snapshot, topology: Topology) -> str:
     """The sentence that a colleague would be told of what was read; it blames nobody."""
-    if not snapshot.findings:
+    findings = of_the_job(snapshot.findings, topology)
+    if not findings:
         files = counted(snapshot.account.files_read, "file")
-        return f"nothing in the {files} that could be read names a fault"
-    first = min(snapshot.findings, key=_rank_of)
-    alike = [one for one in snapshot.findings if (one.code, one.impact) == (first.code, first.impact)]
+        return f"nothing in the {files} that could be read names a fault of the job or of its machines"
+    first = min(findings, key=_rank_of)
+    alike = [one for one in findings if (one.code, one.impact) == (first.code, first.impact)]
     told = f"{_whose(first, alike)}: {first.what}"
     if first.impact is Impact.TELLS_NOTHING:
         return f"nothing that was read speaks against a machine; {told}"

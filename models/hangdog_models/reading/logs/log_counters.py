@@ -7,7 +7,7 @@ from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.ranks import Rank
 
 #: Operations kept for each group: as far as two ranks' last ones may lie apart and still be compared.
-_KEPT = 64
+KEPT = 64
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class LogCounters:
 
     def add(self, record: CollectiveRecord) -> None:
         """An operation that the rank enqueued; the same one twice is one."""
-        kept = self.entries.setdefault(record.group, deque(maxlen=_KEPT))
+        kept = self.entries.setdefault(record.group, deque(maxlen=KEPT))
         if not any(k.sequence == record.sequence and k.operation == record.operation for k in kept):
             kept.append(record)
         if not record.p2p:

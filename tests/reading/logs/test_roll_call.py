@@ -1,0 +1,55 @@
+"""The roll of start-up is called over all logs: who never said that it came is missing, where as many are as are counted."""
+
+import pytest
+
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.logs import training_log
+from hangdog_models.reading.logs.roll_call import unheard
+
+# As PyTorch 1.7 to 2.0 write it: Lightning-AI/pytorch-lightning#4420.
+WAITING = (
+    "INFO:root:Waiting in store based barrier to initialize process group for rank: {rank}, key: "
+    "store_based_barrier_key:{key} (world_size=8, worker_count={arrived}, timeout=0:30:00)\n"
+)
+# Recorded with torch 2.13.
+GIVEN_UP = (
+    "torch.distributed.DistStoreError: Timed out initializing process group in store based barrier on rank {rank}, for key: "
+    "store_based_barrier_key:x (world_size=4, num_workers_joined=3, timeout=0:00:04 error=wait timeout after 10004ms, keys: "
+    "/default_pg/0//store_based_barrier_key:x:last_worker)\n"
+)
+CLIENTS = "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 7/8 clients joined.\n"
+
+
+def missing(logs: dict[int | None, str]) -> list[tuple[Rank, ...]]:
+    streams = [s for rank, text in logs.items() for s in training_log.read(text, None if rank is None else Rank(rank))]
+    told = [stream.arrivals for stream in streams if stream.arrivals]
+    speakers = {stream.rank for stream in streams if stream.rank is not None and stream.own}
+    return [finding.ranks for finding in unheard(told, speakers)]
+
+
+def test_who_never_printed_is_missing_in_one_log_or_in_many() -> None:
+    lines = {rank: WAITING.format(rank=rank, key=1, arrived=min(7, rank + 1)) for rank in range(8) if rank != 3}
+    assert missing(dict(lines)) == [(3,)]
+    assert missing({None: "".join(lines.values())}) == [(3,)]
+
+
+def test_the_newer_words_count_alike() -> None:
+    assert missing({rank: GIVEN_UP.format(rank=rank) for rank in (0, 1, 3)}) == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "arrived"), [((0, 1, 2, 4), 6), ((0,), 1), (tuple(range(8)), 7), ((0, 1, 2), 3), ((0, 1, 9), 7)]
+)
+def test_where_a_log_was_lost_or_most_are_silent_nobody_is_named(ranks: tuple[int, ...], arrived: int) -> None:
+    assert missing({rank: WAITING.format(rank=rank, key=1, arrived=arrived) for rank in ranks}) == []
+
+
+def test_a_barrier_that_somebody_passed_misses_nobody() -> None:
+    lines = {rank: WAITING.format(rank=rank, key=1, arrived=7) for rank in range(7)}
+    passed = "Rank 7: Completed store-based barrier for key:store_based_barrier_key:1 with 8 nodes.\n"
+    assert missing({**lines, 7: passed}) == []
+
+
+def test_the_store_counts_clients_and_the_one_without_a_log_is_missing() -> None:
+    assert missing({rank: CLIENTS for rank in range(8) if rank != 5}) == [(5,)]
+    assert missing({0: CLIENTS}) == []
