@@ -6,7 +6,7 @@ import pytest
 
 from hangdog_models.errors import OurFault
 from hangdog_models.findings import Impact
-from hangdog_models.reading.logs.log_table import packaged, parse
+from hangdog_models.reading.logs.log_table import cluster, packaged, parse
 
 #: Lines as the programs write them, in the order of the table.
 LINES = [
@@ -100,7 +100,7 @@ def test_every_row_has_a_line() -> None:
 
 
 def test_every_row_says_whence_and_what() -> None:
-    for row in packaged().rows:
+    for row in (*packaged().rows, *cluster().rows):
         assert row.source and row.what
         assert set(row.match.groupindex) <= {"peer", "peer_gid", "ranks", "device", "host"}
 

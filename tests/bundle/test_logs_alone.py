@@ -1,0 +1,152 @@
+"""Bundles that hold logs and tools' results only: the verdict names what these name, and counts no ranks instead."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from hangdog.offline import triage
+from hangdog_models.verdict import Kind, Verdict
+
+EIGHT = "[job]\nworld_size = 64\n[machines]\n" + "".join(f'"gpu-{k}" = "{8 * k}-{8 * k + 7}"\n' for k in range(8))
+WIDE = "[job]\nworld_size = 512\n[topology]\ndp = 512\ngpus_per_node = 8\n"
+IB = (
+    "{host}:5776:5902 [0] transport/net_ib.cc:2453 NCCL WARN NET/IB: Got completion from peer {peer}<40554> with status=12 "
+    "opcode=0 len=0 vendor err 129 (Send) hca mlx5_0\n"
+)
+OWN = "{host}:5776:5776 [0] NCCL INFO Bootstrap : Using eth0:{address}<0>\n"
+DCGM = {"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [{"name": "memory", "results": [
+    {"gpu_id": "3", "status": "{status}", "warnings": [{"warning": "{words}", "error_id": 83, "error_severity": 2}]},
+]}]}]}}  # fmt: skip
+TIMED_OUT = (
+    "[rank{rank}]:[E1125 09:00:00.000000001 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=1200, OpType=ALLREDUCE, NumelIn=865, NumelOut=865, Timeout(ms)=600000) ran for 600068 "
+    "milliseconds before timing out.\n"
+)
+
+
+def judged(folder: Path, files: Mapping[str, str], job: str = EIGHT) -> Verdict:
+    for path, text in {**files, **({"job.toml": job} if job else {})}.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    verdict = triage(folder)
+    assert "not captured" not in verdict.because[0]
+    return verdict
+
+
+def dcgm(status: str, words: str) -> str:
+    return json.dumps(DCGM).replace("{status}", status).replace("{words}", words)
+
+
+def test_the_peer_of_three_machines_is_named_by_the_address_that_its_own_log_tells(tmp_path: Path) -> None:
+    logs = {f"machine-gpu-{k}/nccl.log": IB.format(host=f"gpu-{k}", peer="10.0.0.12") for k in (0, 1, 3)}
+    logs["machine-gpu-5/nccl.log"] = OWN.format(host="gpu-5", address="10.0.0.12")
+    verdict = judged(tmp_path, logs)
+    assert (verdict.kind, verdict.suspects[0].machines, verdict.evict.machines) == (Kind.MACHINE, ("gpu-5",), ())
+
+
+def test_one_log_of_all_machines_tells_by_the_hosts_in_its_lines(tmp_path: Path) -> None:
+    text = "".join(IB.format(host=f"gpu-{k}.cluster", peer="10.0.0.12") for k in (0, 1, 3))
+    verdict = judged(tmp_path, {"job.log": text + OWN.format(host="gpu-5.cluster", address="10.0.0.12")})
+    assert (verdict.kind, verdict.suspects[0].machines) == (Kind.MACHINE, ("gpu-5",))
+
+
+def test_one_pair_is_a_path_with_two_ends(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"machine-gpu-0/nccl.log": IB.format(host="gpu-0", peer="gpu-5")})
+    assert (verdict.kind, verdict.suspects[0].machines) == (Kind.GROUP, ("gpu-0", "gpu-5"))
+
+
+def test_the_result_of_one_machine_is_about_that_machine(tmp_path: Path) -> None:
+    failed = dcgm("Fail", "GPU 3 has uncorrectable memory errors and row remappings are pending")
+    verdict = judged(tmp_path, {"machine-node-7/dcgm.json": failed}, WIDE)
+    assert (verdict.kind, verdict.suspects[0].machines) == (Kind.MACHINE, ("node-7",))
+    verdict = judged(tmp_path, {"machine-node-7/dcgm.json": dcgm("Pass", "")}, WIDE)
+    assert verdict.kind is Kind.UNDETERMINED and verdict.evict.machines == ()
+    assert "DCGM diagnosis of node-7: all tests that ran passed: memory" in verdict.because[0]
+
+
+@pytest.mark.parametrize("path", ["dcgm_gpu-3.json", "gpu-3/dcgm.json", "gpu-3.dcgm.json"])
+def test_a_path_names_the_machine_by_the_name_the_job_knows(tmp_path: Path, path: str) -> None:
+    verdict = judged(tmp_path, {path: dcgm("Fail", "GPU 3 failed")})
+    assert verdict.suspects[0].machines == ("gpu-3",)
+
+
+def test_a_result_that_nothing_places_is_of_the_machine_it_was_taken_on(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"dcgm.json": dcgm("Fail", "GPU 3 failed")}, "")
+    assert (verdict.kind, verdict.suspects[0].machines) == (Kind.MACHINE, ("(machine of dcgm.json)",))
+    assert verdict.evict.machines == ()
+
+
+def test_of_a_log_in_which_every_rank_times_out_no_machine_is_accused(tmp_path: Path) -> None:
+    text = "".join(TIMED_OUT.format(rank=rank) for rank in range(64))
+    verdict = judged(tmp_path, {"job.log": text})
+    assert verdict.kind in (Kind.GROUP, Kind.UNDETERMINED) and verdict.evict.machines == ()
+    assert all(len(suspect.machines) != 1 for suspect in verdict.suspects)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("slurmstepd: error: *** JOB 7 ON gpu-0 CANCELLED AT 2026-11-25T09:00:00 DUE TO TIME LIMIT ***\n", "at its time limit"),
+        ("slurmstepd: error: *** STEP 7.0 ON gpu-0 CANCELLED AT 2026-11-25T09:00:00 DUE TO PREEMPTION ***\n", "nothing is at fault"),
+        ("slurmstepd: error: *** STEP 7.0 ON gpu-0 CANCELLED AT 2026-11-25T09:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n", "does not say which failed"),
+        ("srun: error: gpu-3: task 24: Killed\n", "log of gpu-3: a process there was killed"),
+        ("[rank0]: step 10, loss 2.0, torch.distributed is up\n", "names a fault"),
+        ("gpu-0:1:2 [0] NCCL INFO socketPollConnect: connect to 10.0.0.7<41> returned Connection refused, retrying (1/34)\n", "tries a connection again"),
+        ("LAST SEEN   TYPE   REASON   OBJECT   MESSAGE\n3m   Normal   NodeNotReady   node/cpu-77   Node cpu-77 status is now: NodeNotReady\n", "names a fault of the job"),
+    ],
+)  # fmt: skip
+def test_what_decides_nothing_is_told_and_accuses_nobody(tmp_path: Path, text: str, words: str) -> None:
+    verdict = judged(tmp_path, {"slurm.out": text})
+    assert (verdict.kind, verdict.suspects, verdict.evict.machines) == (Kind.UNDETERMINED, (), ())
+    assert words in verdict.because[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "machines"),
+    [
+        ("srun: error: Node failure on gpu-3\n", Kind.MACHINE, ("gpu-3",)),
+        ("srun: error: gpu-3: task 24: Out Of Memory\n", Kind.SOFTWARE, ("gpu-3",)),
+        ("srun: error: gpu-3: task 24: Segmentation fault (core dumped)\nsrun: error: gpu-0: tasks 0-7: Terminated\n", Kind.SOFTWARE, ("gpu-3",)),
+    ],
+)  # fmt: skip
+def test_what_the_scheduler_names_is_named(tmp_path: Path, text: str, kind: Kind, machines: tuple[str, ...]) -> None:
+    verdict = judged(tmp_path, {"slurm.out": text})
+    assert (verdict.kind, verdict.suspects[0].machines, verdict.evict.machines) == (kind, machines, ())
+
+
+def test_a_process_without_a_log_is_missing_where_all_others_say_they_wait(tmp_path: Path) -> None:
+    line = (
+        "Waiting in store based barrier to initialize process group for rank: {rank}, key: store_based_barrier_key:1 "
+        "(world_size=8, worker_count=7, timeout=0:30:00)\n"
+    )
+    logs = {f"rank{rank}.log": line.format(rank=rank) for rank in range(8) if rank != 3}
+    job = "[job]\nworld_size = 8\n[topology]\ndp = 8\ngpus_per_node = 2\n"
+    verdict = judged(tmp_path, logs, job)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (3,), ())
+
+
+def test_torchruns_folders_tell_the_rank_of_an_error_file(tmp_path: Path) -> None:
+    error = {"message": {"message": "ValueError: x", "extraInfo": {"timestamp": "1700000000", "py_callstack": (
+        'Traceback (most recent call last):\n  File "train.py", line 8, in main\n    step()\nValueError: x\n'
+    )}}}  # fmt: skip
+    verdict = judged(tmp_path, {"machine-gpu-2/run/attempt_0/3/error.json": json.dumps(error)})
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.SOFTWARE, (19,))
+
+
+def test_xid_45_follows_its_cause_and_names_nothing_itself(tmp_path: Path) -> None:
+    line = "[{at}] NVRM: Xid (PCI:0000:3b:00): 45, pid=71, name=python, Ch 00000008\n"
+    alone = "".join(line.format(at=f"4242.00000{n}") for n in range(6))
+    verdict = judged(tmp_path, {"machine-gpu-1/dmesg.log": alone})
+    assert (verdict.kind, verdict.suspects) == (Kind.UNDETERMINED, ())
+    killed = "[4241.000000] Out of memory: Killed process 71 (python) total-vm:1kB, anon-rss:1kB\n"
+    verdict = judged(tmp_path, {"machine-gpu-1/dmesg.log": killed + alone})
+    assert verdict.evict.machines == () and "ran out of memory" in verdict.because[0]
+
+
+def test_dmesg_with_dates_is_a_kernel_log_however_it_begins(tmp_path: Path) -> None:
+    boot = "".join(f"[Tue Nov 24 23:{minute:02}:00 2026] usb 1-1: new device number {minute}\n" for minute in range(60))
+    lost = "[Wed Nov 25 09:00:00 2026] NVRM: Xid (PCI:0000:3b:00): 79, pid=71, GPU has fallen off the bus.\n"
+    assert judged(tmp_path, {"machine-gpu-1/dmesg.txt": boot + lost}).evict.machines == ("gpu-1",)

@@ -1,0 +1,146 @@
+"""What torchrun leaves of a failure: its list, whose first entry is the first end it saw, and the error file of a process.
+
+Layouts as in torch/distributed/elastic/multiprocessing/errors of torch 2.13, and pytorch/pytorch#66182, #64036.
+"""
+
+import json
+
+import pytest
+
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.findings import Finding, Impact
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.logs import error_file, training_log
+
+LIST = """torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-25_09:00:10
+  host      : gpu-1
+  rank      : 12 (local_rank: 4)
+  exitcode  : -15 (pid: 100)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 100
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-25_09:00:05
+  host      : gpu-1
+  rank      : 11 (local_rank: 3)
+  exitcode  : {exitcode} (pid: 99)
+  error_file: /tmp/torchelastic/attempt_0/3/error.json
+  traceback : {message}
+============================================================
+"""
+TRACE = """Traceback (most recent call last):
+    File "/x/errors/__init__.py", line 355, in wrapper
+      return f(*args, **kwargs)
+    File "train.py", line 8, in main
+      step()
+  {error}
+  """
+
+
+def findings(text: str) -> list[Finding]:
+    return [finding for stream in training_log.read(text, None) for finding in stream.findings if finding.rank == 11]
+
+
+@pytest.mark.parametrize(
+    ("exitcode", "code", "impact"),
+    [
+        ("-9", "killed", Impact.VICTIM),
+        ("-11", "segmentation fault", Impact.PROGRAM),
+        ("-7", "bus error", Impact.PROGRAM),
+        ("-6", "first observed failure", Impact.VICTIM),
+        ("-15", "ended by the launcher", Impact.TELLS_NOTHING),
+        ("1", "first observed failure", Impact.VICTIM),
+    ],
+)
+def test_the_signal_of_the_first_end_tells_what_it_can(exitcode: str, code: str, impact: Impact) -> None:
+    (finding,) = findings(LIST.format(exitcode=exitcode, message="Signal received by PID 99"))
+    assert (finding.code, finding.impact, finding.machine) == (code, impact, "gpu-1")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "impact"),
+    [
+        ("ValueError: a bad batch", "ValueError", Impact.PROGRAM),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "CUDA uncorrectable ECC", Impact.CONVICTS),
+        ("RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.7]:33", "connection lost", Impact.VICTIM),
+    ],
+)
+def test_the_traceback_of_the_first_end_is_read(error: str, code: str, impact: Impact) -> None:
+    found = findings(LIST.format(exitcode="1", message=TRACE.format(error=error)))
+    assert [(f.code, f.impact, f.machine) for f in found] == [
+        (code, impact, "gpu-1"), ("first observed failure", Impact.VICTIM, "gpu-1"),
+    ]  # fmt: skip
+
+
+def test_lines_behind_the_list_are_read_as_ever() -> None:
+    text = LIST.format(exitcode="-9", message="x") + "[rank3]: RuntimeError: CUDA error: unknown error\n"
+    streams = {stream.rank: stream for stream in training_log.read(text, None)}
+    assert [finding.impact for finding in streams[Rank(3)].findings] == [Impact.RESET]
+
+
+def document(message: str, trace: object, timestamp: object = "1700000000") -> object:
+    text = {"message": {"message": message, "extraInfo": {"py_callstack": trace, "timestamp": timestamp}}}
+    return json.loads(json.dumps(text))
+
+
+def test_an_error_file_is_the_end_of_its_process() -> None:
+    trace = (
+        'Traceback (most recent call last):\n  File "train.py", line 8, in main\n    step()\nValueError: bad batch\n'
+    )
+    (stream,) = error_file.read(document("ValueError: bad batch", trace), Rank(3))
+    (finding,) = stream.findings
+    assert (finding.rank, finding.code, finding.impact, finding.at_s) == (3, "ValueError", Impact.PROGRAM, 1.7e9)
+
+
+def test_without_a_traceback_the_message_counts() -> None:
+    """torch before 1.10 writes the stack of the writer as a list: pytorch/pytorch#64036."""
+    stack = ['  File "fail.py", line 7, in <module>\n    main()\n', '  File "errors.py", line 26, in _write_error\n']
+    (stream,) = error_file.read(document("RuntimeError: CUDA error: unknown error", stack, 17), None, 5)
+    assert (stream.rank, stream.local, stream.findings[0].impact) == (None, 5, Impact.RESET)
+
+
+@pytest.mark.parametrize("other", [{}, {"message": "x"}, {"message": {"message": 3, "extraInfo": {}}}, [1], None])
+def test_what_is_no_error_file_is_refused(other: object) -> None:
+    assert not error_file.recognises(other)
+    with pytest.raises(UnreadableEvidence):
+        error_file.read(other, None)
+
+
+def test_counts_without_any_prefix_belong_to_the_rank_of_the_file() -> None:
+    text = "Last enqueued NCCL work: 14, last completed NCCL work: 11.\n"
+    (stream,) = training_log.read(text, Rank(3))
+    assert stream.counters is not None and stream.rank == 3
+    assert (list(stream.counters.enqueued.values()), list(stream.counters.completed.values())) == ([14], [11])
+    (finding,) = stream.findings
+    assert (finding.code, finding.impact) == ("watchdog time-out", Impact.VICTIM)
+
+
+def test_counts_of_several_groups_without_names_are_compared_with_nobody() -> None:
+    text = "last enqueued NCCL work: 14, last completed NCCL work: 11.\nlast enqueued NCCL work: 3, last completed NCCL work: 2.\n"
+    assert all(stream.counters is None for stream in training_log.read(text, Rank(3)))
+
+
+def test_nccl_names_the_host_and_its_addresses() -> None:
+    text = (
+        "gpu-3:5776:5776 [0] NCCL INFO Bootstrap : Using eth0:10.2.0.4<0>\n"
+        "gpu-3:5776:5898 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.2.0.4<0>\n"
+        "[2026-03-03 12:11:38] gpu-4:9:8 [1] transport/net_ib.cc:2453 NCCL WARN NET/IB: Got completion from peer 10.9.91.63<51161> "
+        "with status=12 opcode=1 len=0 vendor err 129 (Send) localGid ::ffff:10.9.92.59 remoteGids::ffff:10.9.91.64 hca mlx5_1\n"
+    )
+    first, second = training_log.read(text, None)
+    assert (first.host, first.addresses) == ("gpu-3", {"10.2.0.4"})
+    assert (second.host, second.addresses) == ("gpu-4", {"10.9.92.59"})
+    assert second.findings[0].peers == ("10.9.91.63", "10.9.91.64")
+
+
+def test_every_path_that_fails_is_kept_though_the_first_error_counts() -> None:
+    line = "a:1:2 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.{n}<4> with error 12, opcode 0\n"
+    (stream,) = training_log.read("".join(line.format(n=n) for n in (7, 8, 9)), None)
+    assert [finding.peers for finding in stream.findings] == [("10.0.0.7",), ("10.0.0.8",), ("10.0.0.9",)]
