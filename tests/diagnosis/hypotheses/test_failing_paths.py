@@ -69,6 +69,12 @@ def test_the_only_machine_that_does_not_report_is_the_address() -> None:
     assert verdict.suspects[0].machines == ("node-6",)
 
 
+def test_a_peer_whose_own_port_reports_an_error_is_evicted() -> None:
+    own = Finding("log", "IB port event", Impact.SUSPECTS, "its own port reported an error", "node-5")
+    verdict = said(own, *(path(reporter, "node-5") for reporter in ("node-0", "node-1", "node-3")))
+    assert verdict.evict.machines == ("node-5",)
+
+
 def test_a_peer_whose_own_hardware_says_so_is_evicted() -> None:
     lost = Finding("kernel log", "Xid 79", Impact.CONVICTS, "the GPU is gone", "node-5")
     verdict = said(lost, *(path(reporter, "node-5") for reporter in ("node-0", "node-1", "node-3")))

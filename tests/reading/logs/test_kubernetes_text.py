@@ -118,6 +118,15 @@ def test_the_list_of_nodes() -> None:
     assert told(text) == [("node not ready", Impact.RESET, "gpu-2")]
 
 
+def test_the_list_of_pods() -> None:
+    text = (
+        "NAME             READY   STATUS      RESTARTS      AGE   IP         NODE    NOMINATED NODE   READINESS GATES\n"
+        "llama-worker-0   1/1     Running     0             3h    10.0.0.1   gpu-0   <none>           <none>\n"
+        "llama-worker-3   0/1     OOMKilled   1 (2m ago)    3h    10.0.0.3   gpu-3   <none>           <none>\n"
+    )
+    assert told(text) == [("host out of memory", Impact.PROGRAM, "gpu-3")]
+
+
 def test_what_is_no_output_of_kubectl_is_left_alone() -> None:
     assert not recognises("step 3 loss 0.5\nWarning: NodeNotReady is a word\n")
     assert read("Warning  NodeNotReady\n") == ()

@@ -135,9 +135,20 @@ def test_nccl_names_the_host_and_its_addresses() -> None:
         "with status=12 opcode=1 len=0 vendor err 129 (Send) localGid ::ffff:10.9.92.59 remoteGids::ffff:10.9.91.64 hca mlx5_1\n"
     )
     first, second = training_log.read(text, None)
-    assert (first.host, first.addresses) == ("gpu-3", {"10.2.0.4"})
-    assert (second.host, second.addresses) == ("gpu-4", {"10.9.92.59"})
+    assert (first.host, sorted(first.addresses)) == ("gpu-3", ["10.2.0.4"])
+    assert (second.host, sorted(second.addresses)) == ("gpu-4", ["10.9.92.59"])
     assert second.findings[0].peers == ("10.9.91.63", "10.9.91.64")
+
+
+def test_every_rank_that_a_barrier_misses_is_kept() -> None:
+    """Recorded with torch 2.13, wait_all_ranks=True."""
+    text = (
+        "[rank0]:[E1125 09:46:44.892112681 ProcessGroupGloo.cpp:2901] [Rank 0]: Rank 2 failed to pass monitoredBarrier in 3000 ms\n"
+        "[rank0]:[E1125 09:46:44.892177438 ProcessGroupGloo.cpp:2901] [Rank 0]: Rank 3 failed to pass monitoredBarrier in 3000 ms\n"
+        "[rank0]:[E1125 09:46:44.892186221 ProcessGroupGloo.cpp:67] [Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 3000 ms\n"
+    )
+    (stream,) = training_log.read(text, None)
+    assert {rank for finding in stream.findings for rank in finding.ranks} == {2, 3}
 
 
 def test_every_path_that_fails_is_kept_though_the_first_error_counts() -> None:

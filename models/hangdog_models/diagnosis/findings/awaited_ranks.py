@@ -29,8 +29,9 @@ def explain(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
                 awaited.setdefault(rank, []).append(finding)
     if not awaited or len(awaited) > max(1, _MOST * topology.world_size):
         return []
-    most = max(len(one) for one in awaited.values())
-    named = [rank for rank, one in sorted(awaited.items()) if len(one) == most]
+    reporters = {rank: {finding.rank for finding in one} for rank, one in awaited.items()}
+    most = max(map(len, reporters.values()))
+    named = [rank for rank in sorted(awaited) if len(reporters[rank]) == most]
     lead = awaited[named[0]][0]
     by = {finding.rank for finding in awaited[named[0]] if finding.rank is not None}
     who = ranks_of(sorted(by)) if 0 < len(by) <= 4 else counted(len(by), "rank") if by else "the logs"

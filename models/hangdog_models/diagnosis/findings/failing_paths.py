@@ -17,6 +17,8 @@ ACCUSED_BY_TWO = likelihood("accused_by_two")
 PATH = "path"
 #: So many machines at least report of one peer before it is named alone, whatever else fails; of two that do, nothing else may fail.
 _SEVERAL = 3
+#: Codes by which a machine itself tells that its network card or port fails.
+_OWN_NETWORK = ("IB port event", "link down", "network card", "network module")
 #: Above this share of all failing paths one end is what they have in common.
 _MOSTLY = 2 / 3
 
@@ -50,7 +52,7 @@ def explain(findings: Sequence[Finding], topology: Topology) -> tuple[list[Hypot
     if end is None:
         return [_network(paths, topology)], rest
     others = [one for pair, one in paths.stated.items() if end not in pair]
-    return [_accused(end, paths, topology)], [*rest, *(finding for one in others for finding in one)]
+    return [_accused(end, paths, findings, topology)], [*rest, *(finding for one in others for finding in one)]
 
 
 def _with_peers(findings: Sequence[Finding], topology: Topology) -> list[Finding]:
@@ -94,14 +96,15 @@ def _common_end(paths: _Paths) -> str | None:
     return most if alone or (degree >= _SEVERAL and degree >= _MOSTLY * len(paths.stated)) else None
 
 
-def _accused(end: str, paths: _Paths, topology: Topology) -> Hypothesis:
+def _accused(end: str, paths: _Paths, findings: Sequence[Finding], topology: Topology) -> Hypothesis:
     accusers = paths.accusers[end]
     odds = ENDS_ACCUSED if len(accusers) >= _SEVERAL else ACCUSED_BY_TWO
     lead = next(one for pair, one in paths.stated.items() if end in pair)[0]
     because = f"{counted(len(accusers), 'machine')} ({named(accusers)}) report of {end} alike: {lead.code}: {lead.what}"
     ranks = topology.machines.get(end, ())
     factors = (Factor(f"{counted(len(accusers), 'machine')} report of one and the same peer", odds),)
-    return Hypothesis(Kind.MACHINE, factors, tuple(ranks), (end,), (because,), hearsay=True)
+    own = any(finding.machine == end and finding.code in _OWN_NETWORK for finding in findings)
+    return Hypothesis(Kind.MACHINE, factors, tuple(ranks), (end,), (because,), hearsay=not own)
 
 
 def _network(paths: _Paths, topology: Topology) -> Hypothesis:

@@ -6,7 +6,7 @@ from hangdog_models.counts import counted
 from hangdog_models.diagnosis.observe.activity import HELD, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
-from hangdog_models.diagnosis.waits.collective_counters import BY_COMPLETION, BY_COUNTERS, BY_DEVICE, COUNTED
+from hangdog_models.diagnosis.waits.collective_counters import BY_COMPLETION, BY_COUNTERS, BY_DEVICE, COUNTED, OUTSIDE
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Activity
@@ -22,11 +22,13 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     """
     ranks = list(ranks)
     state = look[ranks[0]]
-    text = f"{ranks_of(ranks)} {are(ranks)} {where(state)}, outside of any collective"
+    text = f"{ranks_of(ranks)} {are(ranks)} {where(state)}"
     if state.rule in COUNTED:
         groups = {hold.group for rank in ranks for hold in waits.holds_for(rank) if hold.group}
         through = f" in {counted(len(groups), 'process group')}" if groups else ""
         text = f"{ranks_of(ranks)} {are(ranks)} behind{through}: {where(state)}"
+    elif not text.endswith(OUTSIDE):
+        text += f", {OUTSIDE}"
     if motion is not None and set(ranks) <= motion.still:
         text += f", unchanged in {motion.rounds} looks"
     elif motion is not None and set(ranks) <= motion.moving:
@@ -82,6 +84,8 @@ def where(state: RankState) -> str:
         doing = HELD
     if state.operation == LOCK_FILE:
         doing = "waiting for a lock file"
+    if state.activity is Activity.UNKNOWN and state.rule == BY_COUNTERS and not state.frames:
+        return state.label  # nothing but counters tells of it
     if state.waits:
         doing = state.operation or doing
         if state.dim:

@@ -229,6 +229,10 @@ def _kept(
         whose = ranks_of(sorted({rank for suspect in unplaced for rank in suspect.ranks}))
         tells = f"no evidence tells the machine of {whose}; gpus_per_node or [machines] in job.toml does"
         return [f"nobody is evicted: {tells}", *(_collect_next(case) if unsure else ())]
+    if first is not None and kind is Kind.MACHINE and not set(first.machines) & set(case.topology.machines):
+        return [
+            f"nobody is evicted: nothing tells that {first.machines[0]} is a machine of the job; [machines] in job.toml does"
+        ]
     best = first.probability if first is not None else 0.0
     if first is not None and kind is Kind.MACHINE:
         blamed = _blamed(case, weighed)

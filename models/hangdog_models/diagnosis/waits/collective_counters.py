@@ -29,6 +29,8 @@ from hangdog_models.verdict import Activity
 BY_COUNTERS, BY_DEVICE, BY_COMPLETION = "counters", "device behind", "not complete"
 #: Those of ranks of which counters alone are known.
 COUNTED = (BY_COUNTERS, BY_COMPLETION)
+#: What is said of a rank whose counters show it in no operation that others wait in.
+OUTSIDE = "outside of any collective"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def count(
                 device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_DEVICE
             )
         elif seen is None:
-            states[rank] = RankState(Activity.UNKNOWN, Wait.NONE, label="outside of any collective", rule=BY_COUNTERS)
+            states[rank] = RankState(Activity.UNKNOWN, Wait.NONE, label=OUTSIDE, rule=BY_COUNTERS)
     return CounterWaits(tuple(holds), states)
 
 

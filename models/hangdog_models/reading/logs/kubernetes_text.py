@@ -1,4 +1,4 @@
-"""Reads what kubectl prints of a job: `get events`, `get nodes`, `describe pod` and `describe node`.
+"""Reads what kubectl prints of a job: `get events`, `get nodes`, `get pods`, `describe pod` and `describe node`.
 
 What a reason means stands in cluster_table.toml. A machine that was ready again later was not lost.
 """
@@ -14,6 +14,11 @@ from hangdog_models.reading.printable import printable
 
 _EVENTS = re.compile(r"^(?:NAMESPACE\s{1,40})?LAST SEEN\s{1,40}(?:COUNT\s{1,40})?TYPE\s{1,40}REASON\s", re.MULTILINE)
 _NODES = re.compile(r"^NAME\s{1,80}STATUS\s{1,40}ROLES\s{1,40}AGE\s", re.MULTILINE)
+_PODS = re.compile(r"^(?:NAMESPACE\s{1,40})?NAME\s{1,80}READY\s{1,40}STATUS\s{1,40}RESTARTS\s", re.MULTILINE)
+_POD_ROW = re.compile(
+    r"^(?:\S{1,63}\s{1,60})??(\S{1,253})\s{1,120}\d{1,4}/\d{1,4}\s{1,40}(\w{1,40})\s{1,40}\d{1,9}(?: \(\w{1,16} ago\))?\s{1,40}"
+    r"\d\w{0,15}(?:\s{1,40}(?:[0-9a-f.:]{2,45}|<none>)\s{1,40}([A-Za-z0-9][\w.-]{0,252}))?"
+)
 _DESCRIBED = re.compile(
     r"^Name:\s{1,40}\S[^\n]{0,300}\n(?:[^\n]{0,2000}\n){0,400}?(?:Conditions|Events):", re.MULTILINE
 )
@@ -61,7 +66,7 @@ class _Read:
 
 def recognises(text: str) -> bool:
     """Whether a text is what kubectl prints of events, nodes or a described pod or node; to be asked of its head."""
-    return any(pattern.search(text) for pattern in (_EVENTS, _NODES, _DESCRIBED))
+    return any(pattern.search(text) for pattern in (_EVENTS, _NODES, _PODS, _DESCRIBED))
 
 
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
@@ -86,6 +91,10 @@ def _take(told: _Read, line: str) -> None:
     elif condition := _CONDITION.match(line):
         if told.name and told.name not in told.node_of:
             told.add("condition", told.name, f"{condition[1]}={condition[2]}", _message(condition[3]), 0.0)
+    elif pod := _POD_ROW.match(line):
+        if pod[3]:
+            told.node_of[pod[1]] = pod[3]
+        told.add("pod", pod[1], pod[2], "", 0.0)
     elif node := _NODE_ROW.match(line):
         state = node[2].split(",")[0]
         told.add("condition", node[1], f"Ready={'True' if state == 'Ready' else 'False'}", "", 0.0)

@@ -127,11 +127,13 @@ def _shown(record: CollectiveRecord) -> str:
 def _note_error(process: LogProcess, finding: Finding, line: LogLine, number: int) -> None:
     """Notes an error, unless it is a consequence of the process's first; a broken device is never a consequence.
 
-    The same error of another path is none either: which paths fail tells where.
+    The same error of another path or of other ranks is none either: which ones fail tells where.
     """
     key = _key(finding)
     after = process.failed_at is not None and number - process.failed_at < _AFTERMATH
-    again = finding.impact is Impact.PATH and any(one.code == finding.code for one in process.found.values())
+    again = (finding.impact is Impact.PATH or finding.ranks) and any(
+        one.code == finding.code for one in process.found.values()
+    )
     if after and key not in process.found and finding.impact not in _NEW_IMPACTS and not again:
         return
     if finding.impact is not Impact.TELLS_NOTHING and not after:
