@@ -72,7 +72,7 @@ OWNERLESS = (Logged, ReadRequest)
 SELF_NAMED = (*OWNERLESS, RankCounters)
 
 #: Readers of what machines and clusters say by themselves: all that recognise a text read it.
-_TOLD_TEXTS = (
+_SYSTEM_TEXTS = (
     (kernel_log.recognises, kernel_log.read),
     (slurm_text.recognises, slurm_text.read),
     (kubernetes_text.recognises, kubernetes_text.read),
@@ -127,7 +127,7 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
     if nvidia_smi.recognises(head):
         return Logged(findings=nvidia_smi.read(text, limits))
     # One file may hold several: what the journal of a machine says, what the job printed, what its scheduler says.
-    found = [read(text, limits) for recognises, read in _TOLD_TEXTS if recognises(head)]
+    found = [read(text, limits) for recognises, read in _SYSTEM_TEXTS if recognises(head)]
     of_job = training_log.recognises(text)
     if not found and not of_job:
         return Unused()

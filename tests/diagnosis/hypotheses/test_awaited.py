@@ -38,6 +38,7 @@ def test_the_code_stays_possible() -> None:
 
 def test_several_that_are_missing_are_all_named() -> None:
     assert {suspect.ranks for suspect in said(waited(0, 2, 5)).suspects} == {(2,), (5,)}
+    assert {suspect.ranks for suspect in said(waited(0, 2, 5, 7)).suspects} == {(2,), (5,), (7,)}
 
 
 def test_who_is_awaited_and_waits_itself_is_a_victim() -> None:

@@ -22,7 +22,7 @@ GIVEN_UP = (
 CLIENTS = "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 7/8 clients joined.\n"
 
 
-def missing(logs: Mapping[int | None, str] | Mapping[int, str]) -> list[tuple[Rank, ...]]:
+def missing(logs: Mapping[int | None, str] | Mapping[int, str] | Mapping[None, str]) -> list[tuple[Rank, ...]]:
     streams = [s for rank, text in logs.items() for s in training_log.read(text, None if rank is None else Rank(rank))]
     told = [stream.arrivals for stream in streams if stream.arrivals]
     speakers = {stream.rank for stream in streams if stream.rank is not None and stream.own}

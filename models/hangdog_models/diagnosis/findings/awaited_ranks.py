@@ -7,15 +7,14 @@ from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
-from hangdog_models.rules.likelihoods import by_cause
+from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
 #: Odds of each cause of a rank that logs await by name, where no stack was read.
 AWAITED_BY_NAME = by_cause("awaited_by_name")
 _KINDS = {"machine": Kind.MACHINE, "software": Kind.SOFTWARE}
-#: Ranks that are named at most, as a share of the job: more are no answer.
-_MOST = 0.5
+AWAITED_AT_MOST = likelihood("awaited_at_most")
 
 
 def explain(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]:
@@ -27,7 +26,7 @@ def explain(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
         for rank in finding.ranks:
             if rank != finding.rank and rank not in waiting:
                 awaited.setdefault(rank, []).append(finding)
-    if not awaited or len(awaited) > max(1, _MOST * topology.world_size):
+    if not awaited or len(awaited) > max(1, AWAITED_AT_MOST * topology.world_size):
         return []
     reporters = {rank: {finding.rank for finding in one} for rank, one in awaited.items()}
     most = max(map(len, reporters.values()))

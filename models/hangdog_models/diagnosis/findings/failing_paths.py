@@ -13,14 +13,12 @@ from hangdog_models.verdict import Kind
 
 ENDS_ACCUSED = likelihood("ends_accused")
 ACCUSED_BY_TWO = likelihood("accused_by_two")
+ACCUSERS_SEVERAL = likelihood("accusers_several")
+ACCUSED_SHARE = likelihood("accused_share")
 #: The dimension of a path between machines: what is held up has its ends in common and no process group.
 PATH = "path"
-#: So many machines at least report of one peer before it is named alone, whatever else fails; of two that do, nothing else may fail.
-_SEVERAL = 3
 #: Codes by which a machine itself tells that its network card or port fails.
 _OWN_NETWORK = ("IB port event", "link down", "network card", "network module")
-#: Above this share of all failing paths one end is what they have in common.
-_MOSTLY = 2 / 3
 
 
 @dataclass(slots=True)
@@ -93,12 +91,12 @@ def _common_end(paths: _Paths) -> str | None:
     if accusers < 2:
         return None  # who alone tells of many is one witness
     alone = degree == len(paths.stated)
-    return most if alone or (degree >= _SEVERAL and degree >= _MOSTLY * len(paths.stated)) else None
+    return most if alone or (degree >= ACCUSERS_SEVERAL and degree >= ACCUSED_SHARE * len(paths.stated)) else None
 
 
 def _accused(end: str, paths: _Paths, findings: Sequence[Finding], topology: Topology) -> Hypothesis:
     accusers = paths.accusers[end]
-    odds = ENDS_ACCUSED if len(accusers) >= _SEVERAL else ACCUSED_BY_TWO
+    odds = ENDS_ACCUSED if len(accusers) >= ACCUSERS_SEVERAL else ACCUSED_BY_TWO
     lead = next(one for pair, one in paths.stated.items() if end in pair)[0]
     because = f"{counted(len(accusers), 'machine')} ({named(accusers)}) report of {end} alike: {lead.code}: {lead.what}"
     ranks = topology.machines.get(end, ())

@@ -30,12 +30,12 @@ def lead(snapshot: Snapshot, topology: Topology) -> str:
         return f"nothing in the {files} that could be read names a fault of the job or of its machines"
     first = min(findings, key=_rank_of)
     alike = [one for one in findings if (one.code, one.impact) == (first.code, first.impact)]
-    told = f"{_whose(first, alike)}: {first.what}"
+    sentence = f"{_whose(first, alike)}: {first.what}"
     if first.impact is Impact.TELLS_NOTHING:
-        return f"nothing that was read speaks against a machine; {told}"
+        return f"nothing that was read speaks against a machine; {sentence}"
     if first.impact is Impact.VICTIM:
-        return f"the logs name no culprit; {told}"
-    return f"what was read does not decide; {told}"
+        return f"the logs name no culprit; {sentence}"
+    return f"what was read does not decide; {sentence}"
 
 
 def _rank_of(finding: Finding) -> tuple[int, int, float]:

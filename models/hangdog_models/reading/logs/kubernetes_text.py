@@ -71,54 +71,59 @@ def recognises(text: str) -> bool:
 
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of a text, one for each machine or pod and meaning."""
-    told = _Read()
+    parsed = _Read()
     for raw, _ in zip(text[: limits.file_bytes].splitlines(), range(_LINES), strict=False):
-        _take(told, raw[:_LONGEST])
-    return tuple(_settled(told))
+        _take(parsed, raw[:_LONGEST])
+    return tuple(_settled(parsed))
 
 
-def _take(told: _Read, line: str) -> None:
+def _take(parsed: _Read, line: str) -> None:
     if found := _FIELD.match(line):
         indent, key, value = found.groups()
         if key == "Name" and not indent:
-            told.name, told.is_node = value, False
-        elif key == "Node" and not indent and told.name:
-            told.node_of[told.name] = value.partition("/")[0]
+            parsed.name, parsed.is_node = value, False
+        elif key == "Node" and not indent and parsed.name:
+            parsed.node_of[parsed.name] = value.partition("/")[0]
         elif key == "Reason" and indent:
-            told.add("pod", told.name, value, "", 0.0)
+            parsed.add("pod", parsed.name, value, "", 0.0)
     elif event := _EVENT.match(line):
-        _take_event(told, event)
+        _take_event(parsed, event)
     elif condition := _CONDITION.match(line):
-        if told.name and told.name not in told.node_of:
-            told.add("condition", told.name, f"{condition[1]}={condition[2]}", _message(condition[3]), 0.0)
+        if parsed.name and parsed.name not in parsed.node_of:
+            parsed.add("condition", parsed.name, f"{condition[1]}={condition[2]}", _message(condition[3]), 0.0)
     elif pod := _POD_ROW.match(line):
         if pod[3]:
-            told.node_of[pod[1]] = pod[3]
-        told.add("pod", pod[1], pod[2], "", 0.0)
+            parsed.node_of[pod[1]] = pod[3]
+        parsed.add("pod", pod[1], pod[2], "", 0.0)
     elif node := _NODE_ROW.match(line):
         state = node[2].split(",")[0]
-        told.add("condition", node[1], f"Ready={'True' if state == 'Ready' else 'False'}", "", 0.0)
+        parsed.add("condition", node[1], f"Ready={'True' if state == 'Ready' else 'False'}", "", 0.0)
 
 
-def _take_event(told: _Read, event: re.Match[str]) -> None:
+def _take_event(parsed: _Read, event: re.Match[str]) -> None:
     reason, rest = event[3], event[4].rstrip()
     if named := _OBJECT.match(rest):
         kind, name, message, age = named[1].lower(), named[2], named[3], event[1] or ""
-    elif told.name and (described := _DESCRIBED_EVENT.match(rest)):
-        kind, name, message, age = "pod" if told.name in told.node_of else "node", told.name, described[2], described[1]
+    elif parsed.name and (described := _DESCRIBED_EVENT.match(rest)):
+        kind, name, message, age = (
+            "pod" if parsed.name in parsed.node_of else "node",
+            parsed.name,
+            described[2],
+            described[1],
+        )
     else:
         return
     if assigned := _ASSIGNED.search(message):
-        told.node_of.setdefault(assigned[1], assigned[2])
-    told.add(kind, name, reason, message, _age(age))
+        parsed.node_of.setdefault(assigned[1], assigned[2])
+    parsed.add(kind, name, reason, message, _age(age))
 
 
-def _settled(told: _Read) -> Iterator[Finding]:
+def _settled(parsed: _Read) -> Iterator[Finding]:
     seen: dict[tuple[str, str, Impact], Finding] = {}
-    for finding, name, age_s in told.found:
-        if not finding.machine and name in told.node_of:
-            finding = replace(finding, machine=told.node_of[name])
-        if finding.impact is Impact.RESET and (back := told.ready.get(finding.machine)) is not None and back <= age_s:
+    for finding, name, age_s in parsed.found:
+        if not finding.machine and name in parsed.node_of:
+            finding = replace(finding, machine=parsed.node_of[name])
+        if finding.impact is Impact.RESET and (back := parsed.ready.get(finding.machine)) is not None and back <= age_s:
             what = f"{finding.what}; it was ready again later"
             finding = replace(finding, impact=Impact.TELLS_NOTHING, what=what)
         if finding.impact is Impact.RESET and not finding.machine:

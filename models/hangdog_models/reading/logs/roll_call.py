@@ -21,11 +21,11 @@ def unheard(logs: Iterable[Arrivals], speakers: Collection[Rank]) -> tuple[Findi
     passed = {key for one in logs for key in one.passed}
     barriers: dict[str, StoreBarrier] = {}
     for one in logs:
-        for key, told in one.barriers.items():
+        for key, barrier in one.barriers.items():
             if key not in passed:
-                known = barriers.setdefault(key, StoreBarrier(told.world, told.arrived, 0))
-                known.world, known.arrived = max(known.world, told.world), max(known.arrived, told.arrived)
-                known.came |= told.came
+                known = barriers.setdefault(key, StoreBarrier(barrier.world, barrier.arrived, 0))
+                known.world, known.arrived = max(known.world, barrier.world), max(known.arrived, barrier.arrived)
+                known.came |= barrier.came
     found = [_named(f"barrier {key}", one.arrived, one.world, one.came) for key, one in sorted(barriers.items())]
     clients = [one.clients for one in logs if one.clients is not None]
     if clients:

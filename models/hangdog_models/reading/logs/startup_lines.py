@@ -36,7 +36,7 @@ class Arrivals:
     clients: tuple[int, int] | None = None
 
     @property
-    def told(self) -> bool:
+    def mentioned(self) -> bool:
         """Whether the log tells of start-up at all."""
         return bool(self.barriers or self.passed or self.clients)
 

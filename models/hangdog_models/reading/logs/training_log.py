@@ -114,7 +114,7 @@ def _streams(processes: dict[_Owner, LogProcess], limits: Limits) -> Iterator[St
     findings: dict[Rank, tuple[Finding, ...]] = {}
     loose: list[Stream] = []
     reported: list[dict[Rank, LogCounters]] = []
-    told: dict[Rank, Stream] = {}
+    by_rank: dict[Rank, Stream] = {}
     for (rank, local, _, _), process in processes.items():
         process.rank = rank = rank if rank is not None else process.called_rank
         found = log_process.findings(process, limits)
@@ -122,10 +122,10 @@ def _streams(processes: dict[_Owner, LogProcess], limits: Limits) -> Iterator[St
         reported.append(log_process.hearsay(process))
         if rank is None:
             counters = own.put_together(Rank(-1)) if own.enqueued and local is not None else None
-            if found or counters or process.addresses or process.arrivals.told:
+            if found or counters or process.addresses or process.arrivals.mentioned:
                 loose.append(_stream(process, local, counters, found))
             continue
-        told[rank] = _stream(process, None, None, ())
+        by_rank[rank] = _stream(process, None, None, ())
         counted[rank] = _merged(counted[rank], own) if rank in counted else own
         findings[rank] = findings.get(rank, ()) + found
     for hearsay in reported:  # what a rank says of itself counts more than what others say of it
@@ -134,8 +134,8 @@ def _streams(processes: dict[_Owner, LogProcess], limits: Limits) -> Iterator[St
     for rank in sorted(counted):
         counts = counted[rank]
         counters = counts.put_together(rank) if counts.enqueued or counts.entries else None
-        base = told.get(rank, Stream(rank, None, None, (), own=False))
-        if counters or findings.get(rank) or base.addresses or (base.arrivals and base.arrivals.told):
+        base = by_rank.get(rank, Stream(rank, None, None, (), own=False))
+        if counters or findings.get(rank) or base.addresses or (base.arrivals and base.arrivals.mentioned):
             yield replace(base, counters=counters, findings=findings.get(rank, ()))
     yield from loose
 
@@ -145,7 +145,7 @@ def _stream(
 ) -> Stream:
     return Stream(
         process.rank, local, counters, found, host=process.host, addresses=frozenset(process.addresses),
-        arrivals=process.arrivals if process.arrivals.told else None,
+        arrivals=process.arrivals if process.arrivals.mentioned else None,
     )  # fmt: skip
 
 
