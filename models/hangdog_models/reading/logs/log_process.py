@@ -163,11 +163,11 @@ def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits)
     code, impact, why = SIGNALS.get(failure.exitcode, ("first observed failure", Impact.VICTIM, _MOSTLY))
     what = f"the launcher saw {who} end first, with exit code {text_of(failure.exitcode, limits)}: {why}"
     if failure.error is not None:
-        said = f"{failure.error[0]}: {failure.error[1]}"
-        error = _of_text(said, failure.error, limits) or Finding(SOURCE, failure.error[0], Impact.PROGRAM, said)
+        ending = f"{failure.error[0]}: {failure.error[1]}"
+        error = _of_text(ending, failure.error, limits) or Finding(SOURCE, failure.error[0], Impact.PROGRAM, ending)
         # Not a consequence of what stands before: the launcher's own error does, which follows from this one.
         _note(process, replace(error, machine=host, rank=rank), at_s)
-        code, impact, what = "first observed failure", Impact.VICTIM, f"{what} ({printable(said, 200)})"
+        code, impact, what = "first observed failure", Impact.VICTIM, f"{what} ({printable(ending, 200)})"
     _note(process, Finding(SOURCE, code, impact, what, host, rank), at_s)
 
 
