@@ -38,9 +38,11 @@ def lead(snapshot: Snapshot, topology: Topology) -> str:
     return f"what was read does not decide; {sentence}"
 
 
-def _rank_of(finding: Finding) -> tuple[int, int, float]:
+def _rank_of(finding: Finding) -> tuple[int, int, float, bool, str]:
+    """What tells more comes first; the written form decides between equals, in whatever order they came."""
     ending = _ENDINGS.index(finding.code) if finding.code in _ENDINGS else len(_ENDINGS)
-    return _ORDER.index(finding.impact), ending, finding.at_s or 0.0
+    nameless = finding.rank is None and not finding.machine
+    return _ORDER.index(finding.impact), ending, finding.at_s or 0.0, nameless, repr(finding)
 
 
 def _whose(first: Finding, alike: Sequence[Finding]) -> str:
