@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hangdog.evidence.content import Logged
 from hangdog.evidence.machine_names import only_machine
-from hangdog.evidence.placing import Placed
+from hangdog.evidence.placed import Placed
 from hangdog_models.findings import CLUSTER_WIDE, Finding
 from hangdog_models.reading.logs import roll_call
 from hangdog_models.reading.logs.log_process import SOURCE
