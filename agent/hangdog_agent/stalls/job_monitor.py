@@ -23,7 +23,7 @@ from hangdog_agent.stalls.stack_motion import (
     writes,
 )
 from hangdog_agent.stalls.trainer import Trainer
-from hangdog_models.diagnosis.observe.activity import HELD
+from hangdog_models.diagnosis.observe.activity import HELD, LOCK_FILE
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.verdict import Activity
@@ -178,11 +178,14 @@ class JobMonitor:
         # A loop may be work: only what has stopped getting on beside it makes it a wait.
         stalled = self._progress_stalled(trainer)
         waits = shown.doing is Doing.LOOPING and stalled and not writes(trainer.samples)
+        survived_s = self._settings.factor * self._longest.get(state.place, 0.0)
+        if shown.doing in (Doing.STILL, Doing.LOOPING) and self._all_at_lock():
+            patience = max(survived_s, self._settings.outside_s)
+            return Sign(shown.doing, seconds, seconds >= patience, place, crowding, waits=True)
         if not waits and shown.doing is not Doing.STILL:
             site = call_site([sample for sample in trainer.samples if sample.at >= shown.since])
             loops_in_wait = state.waits and shown.doing is Doing.LOOPING  # as a barrier does that looks again and again
             return Sign(shown.doing, seconds, place=site or place, crowding=crowding, waits=loops_in_wait)
-        survived_s = self._settings.factor * self._longest.get(state.place, 0.0)
         doing = self._at_its_line(trainer, now) if shown.doing is Doing.STILL else shown.doing
         if doing is not shown.doing:  # it gets on with something there, which may be a loop that does not end
             patience = max(survived_s, 2 * self._settings.start_s * crowding)
@@ -201,6 +204,11 @@ class JobMonitor:
         outside = trainer.samples[-1].state.activity in OUTSIDE
         fed = outside and now - trainer.baseline.woken_at <= self._settings.outside_s
         return Doing.LOOPING if doing is Doing.STILL and fed else doing
+
+    def _all_at_lock(self) -> bool:
+        """Whether all of this machine's ranks wait for a lock file: one that does not may hold it, and work for all."""
+        trainers = self._trainers.values()
+        return all(one.samples and one.samples[-1].state.operation == LOCK_FILE for one in trainers)
 
     def _progress_stalled(self, trainer: Trainer) -> bool:
         """Whether a witness of its own has stalled, or one that vouches for another rank: a step is made by all or by none."""

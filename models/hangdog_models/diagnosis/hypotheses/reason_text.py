@@ -3,16 +3,13 @@
 from collections.abc import Iterable
 
 from hangdog_models.counts import counted
-from hangdog_models.diagnosis.observe.activity import HELD, RankState
+from hangdog_models.diagnosis.observe.activity import HELD, LOCK_FILE, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
 from hangdog_models.diagnosis.waits.collective_counters import BY_COMPLETION, BY_COUNTERS, BY_DEVICE, COUNTED, OUTSIDE
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Activity
-
-#: The operation of a rank that waits until another process gives up a file.
-LOCK_FILE = "lock file"
 
 
 def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | None = None) -> tuple[str, ...]:

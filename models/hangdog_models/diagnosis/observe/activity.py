@@ -23,6 +23,8 @@ _STOPPED = {"T"}
 _TRACED = {"t"}
 #: The operation of a rank that is.
 HELD = "held by a debugger"
+#: The operation of a rank that waits until another process gives up a file.
+LOCK_FILE = "lock file"
 _OF_REASON = {
     Reason.STOPPED: Activity.STOPPED,
     Reason.UNINTERRUPTIBLE: Activity.STORAGE,
