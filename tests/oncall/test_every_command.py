@@ -19,6 +19,7 @@ ELSEWHERE = {
     "server": "runs until it is ended, and logs: tests/server/commands/test_commands.py",
     "agent": "runs until it is ended, and logs: tests/agent/test_agent_main.py",
     "schema": "a file of the package, as it is: tests/house/test_schema.py",
+    "capture": "what it says depends on this machine: tests/capture/test_capture_command.py",
     "test local": "what it says depends on this machine: tests/house/test_machine_tests_command.py",
     "test abort": "one line: tests/server/campaigns/test_campaign_commands.py",
     "completion": "a program for the shell, by click: tests/house/test_door.py",

@@ -46,6 +46,7 @@ DEEDS = (
 #: Those that ask no server, by what they are called, each with something that cannot be done, and the exit status.
 ALONE = {
     "triage": ("triage nowhere", 64),
+    "capture": ("capture --over ssh", 64),
     "health": (f"health --server {NOBODY}", 69),
     "server": ("server --listen 0.0.0.0:0 --store here.db", 64),
     "agent": ("agent --set patiense_s=9", 64),

@@ -26,8 +26,7 @@ def lead(snapshot: Snapshot, topology: Topology) -> str:
     """The sentence that a colleague would be told of what was read; it blames nobody."""
     findings = of_the_job(snapshot.findings, topology)
     if not findings:
-        files = counted(snapshot.account.files_read, "file")
-        return f"nothing in the {files} that could be read names a fault of the job or of its machines"
+        return "nothing that could be read names a fault of the job or of its machines"
     first = min(findings, key=_rank_of)
     alike = [one for one in findings if (one.code, one.impact) == (first.code, first.impact)]
     sentence = f"{_whose(first, alike)}: {first.what}"
