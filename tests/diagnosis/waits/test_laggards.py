@@ -106,6 +106,12 @@ def test_the_one_of_many_that_has_not_come_so_far_is_named() -> None:
         assert verdict.evict.machines == ()  # counters tell who is behind, not what holds it
 
 
+def test_where_peers_have_completed_what_a_rank_never_launched_its_numbers_mean_something_else() -> None:
+    """It left operations out, as code does: no all-reduce ends without everybody's part. That accuses no machine."""
+    verdict = judged(of_many((122_697, 122_695), (136_330, 136_327)), world(128, 8))
+    assert verdict.kind is not Kind.MACHINE and verdict.evict.machines == ()
+
+
 def test_one_operation_in_one_group_of_two_halves_is_what_dumps_of_two_moments_differ_by() -> None:
     told = [nccl(rank, {"e0": (7 if rank < 2 else 6, 6 if rank < 2 else 5)}) for rank in range(4)]
     assert suspects(judged(told, world(4))) == []

@@ -18,7 +18,8 @@ def left_behind(groups: Mapping[Group, Mapping[Rank, Position]]) -> dict[Rank, d
     """By rank the groups in which it has not completed what a peer has, and the first such operation.
 
     An all-reduce, all-gather or all-to-all ends on nobody before all have given their part: so its host came, and its
-    device is behind. One operation in one group is what dumps of two moments differ by, unless it is one rank alone.
+    device is behind. Where peers have completed what it has not even launched, its numbers do not mean the same: it left
+    operations out. One operation in one group is what dumps of two moments differ by, unless it is one rank alone.
     """
     found: dict[Rank, dict[str, str]] = {}
     clear: set[Rank] = set()
@@ -30,7 +31,7 @@ def left_behind(groups: Mapping[Group, Mapping[Rank, Position]]) -> dict[Rank, d
         late = [
             (rank, position)
             for rank, position in positions.items()
-            if position.completed < min(furthest, position.enqueued) and _ends_together(position, name)
+            if position.completed < furthest <= position.enqueued and _ends_together(position, name)
         ]
         for rank, position in late:
             number = position.completed + 1
