@@ -112,6 +112,18 @@ def test_where_peers_have_completed_what_a_rank_never_launched_its_numbers_mean_
     assert verdict.kind is not Kind.MACHINE and verdict.evict.machines == ()
 
 
+def test_whose_device_waits_for_a_message_is_not_held_up_by_its_own() -> None:
+    """Three of four have a receive under way, before what the fourth is in: whoever does not send to them is elsewhere."""
+    members = {"t": tuple(map(Rank, range(4)))}
+    receive = CollectiveRecord("p", 9, "nccl:coalesced", done=False, started=True)
+    told = [nccl(rank, {"t": (5, 4)}, *([receive] if rank < 3 else []), members=members) for rank in range(4)]
+    told = [replace(one, started={"t": 5 if one.rank == 3 else 4}) for one in told]
+    topology = world(4, 4)
+    assert suspects(judged(told, topology)) == []
+    free = [replace(one, entries=()) for one in told]
+    assert judged(free, topology).kind is Kind.MACHINE, "without it their devices have not come so far"
+
+
 def test_one_operation_in_one_group_of_two_halves_is_what_dumps_of_two_moments_differ_by() -> None:
     told = [nccl(rank, {"e0": (7 if rank < 2 else 6, 6 if rank < 2 else 5)}) for rank in range(4)]
     assert suspects(judged(told, world(4))) == []

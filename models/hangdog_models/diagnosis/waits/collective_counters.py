@@ -100,6 +100,9 @@ def count(
             states[rank] = replace(
                 device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_COMPLETION
             )
+        elif rank in awaited and (what := _under_way(record)):
+            if seen is None:
+                states[rank] = RankState(Activity.COLLECTIVE, Wait.SOME, operation=what, rule=BY_COUNTERS)
         elif rank in awaited and (what := behind.get(rank) or _own_device(record, seen, rank in crowd)):
             device = seen or RankState(Activity.DEVICE_SYNC, Wait.NONE)
             states[rank] = replace(
@@ -255,6 +258,14 @@ def _late(position: Position | None, number: int) -> bool:
     return position.completed < number and (
         position.completed + 1 < number or (position.started is not None and position.started < number)
     )
+
+
+def _under_way(record: RankCounters) -> str:
+    """The operation that its device is in with others, as a message whose sender never came; empty where there is none.
+
+    What comes after it does not show that its own device is at fault.
+    """
+    return next((entry.operation for entry in record.entries if entry.started and not entry.done), "")
 
 
 def _own_device(record: RankCounters, seen: RankState | None, crowd: bool) -> str:
