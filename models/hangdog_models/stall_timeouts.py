@@ -106,11 +106,13 @@ def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], bears: Callable[[
         return None
     seconds = max(*overdue, *held_up, 0.0)
     # Who is overdue in a loop polls, as in a wait; but one that others wait for, and that waits for nobody, may be at work there.
-    # Where nobody is seen to wait, and most are overdue in a loop, all poll, those too of which it is not known.
+    # Where most are overdue in a loop, or half of them and nobody is seen to wait, all poll, those too of which it is not known:
+    # what one does for all, or some, is not done by most.
     polling = [sign for sign in signs.values() if sign.overdue and sign.doing is Doing.LOOPING]
-    all_poll = not waiting and 2 * len(polling) >= len(signs)
+    most_poll = 2 * len(polling) > len(signs)
+    all_poll = most_poll or (not waiting and 2 * len(polling) == len(signs))
     for sign in awaited:
-        may_poll = sign.doing is Doing.LOOPING and (sign.waits or not waiting)
+        may_poll = sign.doing is Doing.LOOPING and (sign.waits or not waiting or most_poll)
         polls = may_poll and (sign.overdue or all_poll)
         if sign.doing is not Doing.STILL and seconds < bears(replace(sign, overdue=polls)):
             return None

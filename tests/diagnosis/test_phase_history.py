@@ -1,5 +1,7 @@
 """What a job was seen to survive, and how long the others may wait because of it."""
 
+import pytest
+
 from hangdog_models.phase_history import LONGEST_S, PLACES, PhaseHistory
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign, StallTimeouts, suspect
@@ -42,6 +44,16 @@ def test_while_a_job_is_young_whoever_gets_on_is_borne_for_minutes() -> None:
 def test_who_is_overdue_in_a_loop_waits_there_and_is_no_phase() -> None:
     polling = {Rank(rank): Sign(Doing.LOOPING, 12.0, overdue=True, place="poll of ddp.py") for rank in range(4)}
     assert suspected(PhaseHistory(0.0), polling)
+
+
+@pytest.mark.parametrize(("waiting", "suspected"), [(2, True), (3, True), (4, False), (7, False)])
+def test_where_most_poll_a_few_that_wait_are_no_reason_to_bear_it(waiting: int, suspected: bool) -> None:
+    """As where a network parts in the middle of a barrier. Where half of them wait, the others may be at work for them."""
+    history = PhaseHistory(since=0.0)
+    still = Sign(Doing.STILL, 20.0, overdue=True, waits=True)
+    loops = Sign(Doing.LOOPING, 20.0, overdue=True)
+    found = {Rank(rank): still if rank < waiting else loops for rank in range(8)}
+    assert (suspect(found, (), lambda sign: history.bears(sign, StallTimeouts(), 100.0)) is not None) is suspected
 
 
 def test_where_most_poll_and_nobody_waits_one_of_which_that_is_not_known_polls_too() -> None:
