@@ -15,6 +15,8 @@ from hangdog_models.ranks import Rank, format_ranks
 OVER_S = 10.0
 #: A job with an overdue rank is looked at closer for so long, and anew before that is over. Seconds.
 RECHECK_S, ASKED_AGAIN_S = 15.0, 8.0
+#: So many ranks that loop do not work for the others, if they are half of all.
+MANY = 3
 
 
 class Doing(StrEnum):
@@ -106,13 +108,13 @@ def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], bears: Callable[[
         return None
     seconds = max(*overdue, *held_up, 0.0)
     # Who is overdue in a loop polls, as in a wait; but one that others wait for, and that waits for nobody, may be at work there.
-    # Where most are overdue in a loop, or half of them and nobody is seen to wait, all poll, those too of which it is not known:
-    # what one does for all, or some, is not done by most.
+    # Where half of all, or more, are overdue in a loop, all poll, those too of which it is not known. Where others are seen to
+    # wait these may wait for them: one or two may work for all, but hardly half of many.
     polling = [sign for sign in signs.values() if sign.overdue and sign.doing is Doing.LOOPING]
-    most_poll = 2 * len(polling) > len(signs)
-    all_poll = most_poll or (not waiting and 2 * len(polling) == len(signs))
+    half_poll = 2 * len(polling) >= len(signs)
+    all_poll = half_poll and (not waiting or len(polling) >= MANY)
     for sign in awaited:
-        may_poll = sign.doing is Doing.LOOPING and (sign.waits or not waiting or most_poll)
+        may_poll = sign.doing is Doing.LOOPING and (sign.waits or not waiting or all_poll)
         polls = may_poll and (sign.overdue or all_poll)
         if sign.doing is not Doing.STILL and seconds < bears(replace(sign, overdue=polls)):
             return None
