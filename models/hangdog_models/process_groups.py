@@ -28,14 +28,26 @@ def dim_of(description: str) -> str:
     return _MEGATRON.get(description) or description.removeprefix(_MESH)
 
 
-def with_recorded(layout: Layout, records: Iterable[RankCounters]) -> Layout:
+def with_seen(layout: Layout, records: Iterable[RankCounters], reports: Sequence[RasReport]) -> Layout:
+    """The declared layout, filled where nobody declared it by what flight recorders and RAS reports list.
+
+    For whoever judges: the server and a reader of bundles must see one shape of a job.
+    """
+    return _with_reported(_with_recorded(layout, records), reports)
+
+
+def _with_recorded(layout: Layout, records: Iterable[RankCounters]) -> Layout:
     """The layout with the groups and the number of ranks that recorders list, where nobody declared any."""
     members: dict[str, set[tuple[Rank, ...]]] = {}
     highest = -1
+    met: set[tuple[str, int]] = set()  # by identity: all ranks of a large job list the same long groups
     for record in records:
         for name, ranks in record.members.items():
-            highest = max(highest, *ranks)
-            members.setdefault(dim_of(record.descriptions.get(name, "")), set()).add(ranks)
+            dim = dim_of(record.descriptions.get(name, ""))
+            if (dim, id(ranks)) not in met:
+                met.add((dim, id(ranks)))
+                highest = max(highest, *ranks)
+                members.setdefault(dim, set()).add(ranks)
     if highest < 0:
         return layout
     world = layout.world_size or layout.product() or highest + 1
@@ -44,7 +56,7 @@ def with_recorded(layout: Layout, records: Iterable[RankCounters]) -> Layout:
     return replace(layout, world_size=world, groups=_partitions(members, world))
 
 
-def with_reported(layout: Layout, reports: Sequence[RasReport]) -> Layout:
+def _with_reported(layout: Layout, reports: Sequence[RasReport]) -> Layout:
     """The layout with the number of ranks, and with the hosts of those that the communicator of all ranks lists, where
     nobody declared any.
 

@@ -16,7 +16,7 @@ from hangdog.evidence.placed import Placed
 from hangdog.evidence.placing import Placing, place, with_folders
 from hangdog.evidence.ranks_in_text import by_rank
 from hangdog_models.errors import HangdogError, UnreadableBundle, UnreadableEvidence, WrongUse
-from hangdog_models.process_groups import with_recorded, with_reported
+from hangdog_models.process_groups import with_seen
 from hangdog_models.reading.job import read_interval, read_job
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import decoded, escaped
@@ -143,7 +143,7 @@ def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
     snapshot = Snapshot(
         opened.job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account
     )
-    return snapshot, with_reported(with_recorded(layout, assembly.records), assembly.ras)
+    return snapshot, with_seen(layout, assembly.records, assembly.ras)
 
 
 def _read_beside_stacks(placing: Placing) -> bool:

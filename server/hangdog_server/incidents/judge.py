@@ -8,6 +8,7 @@ import msgspec
 from hangdog_models.actions.action_history import Body
 from hangdog_models.findings import Finding
 from hangdog_models.owner import written
+from hangdog_models.process_groups import with_seen
 from hangdog_models.reading.hardware import findings_json
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing
@@ -24,7 +25,7 @@ def prepared(
 ) -> tuple[Snapshot, Topology]:
     """The snapshot with its job described, in the layout that people declared or agents announced; misfits are noted."""
     job, layout, odd = describe(snapshot.job.id, job_toml, announced, placed, snapshot.job.stalled_s)
-    topology, unfit = build(layout, snapshot.highest_rank())
+    topology, unfit = build(with_seen(layout, snapshot.counters, snapshot.ras), snapshot.highest_rank())
     account = replace(snapshot.account, notes=(*snapshot.account.notes, *odd, *unfit))
     return replace(snapshot, job=job, account=account), topology
 

@@ -11,6 +11,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.owner import read
 from hangdog_models.planning.native_depth import deepen
+from hangdog_models.process_groups import with_seen
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import flight_record, ras_report
 from hangdog_models.rules.ruleset import packaged
@@ -84,6 +85,7 @@ def replay(job: str, asked: Mapping[str, Any], kept: Iterable[StoredRound]) -> R
         snapshot = deepen(snapshot, ranks, _closer(inside), packaged()).snapshot
     placed = gather.placement(gathering)
     described, layout, _ = describe(job, asked["job_toml"], {**absent, **asking}, placed, snapshot.job.stalled_s)
+    layout = with_seen(layout, snapshot.counters, snapshot.ras)
     return Replayed(replace(snapshot, job=described), layout, tuple(_counted(inside, owners)))
 
 

@@ -9,6 +9,7 @@ data type stands without a list. Whether operations started is known only where 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters, counts_of
 from hangdog_models.errors import UnreadableEvidence
@@ -191,10 +192,19 @@ def _configured(document: Mapping[str, object], limits: Limits) -> tuple[dict[st
     descriptions: dict[str, str] = {}
     for group, (_, config) in zip(_config_names(document, limits), _tables(document.get("pg_config")), strict=True):
         ranks = config.get("ranks")
-        numbers = re.findall(r"\d{1,9}", ranks) if isinstance(ranks, str) else ranks if isinstance(ranks, list) else []
-        inside = sorted({number for number in _ints(numbers) if 0 <= number <= MAX_RANK})
+        inside = _listed(ranks) if isinstance(ranks, str) else _ranks(ranks) if isinstance(ranks, list) else ()
         if group and inside:
-            members[group] = tuple(Rank(number) for number in inside)
+            members[group] = inside
         if group and text_of(config.get("desc"), limits):
             descriptions[group] = text_of(config.get("desc"), limits)
     return members, descriptions
+
+
+@lru_cache(maxsize=64)
+def _listed(text: str) -> tuple[Rank, ...]:
+    """The ranks in a text. Every rank's dump lists all ranks of the world: one tuple serves them all."""
+    return _ranks(re.findall(r"\d{1,9}", text))
+
+
+def _ranks(numbers: Sequence[object]) -> tuple[Rank, ...]:
+    return tuple(Rank(number) for number in sorted(set(_ints(numbers))) if 0 <= number <= MAX_RANK)
