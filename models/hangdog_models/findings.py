@@ -25,6 +25,8 @@ class Impact(StrEnum):
 #: Sources that tell of all machines of a cluster, in the job or not.
 SLURM, KUBERNETES = "Slurm", "Kubernetes"
 CLUSTER_WIDE = (SLURM, KUBERNETES)
+#: NCCL's own checks, which name ranks and hosts themselves, whoever printed them.
+NCCL_DIAGNOSTICS = "NCCL diagnostics"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from hangdog.evidence.content import read_contents
 from hangdog.evidence.naming import name_of
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import job
-from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ras_events, ras_json, ras_text
+from hangdog_models.reading.collectives import flight_recorder, nccl_diag, plain_pickle, ras_events, ras_json, ras_text
 from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi, test_report
 from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS
@@ -63,6 +63,11 @@ def _stack_text(text: str) -> object:
     return stack_text.form_of(text), stack_text.read(text)
 
 
+def _nccl_diag(text: str) -> object:
+    diagnosed = nccl_diag.read(text)
+    return nccl_diag.recognises(text), [*nccl_diag.of_job(diagnosed, 0), *nccl_diag.of_job(diagnosed, 8)]
+
+
 def _slurm(text: str) -> object:
     return slurm_text.recognises(text), slurm_text.read(text)
 
@@ -87,6 +92,7 @@ TARGETS: dict[str, Target] = {
     "plain_pickle": lambda data: plain_pickle.read_pickle(b"\x80\x04" + data),
     "ras": _text(_ras),
     "ras_events": _text(ras_events.read),
+    "nccl_diag": _text(_nccl_diag),
     "ras_json": _document(ras_json.read),
     "ras_mended": lambda data: ras_json.read(read_json(ras_json.repaired(data.decode("utf-8", "replace")))),
     "log": _text(_log),

@@ -170,6 +170,16 @@ PID 7 - process
 TID 7:
 #0  0x00 read
 """
+_DIAG_TEXT = """a:7 NCCL DIAG === RAS Diagnostics ===
+a:7 NCCL DIAG [OK]   GPU inventory: 8x NVIDIA H100 per node consistent across 8 ranks in comm 0x1234
+a:7 NCCL DIAG [INFO] GPU inventory: count mismatch across 8 ranks in comm 0x12, rank(s) {1,2,...} (N=7) differ from rank 0 (7)
+a:7 NCCL DIAG [INFO] Xid 79 detected at least 2 times on host b. For the recommended response, see the documentation
+a:7 NCCL DIAG [INFO] SXid 20034 detected 1 time (NVSwitch driver reported Fatal, link(s) {3,4}) on host b. See it
+a:7 NCCL DIAG [INFO] ECC: uncorrected volatile errors on rank(s) {3} (worst=2) across 8 ranks in comm 0x12
+a:7 NCCL DIAG [INFO] p2p: write mismatch srcRank=0 srcCudaDev=0 srcNvmlDev=0 dstRank=3 dstCudaDev=3 dstNvmlDev=3 path=NVL handle=CUMEM_POSIX_FD expected=0x4
+NCCL DIAG [INFO] p2p: peer-memory import failed srcRank=2 srcCudaDev=0 srcNvmlDev=2 dstRank=3 dstCudaDev=3 dstNvmlDev=3 path=NVL handle=CUMEM_FABRIC reason=import
+NCCL DIAG NCCL diagnostics completed in 245.3 ms across 8 ranks
+"""
 _ERROR_FILE = {"message": {"message": "ValueError: x", "extraInfo": {
     "py_callstack": 'Traceback (most recent call last):\n  File "t.py", line 3, in main\nValueError: x\n', "timestamp": "1700000000",
 }}}  # fmt: skip
@@ -214,6 +224,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
         "RAS Monitor Mode - watching\n=====\n\n[2025-12-19 13:07:07] PEER_DEAD: Process 7 on node 10.0.0.1 managing GPU 1\n",
         '{"timestamp": "2025-12-19 13:07:07", "event": "PEER_DEAD", "peer": {"host": "a", "pid": 7, "cuda_devs": [0], "nvml_devs": [1]}}',
     ),
+    "nccl_diag": (_DIAG_TEXT,),
     "log": (_LOG_TEXT,),
     "error_file": (_ERROR_FILE,),
     "slurm": (_SLURM_TEXT,),

@@ -9,7 +9,7 @@ from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ras_events, ras_json, ras_text
+from hangdog_models.reading.collectives import flight_recorder, nccl_diag, plain_pickle, ras_events, ras_json, ras_text
 from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
@@ -40,10 +40,14 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """What logs and tools of a machine say: of a training log its processes, of the kernel and the GPU tools findings."""
+    """What logs and tools of a machine say: of a training log its processes, of the kernel and the GPU tools findings.
+
+    `diagnosed` is what NCCL's diagnostics say, whose ranks are those in a communicator.
+    """
 
     streams: tuple[training_log.Stream, ...] = ()
     findings: tuple[Finding, ...] = ()
+    diagnosed: tuple[nccl_diag.Diagnosed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ def read_contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...
     stacks = StackFile(faulthandler.read(text, name.rank, limits) if faulthandler.recognises(text) else ())
     if not stacks.processes:
         return (content,)
-    says_more = isinstance(content, Logged) and (content.streams or content.findings)
+    says_more = isinstance(content, Logged) and (content.streams or content.findings or content.diagnosed)
     return (content, stacks) if says_more else (stacks,)
 
 
@@ -129,10 +133,11 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
     # One file may hold several: what the journal of a machine says, what the job printed, what its scheduler says.
     found = [read(text, limits) for recognises, read in _SYSTEM_TEXTS if recognises(head)]
     of_job = training_log.recognises(text)
-    if not found and not of_job:
+    diagnosed = nccl_diag.read(text, limits) if nccl_diag.recognises(text) else ()
+    if not found and not of_job and not diagnosed:
         return Unused()
     streams = training_log.read(text, name.rank, limits, name.local) if of_job else ()
-    return Logged(streams, tuple(finding for findings in found for finding in findings))
+    return Logged(streams, tuple(finding for findings in found for finding in findings), diagnosed)
 
 
 def _is_json_lines(head: str) -> bool:

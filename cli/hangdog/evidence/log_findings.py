@@ -7,6 +7,7 @@ from hangdog.evidence.content import Logged
 from hangdog.evidence.machine_names import only_machine
 from hangdog.evidence.placed import Placed
 from hangdog_models.findings import CLUSTER_WIDE, Finding
+from hangdog_models.reading.collectives import nccl_diag
 from hangdog_models.reading.logs import roll_call
 from hangdog_models.reading.logs.log_process import SOURCE
 from hangdog_models.reading.logs.training_log import Stream
@@ -30,7 +31,7 @@ def findings_of(ordered: Sequence[Placed], layout: Layout) -> tuple[Finding, ...
         key = replace(whose, times=1)
         if key not in found or found[key].times < whose.times:
             found[key] = whose
-    return (*found.values(), *_roll_call(ordered))
+    return (*found.values(), *_diagnosed(ordered, layout), *_roll_call(ordered))
 
 
 def _all(ordered: Iterable[Placed], layout: Layout) -> Iterator[tuple[Placed, str, Finding]]:
@@ -45,6 +46,22 @@ def _all(ordered: Iterable[Placed], layout: Layout) -> Iterator[tuple[Placed, st
             for finding in placed.content.findings:
                 named = finding.source in (SOURCE, *CLUSTER_WIDE)
                 yield placed, "" if named else machine, finding
+
+
+def _diagnosed(ordered: Iterable[Placed], layout: Layout) -> tuple[Finding, ...]:
+    """What NCCL's diagnostics say of the job, whoever's log they stand in: they name ranks and hosts themselves.
+
+    Where nothing tells how many ranks the job has, the largest communicator is taken for all of it, unless a file is
+    called after a rank beyond.
+    """
+    files = [
+        (placed, one) for placed in ordered if isinstance(placed.content, Logged) for one in placed.content.diagnosed
+    ]
+    world = layout.world_size or layout.product() or max((one.size for _, one in files), default=0)
+    beyond = any(placed.name.rank is not None and placed.name.rank >= world for placed in ordered)
+    stated = nccl_diag.of_job((one for _, one in files), 0 if beyond else world)
+    places = bool(layout.machines or layout.ranks_per_machine)
+    return tuple(dict.fromkeys(replace(one, machine="") if places and one.rank is not None else one for one in stated))
 
 
 def _streams(ordered: Iterable[Placed]) -> Iterator[tuple[Placed, Stream]]:

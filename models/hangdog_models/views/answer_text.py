@@ -78,7 +78,9 @@ def order(verdict: Verdict) -> str:
     if verdict.kind is Kind.UNDETERMINED:
         return "Evict nobody; collect what is named below."
     if verdict.kind is Kind.GROUP:
-        return "Evict nobody yet: test its machines in pairs."
+        alone = verdict.suspects[0].machines if verdict.suspects else ()
+        tested = f"test {escaped(alone[0])}" if len(alone) == 1 else "test its machines in pairs"
+        return f"Evict nobody yet: {tested}."
     if verdict.kind is Kind.MACHINE:
         names = verdict.suspects[0].machines if verdict.suspects else ()
         if verdict.suspects and not names:
@@ -154,6 +156,8 @@ def _of_group(verdict: Verdict) -> str:
     group = next((group for group in verdict.groups if not first or group.ranks == first), None)
     if group is not None and group.dim == PATH:
         ends = verdict.suspects[0].machines if verdict.suspects else ()
+        if len(ends) == 1:
+            return f"a path at {escaped(ends[0])} fails"
         between = " and ".join(map(escaped, ends)) if len(ends) == 2 else counted(len(ends), "machine")
         return f"{'the path' if len(ends) == 2 else 'the network'} between {between} fails"
     if group is not None:
