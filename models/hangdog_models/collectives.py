@@ -8,6 +8,8 @@ from hangdog_models.ranks import Rank
 
 #: Where counters come from.
 FLIGHT_RECORDER, WATCHDOG, NCCL_LOG = "flight recorder", "watchdog", "NCCL log"
+#: It counts what completed only, each kind of operation by itself.
+INSPECTOR = "NCCL Inspector"
 #: How the recorder writes the end of a batch of sends and receives.
 COALESCED = "coalesced"
 #: What tells the sends and receives of a group from its collectives where both are added up.

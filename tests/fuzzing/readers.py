@@ -7,7 +7,15 @@ from hangdog.evidence.content import read_contents
 from hangdog.evidence.naming import name_of
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import job
-from hangdog_models.reading.collectives import flight_recorder, nccl_diag, plain_pickle, ras_events, ras_json, ras_text
+from hangdog_models.reading.collectives import (
+    flight_recorder,
+    inspector,
+    nccl_diag,
+    plain_pickle,
+    ras_events,
+    ras_json,
+    ras_text,
+)
 from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi, test_report
 from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS
@@ -93,6 +101,7 @@ TARGETS: dict[str, Target] = {
     "ras": _text(_ras),
     "ras_events": _text(ras_events.read),
     "nccl_diag": _text(_nccl_diag),
+    "inspector": _text(inspector.read),
     "ras_json": _document(ras_json.read),
     "ras_mended": lambda data: ras_json.read(read_json(ras_json.repaired(data.decode("utf-8", "replace")))),
     "log": _text(_log),

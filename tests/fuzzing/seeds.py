@@ -180,6 +180,12 @@ a:7 NCCL DIAG [INFO] p2p: write mismatch srcRank=0 srcCudaDev=0 srcNvmlDev=0 dst
 NCCL DIAG [INFO] p2p: peer-memory import failed srcRank=2 srcCudaDev=0 srcNvmlDev=2 dstRank=3 dstCudaDev=3 dstNvmlDev=3 path=NVL handle=CUMEM_FABRIC reason=import
 NCCL DIAG NCCL diagnostics completed in 245.3 ms across 8 ranks
 """
+_INSPECTOR_TEXT = "".join(
+    f'{{"header":{{"id":"0x7f","rank":{rank},"n_ranks":8,"nnodes":1}},"metadata":{{"inspector_output_format_version":"v4.0",'
+    f'"dump_timestamp_us":{1748030377748202 + number * 9000},"hostname":"a","pid":7}},"coll_perf":{{"coll":"AllReduce","coll_sn":'
+    f'{number},"coll_msg_size_bytes":64,"coll_exec_time_us":61,"coll_timing_source":"kernel_gpu","event_trace_ts":{{"coll_start_ts":5}}}}}}\n'
+    for number, rank in ((3, 0), (4, 0), (6, 0), (3, 1))
+)
 _ERROR_FILE = {"message": {"message": "ValueError: x", "extraInfo": {
     "py_callstack": 'Traceback (most recent call last):\n  File "t.py", line 3, in main\nValueError: x\n', "timestamp": "1700000000",
 }}}  # fmt: skip
@@ -225,6 +231,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
         '{"timestamp": "2025-12-19 13:07:07", "event": "PEER_DEAD", "peer": {"host": "a", "pid": 7, "cuda_devs": [0], "nvml_devs": [1]}}',
     ),
     "nccl_diag": (_DIAG_TEXT,),
+    "inspector": (_INSPECTOR_TEXT,),
     "log": (_LOG_TEXT,),
     "error_file": (_ERROR_FILE,),
     "slurm": (_SLURM_TEXT,),

@@ -9,7 +9,15 @@ from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.collectives import flight_recorder, nccl_diag, plain_pickle, ras_events, ras_json, ras_text
+from hangdog_models.reading.collectives import (
+    flight_recorder,
+    inspector,
+    nccl_diag,
+    plain_pickle,
+    ras_events,
+    ras_json,
+    ras_text,
+)
 from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
@@ -65,11 +73,18 @@ class UnnamedRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Inspected:
+    """A dump of NCCL Inspector: the ranks of one process, which are those of the job only where somebody finds out."""
+
+    ranks: tuple[inspector.InspectedRank, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unused:
     """A file that is no evidence."""
 
 
-Content = StackFile | ProcessState | Failure | RankCounters | UnnamedRecord | Logged | ReadRequest | Unused
+Content = StackFile | ProcessState | Failure | RankCounters | UnnamedRecord | Logged | ReadRequest | Inspected | Unused
 #: What tells of itself whose it is, or belongs to no rank: no file needs a rank in its name for it.
 OWNERLESS = (Logged, ReadRequest)
 #: What needs no rank in its name, for it says itself whose it is, or is of nobody.
@@ -107,6 +122,8 @@ def _read_content(name: Name, data: bytes, limits: Limits) -> Content:
     head = data[:_HEAD].decode("utf-8", "replace").lstrip("\ufeff")
     if ras_events.recognises(head):
         return ReadRequest((ras_events.read(decoded(data, "the events of ncclras"), limits),))
+    if inspector.recognises(head):
+        return Inspected(inspector.read(decoded(data, "a dump of NCCL Inspector"), limits))
     if ras_json.recognises_text(head):
         return ReadRequest((ras_json.read_text(decoded(data, "the JSON of ncclras"), limits),))
     if looks_like_json(head) and not _is_json_lines(head):

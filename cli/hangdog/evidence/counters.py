@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hangdog.evidence.content import Logged, ReadRequest
 from hangdog.evidence.placed import Placed
-from hangdog_models.collectives import RankCounters, RasReport
+from hangdog_models.collectives import INSPECTOR, RankCounters, RasReport
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import united
 from hangdog_models.reading.logs import nameless
@@ -19,7 +19,8 @@ def counters_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> 
     """
     found: dict[Rank, tuple[str, RankCounters]] = {}
     latest_first = sorted(ordered, key=lambda placed: _round(placed, -1), reverse=True)
-    for placed in latest_first:
+    recorded = sorted(latest_first, key=_inspected)
+    for placed in recorded:
         if isinstance(placed.content, RankCounters):
             path, _ = found.setdefault(placed.content.rank, (placed.name.path, placed.content))
             if path != placed.name.path:
@@ -30,6 +31,11 @@ def counters_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> 
     for logged in nameless.comparable(logs):
         counters[logged.rank] = joined(counters[logged.rank], logged) if logged.rank in counters else logged
     return tuple(record for _, record in sorted(counters.items()))
+
+
+def _inspected(placed: Placed) -> bool:
+    """Whether it is a dump of NCCL Inspector, which tells less than a flight record."""
+    return isinstance(placed.content, RankCounters) and placed.content.source == INSPECTOR
 
 
 def _log_counters(files: Iterable[Placed], own: bool) -> Iterator[RankCounters]:

@@ -9,6 +9,7 @@ from hangdog.evidence.bundle_parts import BundleParts
 from hangdog.evidence.content import OWNERLESS, StackFile, Unused, read_contents, shared
 from hangdog.evidence.entry import BundleEntry, mib
 from hangdog.evidence.folder import folder_entries, read_file
+from hangdog.evidence.inspected import counted
 from hangdog.evidence.join_bundles import join
 from hangdog.evidence.naming import name_of
 from hangdog.evidence.packed.archive import archive_entries, is_archive
@@ -123,11 +124,12 @@ def _add_evidence(opened: BundleParts, entry: BundleEntry, limits: Limits) -> No
 
 
 def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
-    layout, contradictions = with_folders(opened.layout, opened.placed)
-    placed, taken = by_rank(opened.placed, layout)
+    found, without_rank, remarks = counted(opened.placed, opened.layout, opened.job.stalled_s is not None)
+    layout, contradictions = with_folders(opened.layout, found)
+    placed, taken = by_rank(found, layout)
     placing = place(placed, layout)
     assembly = assemble(placing.placed, layout)
-    unused = placing.unused | assembly.unused
+    unused = without_rank | placing.unused | assembly.unused
     unreadable = opened.unreadable | {escaped(path): reason for path, reason in unused.items()}
     ignored = sorted(map(escaped, opened.ignored + assembly.ignored))
     if not assembly.rounds and not assembly.records and not _read_beside_stacks(placing):
@@ -137,7 +139,8 @@ def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
         ignored=tuple(ignored),
         unreadable=dict(sorted(unreadable.items())),
         notes=tuple(
-            escaped(note) for note in (*opened.notes, *contradictions, *taken, *placing.notes, *assembly.notes)
+            escaped(note)
+            for note in (*opened.notes, *remarks, *contradictions, *taken, *placing.notes, *assembly.notes)
         ),
     )
     snapshot = Snapshot(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from hangdog_models.collectives import COALESCED, P2P, CollectiveRecord, RankCounters
+from hangdog_models.collectives import COALESCED, INSPECTOR, P2P, CollectiveRecord, RankCounters
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import WORLD, Topology
 
@@ -43,10 +43,14 @@ def excesses(records: Iterable[RankCounters], topology: Topology) -> Iterator[Ex
     """One for each timed operation of each rank that has its like in it.
 
     Alike are ranks that hold the same share of the model and so have the same work: the members of one data-parallel
-    group. In a job of which no groups are known, all are taken for that.
+    group. In a job of which no groups are known, all are taken for that. NCCL Inspector records no receive, so what it
+    timed of a pipeline, whose stages wait in receives, is left out.
     """
+    pipeline = topology.group("pp", Rank(0)) is not None
     meetings: dict[tuple[str, int, Rank], dict[Rank, Spell]] = {}
     for record in records:
+        if pipeline and record.source == INSPECTOR:
+            continue
         like = like_of(record.rank, topology)
         kinds: dict[str, str] = {}
         for before, entry in _successive(record.entries):

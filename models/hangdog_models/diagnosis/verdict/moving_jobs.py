@@ -1,5 +1,6 @@
 """The verdict on a job that is seen to move: that it is sound, or whom it waits for again and again."""
 
+from hangdog_models.collectives import INSPECTOR
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import FREED_AT_LEAST
 from hangdog_models.diagnosis.stragglers import fail_slow, straggler
@@ -35,18 +36,19 @@ def judge(case: Case) -> Verdict | None:
     # Where most hosts wait for their devices few are seen to move; times that repeat themselves then tell a job that lives.
     gets_on = alive or bool(motion.travelling)
     alone = _alone(case)
-    if not gets_on and not alone:
+    recorded = _recorded(case)
+    if not gets_on and not alone and not recorded:
         return None
     late = straggler.find(case.snapshot.counters, case.topology)
     always = not alive and late is not None and bool(alone) and alone.issubset(late.suspects[0].ranks)
-    if not gets_on and not always:
+    if not gets_on and not always and not recorded:
         return None
     by_looks = (
         fail_slow.find(case.looks, case.topology, rounds=max(fail_slow.ROUNDS, len(case.looks))) if alive else None
     )
     if late is None or (by_looks is not None and by_looks.kind is Kind.DEPENDENCY):
         late = by_looks
-    enough = LATE_OPEN if always else LATE_DECIDES
+    enough = LATE_OPEN if always or recorded else LATE_DECIDES
     likely = max((suspect.probability for suspect in late.suspects), default=1.0) if late is not None else 0.0
     if late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY, Kind.SOFTWARE) and likely >= enough:
         return _late(case, late)
@@ -71,6 +73,18 @@ def _alone(case: Case) -> frozenset[Rank]:
     outside = [rank for rank in case.waits.roots if case.look[rank].activity is not Activity.MISSING]
     reported = case.motion.rounds <= 2 and all(case.look[rank].rule == BY_DEVICE for rank in outside)
     return frozenset(outside) if reported else frozenset()
+
+
+def _recorded(case: Case) -> bool:
+    """Whether all that is known are operations that completed one after the other, and nothing says that this ended.
+
+    NCCL Inspector records no others, so its dumps show a job that got on for as long as they reach.
+    """
+    seen = any(state.frames for state in case.look.values())
+    counters = case.snapshot.counters
+    inspected = bool(counters) and all(one.source == INSPECTOR for one in counters)
+    still = case.snapshot.job.stalled_s is not None or any(one.source == INSPECTOR for one in case.snapshot.findings)
+    return inspected and not seen and not still
 
 
 def _late(case: Case, late: Slowness) -> Verdict:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from hangdog_models.collectives import FLIGHT_RECORDER, NCCL_LOG, WATCHDOG, RankCounters, counts_of
+from hangdog_models.collectives import FLIGHT_RECORDER, INSPECTOR, NCCL_LOG, WATCHDOG, RankCounters, counts_of
 from hangdog_models.ranks import Rank
 
 #: What counts where several sources tell of one rank: the first.
-SOURCES = (FLIGHT_RECORDER, WATCHDOG, NCCL_LOG)
+SOURCES = (FLIGHT_RECORDER, INSPECTOR, WATCHDOG, NCCL_LOG)
 #: How PyTorch (2.2 and later) describes the group that init_process_group makes, which has all ranks.
 DEFAULT_GROUP = "default_pg"
 
