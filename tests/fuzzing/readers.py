@@ -16,7 +16,7 @@ from hangdog_models.reading.collectives import (
     ras_json,
     ras_text,
 )
-from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi, test_report
+from hangdog_models.reading.hardware import amd_smi, dcgm, findings_json, kernel_log, npu_smi, nvidia_smi, test_report
 from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.reading.logs import error_file, kubernetes_text, slurm_text, training_log
@@ -49,6 +49,14 @@ def _document(read: Callable[[Any], object]) -> Target:
 
 def _nvidia_smi(text: str) -> object:
     return nvidia_smi.recognises(text), nvidia_smi.read(text)
+
+
+def _amd_smi(text: str) -> object:
+    return amd_smi.recognises(text), amd_smi.read(text)
+
+
+def _npu_smi(text: str) -> object:
+    return npu_smi.recognises(text), npu_smi.read(text)
 
 
 def _kernel_log(text: str) -> object:
@@ -110,6 +118,9 @@ TARGETS: dict[str, Target] = {
     "kubernetes": _text(_kubernetes),
     "kernel_log": _text(_kernel_log),
     "nvidia_smi": _text(_nvidia_smi),
+    "amd_smi": _text(_amd_smi),
+    "amd_smi_json": _document(amd_smi.read_document),
+    "npu_smi": _text(_npu_smi),
     "dcgm": _document(dcgm.read),
     "diagnosis": _text(test_report.read_diagnosis),
     "findings_json": _document(findings_json.read),

@@ -122,6 +122,34 @@ GPU 00000000:1B:00.0
     Remapped Rows
         Pending                           : Yes
 """
+_AMD_TEXT = """GPU: 0
+    THROTTLE:
+        PROCHOT_VIOLATION_STATUS: ACTIVE
+        SOCKET_THERMAL_VIOLATION_STATUS: [ACTIVE, N/A]
+    ECC_BLOCKS:
+        GFX:
+            UNCORRECTABLE_COUNT: 3
+XGMI LINK STATUS:
+GPU0   0000:0c:00.0   U U D X
+==== ROCm System Management Interface ====
+GPU[1]:         RAS INFO
+           UMC        ENABLED                  7                  2
+GPU[1]          : XGMI Error count: 2 (Multiple errors detected since last read)
+"""
+_AMD_JSON = {"gpu_data": [{
+    "gpu": 0, "power": {"socket_power": {"value": 41, "unit": "W"}}, "ecc": {"total_uncorrectable_count": 1}, "link_status": ["U", "D"],
+    "ecc_blocks": {"GFX": {"uncorrectable_count": 1}}, "ras": {"bad_page_threshold_exceeded": "True"},
+}]}  # fmt: skip
+_NPU_TEXT = """| npu-smi 24.1.rc2.2               Version: 24.1.rc2.2                                           |
+| 5     910B2C              | Alarm         | 97.2        46                0    / 0             |
+| 0     0                   | 0000:5A:00.0  | 0           0    / 0          3373 / 65536         |
+        NPU ID                         : 5
+        Chip ID                        : 0
+        Health Status                  : Critical
+        Error Information              : node type=L2BUFF
+        HBM Double Bit Error Count     : 2
+        hccs health status             : NOT OK
+"""
 _STACK_TEXT = """Process 7: python train.py
 Thread 7 (active+gil): "MainThread"
     f (a.py:3)
@@ -238,6 +266,9 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "kubernetes": (_KUBERNETES_TEXT,),
     "kernel_log": (_KERNEL_TEXT,),
     "nvidia_smi": (_NVIDIA_TEXT, "<?xml version='1.0'?><nvidia_smi_log><gpu id='00000000:1B:00.0'><pci/></gpu></nvidia_smi_log>"),
+    "amd_smi": (_AMD_TEXT, "gpu,total_uncorrectable_count\n0,3\n1,N/A\n"),
+    "amd_smi_json": (_AMD_JSON, {"card0": {"XGMI Error count": "1 (Single error)"}}),
+    "npu_smi": (_NPU_TEXT,),
     "faulthandler": (_DUMP_TEXT,),
     "gdb_python": (
         """Thread 1 (Thread 0x7f (LWP 12) "python"):\nTraceback (most recent call first):\n  Waiting for the GIL

@@ -18,7 +18,7 @@ from hangdog_models.reading.collectives import (
     ras_json,
     ras_text,
 )
-from hangdog_models.reading.hardware import dcgm, findings_json, kernel_log, nvidia_smi
+from hangdog_models.reading.hardware import amd_smi, dcgm, findings_json, kernel_log, npu_smi, nvidia_smi
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
 from hangdog_models.reading.logs import error_file, kubernetes_text, slurm_text, training_log
@@ -92,6 +92,8 @@ SELF_NAMED = (*OWNERLESS, RankCounters)
 
 #: Readers of what machines and clusters say by themselves: all that recognise a text read it.
 _SYSTEM_TEXTS = (
+    (amd_smi.recognises, amd_smi.read),
+    (npu_smi.recognises, npu_smi.read),
     (kernel_log.recognises, kernel_log.read),
     (slurm_text.recognises, slurm_text.read),
     (kubernetes_text.recognises, kubernetes_text.read),
@@ -187,6 +189,8 @@ def _read_document(name: Name, document: object, limits: Limits) -> Content:
         return Logged(findings=findings_json.read(document, limits))
     if dcgm.recognises(document):
         return Logged(findings=dcgm.read(document, limits) or dcgm.sound(document, limits))
+    if amd_smi.recognises_document(document):
+        return Logged(findings=amd_smi.read_document(document, limits))
     if error_file.recognises(document):
         return Logged(error_file.read(document, name.rank, name.local, limits))
     if name.path.endswith(".proc.json"):

@@ -129,7 +129,7 @@ def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
     placed, taken = by_rank(found, layout)
     placing = place(placed, layout)
     assembly = assemble(placing.placed, layout)
-    unused = without_rank | placing.unused | assembly.unused
+    unused = {**without_rank, **placing.unused, **assembly.unused}
     unreadable = opened.unreadable | {escaped(path): reason for path, reason in unused.items()}
     ignored = sorted(map(escaped, opened.ignored + assembly.ignored))
     if not assembly.rounds and not assembly.records and not _read_beside_stacks(placing):
