@@ -19,7 +19,14 @@ from hangdog_models.reading.collectives import (
 from hangdog_models.reading.hardware import amd_smi, dcgm, findings_json, kernel_log, npu_smi, nvidia_smi, test_report
 from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS
-from hangdog_models.reading.logs import error_file, kubernetes_text, slurm_text, training_log
+from hangdog_models.reading.logs import (
+    container_log,
+    error_file,
+    kubernetes_json,
+    kubernetes_text,
+    slurm_text,
+    training_log,
+)
 from hangdog_models.reading.stacks import (
     capture_failure,
     eu_stack,
@@ -88,6 +95,10 @@ def _slurm(text: str) -> object:
     return slurm_text.recognises(text), slurm_text.read(text)
 
 
+def _container_log(text: str) -> object:
+    return container_log.recognises(text), container_log.plain(container_log.joined(text))
+
+
 def _kubernetes(text: str) -> object:
     return kubernetes_text.recognises(text), kubernetes_text.read(text)
 
@@ -116,6 +127,8 @@ TARGETS: dict[str, Target] = {
     "error_file": _document(lambda document: error_file.read(document, None, 3)),
     "slurm": _text(_slurm),
     "kubernetes": _text(_kubernetes),
+    "kubernetes_json": _document(kubernetes_json.read),
+    "container_log": _text(_container_log),
     "kernel_log": _text(_kernel_log),
     "nvidia_smi": _text(_nvidia_smi),
     "amd_smi": _text(_amd_smi),

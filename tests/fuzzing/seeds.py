@@ -241,6 +241,20 @@ Conditions:
   Ready            Unknown   Fri, 02 Jan 2026 03:04:05 +0000   Fri, 02 Jan 2026 03:05:05 +0000   NodeStatusUnknown   Kubelet stopped posting node status.
 """
 
+_KUBERNETES_JSON = {"apiVersion": "v1", "kind": "List", "items": [
+    {"kind": "Event", "involvedObject": {"kind": "Node", "name": "gpu-3"}, "reason": "NodeNotReady", "message": "m", "lastTimestamp": "2026-01-02T03:04:05Z"},
+    {"kind": "Event", "regarding": {"kind": "Pod", "name": "w-3"}, "reason": "Scheduled", "note": "Successfully assigned a/w-3 to gpu-3", "series": {"lastObservedTime": "2026-01-02T03:04:05Z"}},
+    {"kind": "Node", "metadata": {"name": "gpu-4"}, "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}]}},
+    {"kind": "Pod", "metadata": {"name": "w-4"}, "spec": {"nodeName": "gpu-4"}, "status": {"reason": "Evicted", "containerStatuses": [
+        {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"reason": "OOMKilled", "finishedAt": "2026-01-02T03:04:05Z"}}},
+    ]}},
+]}  # fmt: skip
+_CONTAINER_TEXT = """{"log":"[rank3]: CUDA error: uncorrect","stream":"stderr","time":"2026-01-02T03:04:05.678901234Z"}
+{"log":"able ECC error encountered\\n","stream":"stderr","time":"2026-01-02T03:04:05.678901234Z"}
+2026-01-02T03:04:05.678901234Z stdout P step
+2026-01-02T03:04:05.678+01:00 stdout F  3
+"""
+
 SEEDS: dict[str, tuple[object, ...]] = {
     "pyspy": ([_THREAD],),
     "flight_recorder": (_RECORDER,),
@@ -264,6 +278,8 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "error_file": (_ERROR_FILE,),
     "slurm": (_SLURM_TEXT,),
     "kubernetes": (_KUBERNETES_TEXT,),
+    "kubernetes_json": (_KUBERNETES_JSON,),
+    "container_log": (_CONTAINER_TEXT,),
     "kernel_log": (_KERNEL_TEXT,),
     "nvidia_smi": (_NVIDIA_TEXT, "<?xml version='1.0'?><nvidia_smi_log><gpu id='00000000:1B:00.0'><pci/></gpu></nvidia_smi_log>"),
     "amd_smi": (_AMD_TEXT, "gpu,total_uncorrectable_count\n0,3\n1,N/A\n"),

@@ -21,7 +21,14 @@ from hangdog_models.reading.collectives import (
 from hangdog_models.reading.hardware import amd_smi, dcgm, findings_json, kernel_log, npu_smi, nvidia_smi
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
-from hangdog_models.reading.logs import error_file, kubernetes_text, slurm_text, training_log
+from hangdog_models.reading.logs import (
+    container_log,
+    error_file,
+    kubernetes_json,
+    kubernetes_text,
+    slurm_text,
+    training_log,
+)
 from hangdog_models.reading.printable import decoded
 from hangdog_models.reading.stacks import capture_failure, faulthandler, proc_status, pyspy, stack_text
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
@@ -103,8 +110,23 @@ _SYSTEM_TEXTS = (
 def read_contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
     """All that a file holds, which is one thing, but for a log into which a dying process has written its stacks.
 
-    Raises UnreadableEvidence when it claims to be a format and is not.
+    Raises UnreadableEvidence when it claims to be a format and is not. What a container's runtime wrote around the lines of
+    its log is taken off, but for their times.
     """
+    if container_log.recognises(data[:_HEAD].decode("utf-8", "replace")):
+        timed = container_log.joined(data.decode("utf-8", "replace"), limits)
+        inside = _contents(name, container_log.plain(timed).encode(), limits)
+        return tuple(_timed(content, name, timed, limits) for content in inside)
+    return _contents(name, data, limits)
+
+
+def _timed(content: Content, name: Name, timed: str, limits: Limits) -> Content:
+    if not isinstance(content, Logged) or not content.streams:
+        return content
+    return replace(content, streams=training_log.read(timed, name.rank, limits, name.local))
+
+
+def _contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
     content = _read_content(name, data, limits)
     if not isinstance(content, Logged | Unused) or b"(most recent call first):" not in data or b"\0" in data[:_HEAD]:
         return (content,)
@@ -191,6 +213,8 @@ def _read_document(name: Name, document: object, limits: Limits) -> Content:
         return Logged(findings=dcgm.read(document, limits) or dcgm.sound(document, limits))
     if amd_smi.recognises_document(document):
         return Logged(findings=amd_smi.read_document(document, limits))
+    if kubernetes_json.recognises(document):
+        return Logged(findings=kubernetes_json.read(document, limits))
     if error_file.recognises(document):
         return Logged(error_file.read(document, name.rank, name.local, limits))
     if name.path.endswith(".proc.json"):

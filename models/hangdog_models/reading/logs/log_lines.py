@@ -18,6 +18,8 @@ _STAMP = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,]\d{1,9})? ?(Z|[+
 #: The host before NCCL's own lines (`node-2:5776:5902 [0] … NCCL WARN`), and before what srun says of its tasks.
 _NCCL = re.compile(r"(?:\[[\d :.-]{1,32}\] )?([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[-?\d{1,4}\] .{0,128}?NCCL ")
 _SRUN = re.compile(r"(?:\d{1,7}: )?srun: error: ([A-Za-z0-9][\w.-]{0,252}): tasks? \d")
+#: What a container's runtime writes before each line (CRI): its time, and the stream.
+_CONTAINER = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d) std(?:out|err) F ")
 #: Characters at the start of a line within which a time stamp stands.
 _STAMPED = 64
 
@@ -45,6 +47,8 @@ def lines_of_log(text: str) -> Iterator[LogLine]:
         if "\x1b" in line:
             line = _ESCAPE.sub("", line)
         at_s = _seconds(line) if line[:1].isdigit() or "Z" in line[:_STAMPED] else None
+        if line[:1].isdigit() and (runtime := _CONTAINER.match(line)):
+            line = line[runtime.end() :]
         ray = _RAY.match(line)
         process = int(ray[1]) if ray else None
         line = line[ray.end() :] if ray else line
