@@ -62,7 +62,7 @@ class Logged:
 
     streams: tuple[training_log.Stream, ...] = ()
     findings: tuple[Finding, ...] = ()
-    diagnosed: tuple[nccl_diag.Diagnosed, ...] = ()
+    diagnosed: tuple[nccl_diag.DiagFinding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

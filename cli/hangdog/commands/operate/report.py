@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from hangdog.evidence.run_histories import read_histories
 from hangdog.options import format_option, seconds, server_option
 from hangdog.output.report_text import print_report
+from hangdog.supervising.run_histories import read_histories
 from hangdog_models.operations import run_histories
 from hangdog_models.operations.report import OperationsReport
 from hangdog_models.operations.report_json import to_json

@@ -53,7 +53,7 @@ class InspectedRank:
 
 
 @dataclass(slots=True)
-class _Dump:
+class _InspectorDump:
     """The operations of one file by communicator, and who wrote it."""
 
     host: str = ""
@@ -73,7 +73,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[InspectedRank, ...]:
     """
     if len(text) > limits.file_bytes:
         raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
-    dump = _Dump()
+    dump = _InspectorDump()
     for position, document in enumerate(_documents(text)):
         _take(dump, position, document, limits)
     if not dump.operations:
@@ -97,7 +97,7 @@ def _documents(text: str) -> Iterator[Mapping[str, object]]:
             yield document
 
 
-def _take(dump: _Dump, position: int, document: Mapping[str, object], limits: Limits) -> None:
+def _take(dump: _InspectorDump, position: int, document: Mapping[str, object], limits: Limits) -> None:
     header, metadata, performance = (_table(document.get(key)) for key in ("header", "metadata", "coll_perf"))
     name, number, size = text_of(header.get("id"), limits), int_of(header.get("rank")), int_of(header.get("n_ranks"))
     operation, sequence = text_of(performance.get("coll"), limits), int_of(performance.get("coll_sn"))
@@ -128,7 +128,7 @@ def _record(
     )  # fmt: skip
 
 
-def _rank(dump: _Dump, largest: Place, places: Sequence[Place]) -> InspectedRank:
+def _rank(dump: _InspectorDump, largest: Place, places: Sequence[Place]) -> InspectedRank:
     ordered = sorted((entry for place in places for entry in dump.operations[place]), key=lambda entry: entry[0])
     records = [record for _, record in ordered]
     completed: dict[str, int] = {}

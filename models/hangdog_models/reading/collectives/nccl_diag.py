@@ -40,7 +40,7 @@ _MOST, _QUOTED = 1_000, 240
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosed:
+class DiagFinding:
     """One finding; its ranks are those in a communicator of `size` members (0: not told)."""
 
     finding: Finding
@@ -52,9 +52,9 @@ def recognises(text: str) -> bool:
     return MARK in text
 
 
-def read(text: str, limits: Limits = DEFAULTS) -> tuple[Diagnosed, ...]:
+def read(text: str, limits: Limits = DEFAULTS) -> tuple[DiagFinding, ...]:
     """What the diagnostics report; where they report nothing, that they ran."""
-    found: dict[Finding, Diagnosed] = {}
+    found: dict[Finding, DiagFinding] = {}
     edges: list[tuple[nccl_diag_p2p.Edge, int]] = []
     waiting: list[nccl_diag_p2p.Edge] = []  # they stand before the line that tells the size of their communicator
     ran = False
@@ -69,15 +69,15 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[Diagnosed, ...]:
         elif len(found) < _MOST:
             found.update((one.finding, one) for one in _of_line(tag, words))
     edges += [(edge, 0) for edge in waiting]
-    pairs = [Diagnosed(finding, size) for finding, size in nccl_diag_p2p.findings(edges)]
+    pairs = [DiagFinding(finding, size) for finding, size in nccl_diag_p2p.findings(edges)]
     stated = (*pairs, *found.values())
     if ran and not stated:
         what = "NCCL's diagnostics found nothing to look at"
-        return (Diagnosed(Finding(NCCL_DIAGNOSTICS, "passed", Impact.TELLS_NOTHING, what)),)
+        return (DiagFinding(Finding(NCCL_DIAGNOSTICS, "passed", Impact.TELLS_NOTHING, what)),)
     return stated
 
 
-def of_job(diagnosed: Iterable[Diagnosed], world: int) -> Iterator[Finding]:
+def of_job(diagnosed: Iterable[DiagFinding], world: int) -> Iterator[Finding]:
     """The findings with the job's ranks: a communicator numbers its members alike only where it holds the whole job."""
     for one in diagnosed:
         finding = one.finding
@@ -99,15 +99,15 @@ def _lines(text: str) -> Iterator[tuple[str, str, str]]:
         at = text.find(MARK, line.end())
 
 
-def _of_line(tag: str, words: str) -> Iterator[Diagnosed]:
+def _of_line(tag: str, words: str) -> Iterator[DiagFinding]:
     if event := _XID.match(words):
-        yield Diagnosed(_event(event, words))
+        yield DiagFinding(_event(event, words))
     elif tag == "INFO":
         named = list(_of_ranks(words))
         yield from named
         if not named:
             quoted = printable(words, _QUOTED)
-            yield Diagnosed(Finding(NCCL_DIAGNOSTICS, "to be looked at", Impact.TELLS_NOTHING, quoted))
+            yield DiagFinding(Finding(NCCL_DIAGNOSTICS, "to be looked at", Impact.TELLS_NOTHING, quoted))
 
 
 def _event(event: re.Match[str], words: str) -> Finding:
@@ -123,7 +123,7 @@ def _event(event: re.Match[str], words: str) -> Finding:
     return Finding(NCCL_DIAGNOSTICS, f"{kind} {number}", meaning.impact, what, host, times=min(int(times), 1 << 31))
 
 
-def _of_ranks(words: str) -> Iterator[Diagnosed]:
+def _of_ranks(words: str) -> Iterator[DiagFinding]:
     known = next((check for check in _CHECKS if words.startswith(check[0])), None)
     of = _OF.search(words)
     if known is None or of is None:
@@ -132,7 +132,7 @@ def _of_ranks(words: str) -> Iterator[Diagnosed]:
     size = int(of[1])
     for number in _odd(words, size):
         what = f"{says}: rank {number} of a communicator of {size} ({printable(words, _QUOTED)})"
-        yield Diagnosed(Finding(NCCL_DIAGNOSTICS, code, impact, what, rank=number), size)
+        yield DiagFinding(Finding(NCCL_DIAGNOSTICS, code, impact, what, rank=number), size)
 
 
 def _odd(words: str, size: int) -> Iterator[Rank]:
