@@ -1,6 +1,7 @@
 """A short run of the fuzzer belongs to every test run; `make fuzz` is the long one. And work grows with the input only."""
 
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -8,9 +9,11 @@ from fuzzing.attempts import run
 from fuzzing.damage import inputs
 from fuzzing.readers import TARGETS
 from fuzzing.seeds import SEEDS
-from hangdog_models.reading.collectives import ras_text
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.reading.collectives import nccl_diag, ras_text
 from hangdog_models.reading.collectives.ras_json import repaired
-from hangdog_models.reading.logs import training_log
+from hangdog_models.reading.hardware import amd_smi, npu_smi
+from hangdog_models.reading.logs import container_log, training_log
 from hangdog_models.reading.stacks import faulthandler, stack_text
 
 #: Lines and pieces that a pattern could stumble over when they are repeated.
@@ -19,6 +22,8 @@ STUMBLING = [
     "DataLoader worker (pid", "connect to ", "Connection closed by peer ", "NCCL error", "A.", "store based barrier ",
     'File "', ", line 1 in ", "Thread 0x", "(most recent call first):", "rank 1", "1-2,", " (a.py:1)", "> ", "[<0>] ", ";", " at ", ":1",
     "[rank", "gloo/transport ", "\x1b[", "(a pid=", "2026-01-02T", "Got completion from peer ", " ", ": ", "x=",
+    "NCCL DIAG ", "a:1 NCCL DIAG [INFO] Xid 7 detected 1 times on host a", "rank(s) {1,", "GPU[0] : ", "GPU: 0\n a:", "| 5 a | b ", "NPU ID : 1\n",
+    '{"log":"a","stream":', "2026-01-02T03:04:05Z stdout P ", "U D ",
 ]  # fmt: skip
 
 
@@ -51,6 +56,11 @@ def test_repeated_pieces_take_no_longer_than_a_second_a_megabyte(piece: str, end
     if ras_text.recognises(text):
         ras_text.read(text)
     faulthandler.read(text)
+    for tolerant in (nccl_diag.read, container_log.joined):
+        tolerant(text)
+    for strict in (amd_smi.read, npu_smi.read):
+        with suppress(UnreadableEvidence):
+            strict(text)
     for form in stack_text.FORMS:
         form.recognises(text)
     stack_text.form_of("ranks 1\n#0  0x01 in f ()\n" + text[: 1 << 15])

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import job
-from hangdog_models.reading.collectives import flight_recorder, ras_events, ras_json, ras_text
+from hangdog_models.reading.collectives import flight_recorder, inspector, nccl_diag, ras_events, ras_json, ras_text
+from hangdog_models.reading.hardware import amd_smi, npu_smi
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
-from hangdog_models.reading.logs import training_log
+from hangdog_models.reading.logs import container_log, kubernetes_json, training_log
 from hangdog_models.reading.stacks import (
     capture_failure,
     eu_stack,
@@ -76,6 +77,8 @@ LINES = st.sampled_from(
         "[<0>] nfs_wait+0x1/0x2 [nfs]", "== /proc/12/task/13 ==", "python 12/13 1.5: 5 cycles: ", "\t5e py::f:a.py+0x1 (x)",
         "<module> (a.py:3);f (a.py:4) 12", "rank 3:", "16 ranks: [0-15]", "[0-1] (2 processes)", "> ```", "<pre>", "...",
         "  Rank 3 -- GPU 1 managed by process 7 on node a", "[rank3]: CUDA error: x", "[PG 1 Rank 2] last enqueued work: 3", "Error: Failed to get process", "",
+        "a:1 NCCL DIAG [INFO] Xid 79 detected 1 time on host b. See", "GPU: 0", "    ECC:", "        TOTAL_UNCORRECTABLE_COUNT: 3",
+        "| 5     910B2C | Alarm  | 97.2", "NPU ID : 3", "2026-01-02T03:04:05Z stderr P x",
     ]
 )  # fmt: skip
 TEXTS = st.lists(LINES | st.text(max_size=30), max_size=30).map("\n".join) | st.text()
@@ -86,6 +89,8 @@ DOCUMENT_READERS: list[Callable[[Any], object]] = [
     lambda document: flight_recorder.read(document, Rank(3), LIMITS),
     lambda document: flight_recorder.read(document, None, LIMITS),
     lambda document: ras_json.read(document, LIMITS),
+    lambda document: amd_smi.read_document(document, LIMITS),
+    lambda document: kubernetes_json.read(document, LIMITS),
 ]
 TEXT_READERS: list[Callable[[str], object]] = [
     lambda text: pyspy.threads_from_json(text, LIMITS),
@@ -105,6 +110,11 @@ TEXT_READERS: list[Callable[[str], object]] = [
     lambda text: ras_events.read(text, LIMITS),
     lambda text: training_log.read(text, None, LIMITS),
     lambda text: ras_json.repaired(text),
+    lambda text: nccl_diag.read(text, LIMITS),
+    lambda text: inspector.read(text, LIMITS),
+    lambda text: amd_smi.read(text, LIMITS),
+    lambda text: npu_smi.read(text, LIMITS),
+    lambda text: container_log.plain(container_log.joined(text, LIMITS)),
 ]
 
 

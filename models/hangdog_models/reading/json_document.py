@@ -20,13 +20,7 @@ def looks_like_json(head: str) -> bool:
 
 def read_json(text: str, limits: Limits = DEFAULTS) -> Any:
     """The value a JSON text holds; raises UnreadableEvidence where it is no JSON, or deeper or larger than the limits."""
-    if len(text) > limits.file_bytes:
-        raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
-    containers = text.count("[") + text.count("{")  # brackets inside texts count too, which real evidence can afford
-    if containers > limits.containers:
-        raise UnreadableEvidence(f"holds more than {limits.containers} lists and objects (limit containers)")
-    if containers + text.count(",") > limits.values:
-        raise UnreadableEvidence(f"holds more than {limits.values} values (limit values)")
+    check_size(text, limits)
     try:
         document = json.loads(text)
     except RecursionError as error:
@@ -35,6 +29,17 @@ def read_json(text: str, limits: Limits = DEFAULTS) -> Any:
         raise UnreadableEvidence(f"not JSON: {error}") from error
     _check_depth(document, limits.depth)
     return document
+
+
+def check_size(text: str, limits: Limits = DEFAULTS) -> None:
+    """Raises UnreadableEvidence where a JSON text, or one of several documents, may hold more than the limits."""
+    if len(text) > limits.file_bytes:
+        raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
+    containers = text.count("[") + text.count("{")  # brackets inside texts count too, which real evidence can afford
+    if containers > limits.containers:
+        raise UnreadableEvidence(f"holds more than {limits.containers} lists and objects (limit containers)")
+    if containers + text.count(",") > limits.values:
+        raise UnreadableEvidence(f"holds more than {limits.values} values (limit values)")
 
 
 def text_of(value: object, limits: Limits = DEFAULTS) -> str:

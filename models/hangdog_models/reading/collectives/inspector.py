@@ -16,7 +16,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.collectives.flight_recorder import recent
 from hangdog_models.reading.collectives.recorded_times import took_ns
-from hangdog_models.reading.json_document import int_of, text_of
+from hangdog_models.reading.json_document import check_size, int_of, text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
 
 _HEAD = re.compile(r'"metadata"\s{0,8}:\s{0,8}\{\s{0,32}"inspector_output_format_version"')
@@ -71,8 +71,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[InspectedRank, ...]:
 
     Of a process with several devices only the largest communicator is read: whose the others are, nothing tells.
     """
-    if len(text) > limits.file_bytes:
-        raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
+    check_size(text, limits)
     dump = _InspectorDump()
     for position, document in enumerate(_documents(text)):
         _take(dump, position, document, limits)

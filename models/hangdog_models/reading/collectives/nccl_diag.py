@@ -16,7 +16,8 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.rules import policy
 
 MARK = "NCCL DIAG "
-_LINE = re.compile(r"(?:([A-Za-z0-9][\w.-]{0,252}):\d{1,10} )?NCCL DIAG (?:\[(OK|INFO)\] {1,8})?([^\r\n]{0,1024})")
+_LINE = re.compile(r"NCCL DIAG (?:\[(OK|INFO)\] {1,8})?([^\r\n]{0,1024})")
+_PRINTER = re.compile(r"([A-Za-z0-9][\w.-]{0,252}):\d{1,10}")
 _COMPLETED = re.compile(r"NCCL diagnostics completed in [\d.]{1,16} ms across (\d{1,7}) ranks")
 _XID = re.compile(
     r"(S?Xid) (\d{1,6}) detected (?:at least )?(\d{1,20}) times? .{0,400}?on host ([A-Za-z0-9][\w.-]{0,252}?)\. "
@@ -91,12 +92,11 @@ def of_job(diagnosed: Iterable[DiagFinding], world: int) -> Iterator[Finding]:
 def _lines(text: str) -> Iterator[tuple[str, str, str]]:
     at = text.find(MARK)
     while at >= 0:
-        begin = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at), at - 512) + 1
-        line = _LINE.search(text, begin)
-        if line is None:
-            return
-        yield line[1] or "", line[2] or "", line[3].strip()
-        at = text.find(MARK, line.end())
+        printer = _PRINTER.fullmatch(text[max(0, at - 300) : at].rstrip(" ").rpartition("\n")[2].rpartition(" ")[2])
+        line = _LINE.match(text, at)
+        if line is not None:
+            yield printer[1] if printer else "", line[1] or "", line[2].strip()
+        at = text.find(MARK, line.end() if line else at + 1)
 
 
 def _of_line(tag: str, words: str) -> Iterator[DiagFinding]:
