@@ -81,3 +81,22 @@ def test_a_dump_of_a_part_of_the_job_has_no_rank(tmp_path: Path) -> None:
     verdict = triage(tmp_path)
     assert "not the whole job" in verdict.evidence.unreadable["gpu-0-pid1000.log"]
     assert any(cluster.ranks == (9,) for cluster in verdict.clusters)
+
+
+def test_a_flight_record_of_the_rank_tells_more(tmp_path: Path) -> None:
+    entry = {
+        "process_group": ["0", "default_pg"],
+        "collective_seq_id": 7,
+        "profiling_name": "nccl:all_reduce",
+        "state": "scheduled",
+    }
+    record = {
+        "version": "2.10",
+        "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}},
+        "entries": [entry],
+    }
+    (tmp_path / "a-rank0.log").write_text(dump(0, 3, size=2), encoding="utf-8")
+    (tmp_path / "b-rank0.json").write_text(json.dumps(record), encoding="utf-8")
+    verdict = triage(tmp_path)
+    assert list(verdict.evidence.unreadable) == ["a-rank0.log"]
+    assert "already read from b-rank0.json" in verdict.evidence.unreadable["a-rank0.log"]

@@ -65,3 +65,10 @@ def test_diagnostics_that_found_nothing_decide_nothing(tmp_path: Path) -> None:
         tmp_path, "gpu-a:7 NCCL DIAG [OK]   ECC: no uncorrected volatile errors across 16 ranks in comm 0x1\n"
     )
     assert said.startswith("undetermined") and "Evict nobody" in said
+
+
+def test_where_the_layout_places_ranks_it_names_their_machine(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text("[topology]\ndp = 16\ngpus_per_node = 4\n", encoding="utf-8")
+    (tmp_path / "diag.txt").write_text(edge(4, 7, "DIRECT") + edge(5, 7, "DIRECT") + ENDED, encoding="utf-8")
+    said = headline(triage(tmp_path))
+    assert said.startswith("machine: rank 7 on node-1 holds the job up (82%)") and said.endswith("test node-1.")
