@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from hangdog.evidence.content import Inspected, Logged
 from hangdog.evidence.placed import Placed
+from hangdog_models import counts
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.collectives.inspected_ranks import joined, left_behind, world_of
 from hangdog_models.reading.collectives.inspector import InspectedRank
@@ -44,7 +45,7 @@ def counted(
             rest.append(Placed(name, Logged(findings=(behind[record.rank],))))
     if not stands and (late := _behind(ranks)):
         notes.append(
-            f"NCCL Inspector: {len(late)} ranks ({format_ranks(late)}) had completed less than others when their files were copied; "
+            f"NCCL Inspector: {counts.counted(len(late), 'rank')} ({format_ranks(late)}) had completed less than others when copied; "
             "copy all files once more, into round-1/, to tell who stands still"
         )
     return rest, unused, tuple(notes)
@@ -53,7 +54,6 @@ def counted(
 def _ranked(dumps: Sequence[Placed], layout: Layout, unused: dict[str, str]) -> _ByRank:
     world = layout.world_size or layout.product()
     processes = [(placed, one) for placed in dumps for one in _ranks_in(placed)]
-    largest = max(one.largest.size for _, one in processes)
     same = {(one.largest.communicator, one.largest.size) for _, one in processes}
     ranked: _ByRank = {}
     for placed, one in processes:
@@ -61,11 +61,8 @@ def _ranked(dumps: Sequence[Placed], layout: Layout, unused: dict[str, str]) -> 
         if placed.name.rank is not None and len(_ranks_in(placed)) == 1:
             rank = placed.name.rank
         if rank is None:
-            unused[placed.name.path] = (
-                f"no rank in its name, and its largest communicator, of {one.largest.size}, is not the whole job"
-                if world is not None or one.largest.size < largest or len(same) > 1
-                else "no rank in its name: call it rank<N>"
-            )
+            what = f"no rank in its name, and its largest communicator, of {one.largest.size}, is not the whole job"
+            unused[placed.name.path] = f"{what}: call it rank<N>"
         elif rank in ranked:
             unused[placed.name.path] = f"the dump of rank {rank} is already read from {ranked[rank][0].name.path}"
         else:

@@ -19,7 +19,7 @@ from hangdog_models.reading.collectives.recorded_times import took_ns
 from hangdog_models.reading.json_document import check_size, int_of, text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
 
-_HEAD = re.compile(r'"metadata"\s{0,8}:\s{0,8}\{\s{0,32}"inspector_output_format_version"')
+_HEAD = re.compile(r'"inspector_output_format_version"\s{0,8}:')
 _OBJECT = re.compile(r"(?m)^[ \t]{0,8}(?=\{)")
 #: Objects that are cut off or damaged, after which a file is given up; a process that was killed leaves one.
 _BROKEN = 100
