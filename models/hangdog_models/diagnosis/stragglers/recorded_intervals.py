@@ -5,7 +5,7 @@ member thus spends equal time, working or waiting in operations, and whose waits
 of one machine is held against another's (field.md section 7: Greyhound, CCL-D and Mycroft compare durations alike).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -46,8 +46,14 @@ def excesses(records: Iterable[RankCounters], topology: Topology) -> Iterator[Ex
     group. In a job of which no groups are known, all are taken for that. NCCL Inspector records no receive, so what it
     timed of a pipeline, whose stages wait in receives, is left out.
     """
+    for group, spells in meetings(records, topology):
+        yield from _compared(group, spells, topology)
+
+
+def meetings(records: Iterable[RankCounters], topology: Topology) -> Iterator[tuple[str, Mapping[Rank, Spell]]]:
+    """Each timed operation of a group, by the group's name: the spells before it of the ranks that have the same work."""
     pipeline = topology.group("pp", Rank(0)) is not None
-    meetings: dict[tuple[str, int, Rank], dict[Rank, Spell]] = {}
+    found: dict[tuple[str, int, Rank], dict[Rank, Spell]] = {}
     for record in records:
         if pipeline and record.source == INSPECTOR:
             continue
@@ -62,9 +68,9 @@ def excesses(records: Iterable[RankCounters], topology: Topology) -> Iterator[Ex
                 waited[kind] = waited.get(kind, 0) + took
             key = (entry.group, entry.sequence, like)
             spell = Spell(waited, entry.created_ns - before.created_ns)
-            meetings.setdefault(key, {})[record.rank] = spell
-    for (group, _, _), spells in meetings.items():
-        yield from _compared(group, spells, topology)
+            found.setdefault(key, {})[record.rank] = spell
+    for (group, _, _), spells in found.items():
+        yield group, spells
 
 
 def _successive(entries: Iterable[CollectiveRecord]) -> Iterator[tuple[CollectiveRecord, CollectiveRecord]]:
@@ -104,23 +110,24 @@ def _compared(group: str, spells: Mapping[Rank, Spell], topology: Topology) -> I
     for rank, spell in spells.items():
         by_machine.setdefault(topology.machine(rank), []).append(spell)
     if len(spells) > COMPARED_ONE_BY_ONE:
-        usual = _medians(list(spells.values()))
+        usual = medians(spells.values())
         for rank, spell in spells.items():
             yield Excess(rank, group, _own(spell, usual), spell.span_ns, len(by_machine) > 1)
         return
     others = {
-        machine: _medians([spell for other, theirs in by_machine.items() if other != machine for spell in theirs])
+        machine: medians([spell for other, theirs in by_machine.items() if other != machine for spell in theirs])
         for machine in by_machine
     }
     for rank, spell in spells.items():
         if len(by_machine) > 1:
             yield Excess(rank, group, _own(spell, others[topology.machine(rank)]), spell.span_ns, True)
         elif len(spells) > 1:
-            usual = _medians([theirs for other, theirs in spells.items() if other != rank])
+            usual = medians([theirs for other, theirs in spells.items() if other != rank])
             yield Excess(rank, group, _own(spell, usual), spell.span_ns, False)
 
 
-def _medians(spells: Sequence[Spell]) -> dict[str, int]:
+def medians(spells: Collection[Spell]) -> dict[str, int]:
+    """What is usually waited in each kind of group."""
     kinds = {kind for spell in spells for kind in spell.waited}
     return {kind: int(median(spell.waited.get(kind, 0) for spell in spells)) for kind in kinds}
 

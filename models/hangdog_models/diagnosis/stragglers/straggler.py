@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.diagnosis.stragglers import launch_intervals, recorded_intervals, sample_lengths
+from hangdog_models.diagnosis.stragglers import launch_intervals, recorded_intervals, sample_lengths, waited_for
 from hangdog_models.diagnosis.stragglers.fail_slow import Degrader, Slowness
 from hangdog_models.diagnosis.stragglers.recorded_intervals import Excess
 from hangdog_models.diagnosis.stragglers.sample_lengths import Samples
@@ -53,8 +53,8 @@ class LatenessSum:
 def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None:
     """The machine that holds the job back, and how probably; None where none does, or several alike. Linear in the records.
 
-    It must work longer than its like in every group that covers the time, again and again, and no other machine half as
-    much longer: a replica that draws longer samples makes all its machines late, and a stall is late once.
+    It must work longer than its like in every group that covers the time, again and again, and be waited for as long. No
+    other machine may be half as late: a replica that draws longer samples makes all its machines late, and a stall is late once.
     """
     records = sorted(records, key=lambda record: record.rank)
     spells, usual, turn_ns = list(recorded_intervals.excesses(records, topology)), LOST_TO_SOUND, 0.0
@@ -65,20 +65,28 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
             TURN_OF_HOSTS_NS,
         )
     tallies = {rank: _weighed(theirs) for rank, theirs in _by_rank(spells).items()}
+    held_up = tallies
+    if usual == LOST_TO_SOUND:
+        waits = waited_for.shares(records, topology)
+        held_up = {rank: replace(one, share=min(one.share, waits[rank])) for rank, one in tallies.items()}
+    units = {rank: _unit(rank, topology) for rank in tallies}
     best: dict[str, LatenessSum] = {}
-    for rank, counts in tallies.items():
-        machine = topology.machine(rank)
-        if machine is not None and (machine not in best or counts.share > best[machine].share):
-            best[machine] = counts
-    first, *others = sorted(best, key=lambda machine: (-best[machine].share, machine)) or [""]
+    for rank, counts in held_up.items():
+        if units[rank] not in best or counts.share > best[units[rank]].share:
+            best[units[rank]] = counts
+    first, *others = sorted(best, key=lambda unit: (-best[unit].share, unit)) or [""]
     if not others or best[first].lost_ns < LOST_AT_LEAST_NS or best[first].late_ns < turn_ns * best[first].late:
         return None
     counts = best[first]
-    late = frozenset(rank for rank, one in tallies.items() if one.share > LATE_ALIKE * counts.share)
-    together = best[others[0]].share > LATE_ALIKE * counts.share
+    # a replica with longer samples works longer in all its stages, and only one of them need be waited for
+    mates = sample_lengths.replica(counts.rank, topology)
+    late = frozenset(
+        rank for rank in tallies if (tallies if rank in mates else held_up)[rank].share > LATE_ALIKE * counts.share
+    )
+    together = any(units[rank] != first for rank in late)
     if together and not sample_lengths.one_replica(late, tallies, topology):
         return None
-    ranks = tuple(sorted(late if together else late.intersection(topology.machines[first])))
+    ranks = tuple(sorted(late))
     times = min(counts.repeated, REPEATED_MOST) - 1
     odds = STRAGGLER_PRIOR * min(counts.share / usual, ONE_TIME_MOST) ** times
     load = sample_lengths.load(ranks, 1 / (1 - min(counts.share, LONGEST)), tallies, records, topology)
@@ -88,7 +96,13 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
         odds = min(odds, LATE_UNTOLD)
     kind = Kind.SOFTWARE if load.samples is Samples.MORE else Kind.SLOW
     degrader = Degrader(ranks, topology.machines_of(ranks), odds / (1 + odds), counts.late, counts.spells)
-    return Slowness(kind, (degrader,), 0, (_reason(counts, first, ranks), *load.reasons))
+    return Slowness(kind, (degrader,), 0, (_reason(counts, topology.machine(counts.rank), ranks), *load.reasons))
+
+
+def _unit(rank: Rank, topology: Topology) -> str:
+    """What is named as one: a machine. Where nothing tells the machines, a tensor group stands for one, as it is kept inside one."""
+    machine = topology.machine(rank)
+    return machine if machine is not None else f"ranks from {(topology.group('tp', rank) or (rank,))[0]}"
 
 
 def _by_rank(found: Iterable[Excess]) -> dict[Rank, dict[str, list[Excess]]]:
@@ -120,10 +134,11 @@ def _lateness(spells: Sequence[Excess]) -> LatenessSum:
     )  # fmt: skip
 
 
-def _reason(counts: LatenessSum, machine: str, ranks: Sequence[Rank]) -> str:
+def _reason(counts: LatenessSum, machine: str | None, ranks: Sequence[Rank]) -> str:
     who = f"rank {counts.rank}" if len(ranks) == 1 else f"rank {counts.rank}, like {ranks_of(ranks)},"
+    on = "" if machine is None else f" on {machine}"
     return (
-        f"{who} on {machine} joined {counts.late} of {counts.spells} operations of process group {counts.group} late, on average "
+        f"{who}{on} joined {counts.late} of {counts.spells} operations of process group {counts.group} late, on average "
         f"{counts.late_ns / max(1, counts.late) / 1e6:.0f} ms after the ranks that do the same work; "
         f"these waited for it {counts.share:.0%} of the time"
     )
