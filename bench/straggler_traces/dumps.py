@@ -1,24 +1,26 @@
 """A trace as PyTorch's flight recorder would have written it: one dump a rank, with the times that TORCH_NCCL_ENABLE_TIMING adds.
 
-What a trace has not is not made up: computing has no entry, as in a recorder, and every kind of operation has one size.
+What a trace has not is not made up: computing has no entry, as in a recorder, and every operation has one size.
 """
 
 import json
-from bisect import bisect
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from straggler_traces.trace import Operation, Shape, Trace
 
 #: Any date will do.
 EPOCH_NS = 1_760_000_000_000_000_000
-#: As many entries the ring holds that PyTorch advises (TORCH_NCCL_TRACE_BUFFER_SIZE=2000).
+#: Entries of a rank that are kept, as PyTorch's tutorial advises (TORCH_NCCL_TRACE_BUFFER_SIZE=2000).
 RING = 2000
-#: The version of the dumps that PyTorch 2.7 to 2.13 write, and an NCCL of that time.
+#: What the recorder of a recent PyTorch writes for its own version, and an NCCL of that time.
 VERSION, NCCL = "2.10", "2.27.3"
+#: Seconds between two dumps of one job: as far apart as ByteRobust's rounds.
+APART_S = 10.0
 #: Elements of every operation: the trace tells no sizes.
-ELEMENTS = 1 << 20
+SIZES = [[1 << 20]]
 
 DEFAULT, TENSOR, DATA, PIPELINE, MODEL, EMBEDDING = (
     "default_pg",
@@ -36,34 +38,42 @@ COLLECTIVES = {
     "embedding-grads-all-reduce": (EMBEDDING, "all_reduce"),
     "optimizer-clip-main-grad": (MODEL, "all_reduce"),
 }
-#: Sends and receives: how far the other stage is, and whether it is a send.
+#: Sends and receives: how far the other stage is, and how the recorder writes them.
 MESSAGES = {
-    "forward-send": (1, True),
-    "forward-recv": (-1, False),
-    "backward-send": (-1, True),
-    "backward-recv": (1, False),
+    "forward-send": (1, "send {}->{}"),
+    "forward-recv": (-1, "recv {}<-{}"),
+    "backward-send": (-1, "send {}->{}"),
+    "backward-recv": (1, "recv {}<-{}"),
 }
 
-
-def written(trace: Trace, cut_s: float, folder: Path) -> None:
-    """Writes what every rank's recorder holds `cut_s` after the beginning of the trace, as `rank<N>.json`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for rank, document in dumps(trace, cut_s):
-        (folder / f"rank{rank}.json").write_text(json.dumps(document), encoding="utf-8")
+Document = dict[str, object]
 
 
-def dumps(trace: Trace, cut_s: float) -> Iterator[tuple[int, dict[str, object]]]:
-    """The dump of every rank at one moment. Of a worker one process was recorded; its other ranks did the same beside it."""
-    shape = trace.shape
-    groups = list(_groups(shape))
+def write(trace: Trace, folder: Path, *, timed: bool = True) -> None:
+    """Writes a bundle of two rounds, in the middle of the last step and some seconds before, one `rank<N>.json` a rank."""
+    last_s = sum(trace.borders_s[-2:]) / 2
+    for number, cut_s in enumerate((last_s - APART_S, last_s)):
+        inside = folder / f"round-{number}"
+        inside.mkdir(parents=True)
+        for rank, document in dumps(trace, cut_s, timed=timed):
+            (inside / f"rank{rank}.json").write_text(json.dumps(document), encoding="utf-8")
+
+
+def dumps(trace: Trace, cut_s: float, *, timed: bool = True) -> Iterator[tuple[int, Document]]:
+    """The dump of every rank `cut_s` after the beginning of the trace: what began later is not in it, what ended later is open.
+
+    Of a worker one process was recorded; its other ranks did the same beside it. Without `timed` the recorder times
+    nothing, as PyTorch's does by default.
+    """
+    shape, groups = trace.shape, tuple(_groups(trace.shape))
+    begun = trace.operations[: bisect_right(trace.operations, cut_s, key=lambda one: one.start_s)]
     of_worker: dict[tuple[int, int], list[Operation]] = {}
-    for operation in trace.operations[: bisect(trace.operations, cut_s, key=lambda one: one.start_s)]:
+    for operation in begun:
         of_worker.setdefault((operation.dp, operation.stage), []).append(operation)
-    for (dp, stage), operations in sorted(of_worker.items()):
-        first = shape.first_rank(dp, stage)
-        for rank in range(first, first + shape.ranks_of_worker):
-            mine = {group.kind: group for group in groups if rank in group.ranks}
-            yield rank, _dump(rank, mine, operations, cut_s)
+    for worker, operations in sorted(of_worker.items()):
+        for rank in shape.worker(*worker):
+            recorder = _Recorder({group.kind: group for group in groups if rank in group.ranks}, cut_s, timed)
+            yield rank, recorder.dump(rank, operations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,117 +83,96 @@ class _Group:
     ranks: tuple[int, ...]
 
 
+def _groups(shape: Shape) -> Iterator[_Group]:
+    """Every group of the job, each by a running number, with Megatron-Core's descriptions."""
+    replicas, stages, places = range(shape.dp), range(shape.pp), range(shape.ranks_of_worker)
+    lines = [[shape.worker(dp, stage)[at] for stage in stages] for dp in replicas for at in places]
+    kinds: tuple[tuple[str, list[Iterable[int]]], ...] = (
+        (DEFAULT, [range(shape.dp * shape.pp * shape.ranks_of_worker)]),
+        (DATA, [[shape.worker(dp, stage)[at] for dp in replicas] for stage in stages for at in places]),
+        (MODEL, [[rank for stage in stages for rank in shape.worker(dp, stage)] for dp in replicas]),
+        (TENSOR, [shape.worker(dp, stage) for stage in stages for dp in replicas]),
+        (PIPELINE, [*lines]),
+        (EMBEDDING, [(line[0], line[-1]) for line in lines]),
+    )
+    every = ((kind, ranks) for kind, groups in kinds for ranks in groups)
+    for number, (kind, ranks) in enumerate(every):
+        yield _Group(str(number), kind, tuple(ranks))
+
+
 @dataclass(slots=True)
-class _Counts:
+class _Count:
     """How far a rank has come in one group."""
 
     collectives: int = 0
     messages: int = 0
-    started: int = -1
     completed: int = -1
-    open: bool = field(default=False)
 
 
-def _groups(shape: Shape) -> Iterator[_Group]:
-    """Every group of the job, with one running name each, as Megatron-Core's parallel_state makes them."""
-    wide = shape.ranks_of_worker
-    world = range(shape.dp * shape.pp * wide)
-    replicas = [
-        [shape.first_rank(dp, stage) + at for dp in range(shape.dp)] for stage in range(shape.pp) for at in range(wide)
-    ]
-    pipelines = [
-        [shape.first_rank(dp, stage) + at for stage in range(shape.pp)] for dp in range(shape.dp) for at in range(wide)
-    ]
-    kinds: list[tuple[str, Iterable[Iterable[int]]]] = [
-        (DEFAULT, [world]),
-        (DATA, replicas),
-        (MODEL, [[r for stage in range(shape.pp) for r in _worker(shape, dp, stage)] for dp in range(shape.dp)]),
-        (TENSOR, [_worker(shape, dp, stage) for stage in range(shape.pp) for dp in range(shape.dp)]),
-        (PIPELINE, pipelines),
-        (EMBEDDING, [[line[0], line[-1]] for line in pipelines]),
-    ]
-    number = 0
-    for kind, groups in kinds:
-        for ranks in groups:
-            yield _Group(str(number), kind, tuple(ranks))
-            number += 1
+class _Recorder:
+    """The recorder of one rank, whose own numbers of its groups run in the order in which they were made."""
 
+    def __init__(self, groups: Mapping[str, _Group], cut_s: float, timed: bool) -> None:
+        self._groups, self._cut_s, self._timed = groups, cut_s, timed
+        self._numbers = {kind: number for number, kind in enumerate(groups)}
+        self._counts = {kind: _Count() for kind in groups}
 
-def _worker(shape: Shape, dp: int, stage: int) -> range:
-    first = shape.first_rank(dp, stage)
-    return range(first, first + shape.ranks_of_worker)
-
-
-def _dump(rank: int, groups: dict[str, _Group], operations: Iterable[Operation], cut_s: float) -> dict[str, object]:
-    numbers = {kind: place for place, kind in enumerate(groups)}
-    counts = {kind: _Counts() for kind in groups}
-    entries = [
-        entry for operation in operations if (entry := _entry(operation, groups, numbers, counts, cut_s)) is not None
-    ]
-    for record_id, entry in enumerate(entries):
-        entry["record_id"] = record_id
-    return {
-        "version": VERSION,
-        "nccl_version": NCCL,
-        "rank": rank,
-        "pg_config": {
-            group.name: {"name": group.name, "desc": kind, "ranks": str(list(group.ranks))}
-            for kind, group in groups.items()
-        },
-        "pg_status": {
-            str(numbers[kind]): {
-                "last_enqueued_collective": one.collectives or -1,
-                "last_started_collective": one.started,
-                "last_completed_collective": one.completed,
+    def dump(self, rank: int, operations: Iterable[Operation]) -> Document:
+        entries = [entry for operation in operations if (entry := self._entry(operation))]
+        for number, entry in enumerate(entries):
+            entry["record_id"] = number
+        configured = {
+            group.name: {"name": group.name, "desc": kind, "ranks": str([*group.ranks])}
+            for kind, group in self._groups.items()
+        }
+        statuses = {
+            str(self._numbers[kind]): {
+                "last_enqueued_collective": count.collectives or -1,
+                "last_started_collective": (count.collectives or -1) if self._timed else -1,
+                "last_completed_collective": count.completed,
             }
-            for kind, one in counts.items()
-        },
-        "entries": entries[-RING:],
-    }
+            for kind, count in self._counts.items()
+        }
+        return {
+            "version": VERSION, "nccl_version": NCCL, "rank": rank,
+            "pg_config": configured, "pg_status": statuses, "entries": entries[-RING:],
+        }  # fmt: skip
 
-
-def _entry(
-    operation: Operation, groups: dict[str, _Group], numbers: dict[str, int], counts: dict[str, _Counts], cut_s: float
-) -> dict[str, object] | None:
-    """The recorder's entry of an operation; None of what runs on one rank alone."""
-    message = MESSAGES.get(operation.kind)
-    if message is not None:
-        kind, (offset, sends) = PIPELINE, message
-        peer = operation.stage + offset
-        name = f"send {operation.stage}->{peer}" if sends else f"recv {operation.stage}<-{peer}"
-        counts[kind].messages += 1
-    elif operation.kind in COLLECTIVES:
-        kind, name = COLLECTIVES[operation.kind]
-        counts[kind].collectives += 1
-    else:
-        return None
-    count, done = counts[kind], operation.end_s <= cut_s
-    if message is None:
-        count.started = count.collectives
-        count.completed = count.collectives if done else count.completed
-    began, ended = _ns(operation.start_s), _ns(operation.end_s)
-    return {
-        "pg_id": numbers[kind],
-        "process_group": [groups[kind].name, kind],
-        "collective_seq_id": count.collectives,
-        "p2p_seq_id": count.messages,
-        "op_id": count.collectives + count.messages,
-        "profiling_name": f"nccl:{name}",
-        "time_created_ns": began,
-        "time_discovered_started_ns": began,
-        "time_discovered_completed_ns": ended if done else None,
-        **({"duration_ms": (ended - began) / 1e6} if done else {}),
-        "input_sizes": [[ELEMENTS]],
-        "input_dtypes": ["BFloat16"],
-        "output_sizes": [[ELEMENTS]],
-        "output_dtypes": ["BFloat16"],
-        "state": "completed" if done else "started",
-        "timeout_ms": 600_000,
-        "is_p2p": message is not None,
-        "retired": done,
-        "frames": [],
-    }
-
-
-def _ns(seconds: float) -> int:
-    return EPOCH_NS + round(seconds * 1e9)
+    def _entry(self, operation: Operation) -> Document | None:
+        """None for what runs on one rank alone: computing, and the optimizer."""
+        done = operation.end_s <= self._cut_s
+        if operation.kind in MESSAGES:
+            kind = PIPELINE
+            offset, form = MESSAGES[operation.kind]
+            name = form.format(operation.stage, operation.stage + offset)
+            count = self._counts[kind]
+            count.messages += 1
+        elif operation.kind in COLLECTIVES:
+            kind, name = COLLECTIVES[operation.kind]
+            count = self._counts[kind]
+            count.collectives += 1
+            count.completed = count.collectives if done else count.completed
+        else:
+            return None
+        began, ended = (EPOCH_NS + round(seconds * 1e9) for seconds in (operation.start_s, operation.end_s))
+        return {
+            "pg_id": self._numbers[kind],
+            "process_group": [self._groups[kind].name, kind],
+            "collective_seq_id": count.collectives,
+            "p2p_seq_id": count.messages,
+            "op_id": count.collectives + count.messages,
+            "profiling_name": f"nccl:{name}",
+            "time_created_ns": began,
+            "time_discovered_started_ns": began if self._timed else None,
+            "time_discovered_completed_ns": ended if self._timed and done else None,
+            **({"duration_ms": (ended - began) / 1e6} if self._timed and done else {}),
+            "input_sizes": SIZES,
+            "input_dtypes": ["BFloat16"],
+            "output_sizes": SIZES,
+            "output_dtypes": ["BFloat16"],
+            "state": "completed" if done else "started" if self._timed else "scheduled",
+            "timeout_ms": 600_000,
+            "is_p2p": operation.kind in MESSAGES,
+            "retired": done,
+            "frames": [],
+        }

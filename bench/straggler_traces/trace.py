@@ -27,8 +27,10 @@ class Shape:
     def ranks_of_worker(self) -> int:
         return self.tp * self.dsp
 
-    def first_rank(self, dp: int, stage: int) -> int:
-        return (stage * self.dp + dp) * self.ranks_of_worker
+    def worker(self, dp: int, stage: int) -> range:
+        """The ranks of one stage of one replica."""
+        first = (stage * self.dp + dp) * self.ranks_of_worker
+        return range(first, first + self.ranks_of_worker)
 
 
 @dataclass(frozen=True, slots=True)

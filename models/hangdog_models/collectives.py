@@ -81,6 +81,22 @@ def counts_of(records: Iterable[CollectiveRecord]) -> tuple[dict[str, int], dict
     return enqueued, {group: pending[group] - 1 if group in pending else done.get(group, -1) for group in enqueued}
 
 
+def got_on(before: RankCounters, after: RankCounters) -> bool:
+    """Whether one rank completed an operation between two of its records."""
+    collectives = any(after.completed.get(group, -1) > number for group, number in before.completed.items())
+    messages = _last_messages(before)
+    return collectives or any(number > messages.get(group, number) for group, number in _last_messages(after).items())
+
+
+def _last_messages(record: RankCounters) -> dict[str, int]:
+    """The newest completed send or receive of each group."""
+    newest: dict[str, int] = {}
+    for entry in record.entries:
+        if entry.p2p and entry.done:
+            newest[entry.group] = max(newest.get(entry.group, -1), entry.sequence)
+    return newest
+
+
 class RasStatus(StrEnum):
     """What RAS says of one member of a communicator."""
 

@@ -48,6 +48,7 @@ class Snapshot:
     """All rounds, oldest first, `interval_s` seconds apart (None: unknown), and what libraries, logs and hardware say.
 
     `ras` holds reports of one job from old to new; `findings` are what logs and hardware say by themselves.
+    `got_on` are the ranks that completed operations between the last two rounds that hold a flight record of them.
     """
 
     job: Job
@@ -57,6 +58,7 @@ class Snapshot:
     ras: tuple[RasReport, ...] = ()
     findings: tuple[Finding, ...] = ()
     account: Account = Account()
+    got_on: tuple[Rank, ...] = ()
 
     def highest_rank(self) -> Rank | None:
         """The highest rank any evidence speaks of, None when there is none."""
@@ -104,6 +106,7 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
         ras=tuple(reports[key] for key in sorted(reports, key=lambda key: (reports[key].at_s or 0.0, key))),
         findings=tuple(findings[key] for key in sorted(findings)),
         account=_summed(part.account for part in them),
+        got_on=tuple(sorted({rank for part in them for rank in part.got_on})),
     )
 
 

@@ -110,9 +110,9 @@ def test_rounds_are_in_order_and_evidence_outside_of_them_is_of_the_first(fill: 
 
 
 def test_of_several_rounds_the_latest_flight_record_is_used(fill: Fill) -> None:
-    snapshot, _ = open_bundle(fill({f"round-{k}/fr/rank0.json": flight(k) for k in (10, 2)}))
+    snapshot, _ = open_bundle(fill({f"round-{k}/fr/rank0.json": flight(k) for k in (10, 2, 1)}))
     assert [record.enqueued for record in snapshot.counters] == [{"0": 10}]
-    assert list(snapshot.account.unreadable) == ["round-2/fr/rank0.json"]
+    assert list(snapshot.account.unreadable) == ["round-1/fr/rank0.json"]  # that of round 2 tells what moved since
 
 
 def test_a_rank_named_twice_uses_the_first_and_reports_the_second(fill: Fill) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hangdog.evidence.content import Failure, StackFile
-from hangdog.evidence.counters import counters_of, ras_reports
+from hangdog.evidence.counters import counters_of, got_on_ranks, ras_reports
 from hangdog.evidence.log_findings import findings_of
 from hangdog.evidence.naming import Name
 from hangdog.evidence.placed import Placed
@@ -41,6 +41,7 @@ class Assembly:
 
     rounds: tuple[Round, ...] = ()
     records: tuple[RankCounters, ...] = ()
+    got_on: tuple[Rank, ...] = ()
     ras: tuple[RasReport, ...] = ()
     findings: tuple[Finding, ...] = ()
     unused: dict[str, str] = field(default_factory=dict)
@@ -57,6 +58,7 @@ def assemble(found: Iterable[Placed], layout: Layout) -> Assembly:
     ordered = sorted(found, key=lambda placed: (placed.from_text, placed.name.path))
     assembly = Assembly()
     assembly.records = counters_of(ordered, assembly.unused)
+    assembly.got_on = got_on_ranks(ordered, assembly.unused)
     assembly.ras = ras_reports(ordered)
     assembly.findings = findings_of(ordered, layout)
     first = min((placed.name.round for placed in ordered if placed.name.round is not None), default=0)

@@ -5,10 +5,30 @@ from dataclasses import replace
 
 from hangdog.evidence.content import Logged, ReadRequest
 from hangdog.evidence.placed import Placed
-from hangdog_models.collectives import INSPECTOR, RankCounters, RasReport
+from hangdog_models.collectives import INSPECTOR, RankCounters, RasReport, got_on
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import united
 from hangdog_models.reading.logs import nameless
+
+
+def got_on_ranks(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> tuple[Rank, ...]:
+    """The ranks that completed operations between the last two rounds that hold a flight record of them.
+
+    The records of the round before the last one, of which nothing else is taken, leave `unused`.
+    """
+    by_rank: dict[Rank, dict[int, tuple[str, RankCounters]]] = {}
+    for placed in ordered:
+        if isinstance(placed.content, RankCounters) and placed.name.round is not None:
+            inside = by_rank.setdefault(placed.content.rank, {})
+            inside.setdefault(placed.name.round, (placed.name.path, placed.content))
+    found: list[Rank] = []
+    for rank, rounds in sorted(by_rank.items()):
+        if len(rounds) > 1:
+            (path, before), (_, after) = (rounds[at] for at in sorted(rounds)[-2:])
+            unused.pop(path, None)
+            if got_on(before, after):
+                found.append(rank)
+    return tuple(found)
 
 
 def counters_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> tuple[RankCounters, ...]:

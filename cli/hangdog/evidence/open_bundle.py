@@ -144,8 +144,9 @@ def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
         ),
     )
     snapshot = Snapshot(
-        opened.job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account
-    )
+        opened.job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account,
+        assembly.got_on,
+    )  # fmt: skip
     return snapshot, with_seen(layout, assembly.records, assembly.ras)
 
 

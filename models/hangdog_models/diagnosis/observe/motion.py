@@ -127,10 +127,14 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
     )
 
 
-def work(rounds: Sequence[Round], interval_s: float | None) -> Work:
-    """What trainers did between the last two looks that count it: by the thread that trains where that is counted, else by all."""
+def work(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Rank] = ()) -> Work:
+    """What trainers did between the last two looks that count it: by the thread that trains where that is counted, else by all.
+
+    `got_on`: the ranks whose flight records show that they completed operations.
+    """
+    counted = {*got_on} if len(got_on) >= FREED_AT_LEAST else set[Rank]()
     if len(rounds) < 2:
-        return NO_WORK
+        return Work(stepped=tuple(sorted(counted)))
     ran_s, wakes = (_spent(rounds, count) for count in (_ran_s, _wakes))
     seconds = {**_spent(rounds, _cpu_s), **ran_s}
     worked, woken = (WORKED_SHARE * interval_s, WOKEN_PER_S * interval_s) if interval_s else (WORKED_S, WOKEN)
@@ -140,7 +144,7 @@ def work(rounds: Sequence[Round], interval_s: float | None) -> Work:
         frozenset(rank for rank, used in seconds.items() if used >= worked),
         frozenset(rank for rank, times in wakes.items() if times >= woken),
         frozenset(wakes),
-        tuple(sorted(rank for rank, times in _spent(rounds, _steps).items() if times > 0)),
+        tuple(sorted(counted.union(rank for rank, times in _spent(rounds, _steps).items() if times > 0))),
         frozenset(rank for rank, used in _of_children(rounds).items() if used >= worked),
         frozenset(rank for rank, times in wakes.items() if times >= fed and rank not in dozing),
     )

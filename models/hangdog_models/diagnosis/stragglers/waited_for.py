@@ -31,13 +31,13 @@ def shares(records: Iterable[RankCounters], topology: Topology) -> dict[Rank, fl
     found: dict[Rank, float] = {}
     for record in records:
         rank, kinds = record.rank, dict[str, str]()
-        told = [0.0]
+        kept = [0.0]
         for group in _groups(record):
             for name in (group, group + P2P):
-                told += [share for whose, share in most.get(name, ()) if whose != rank][:1]
+                kept += [share for whose, share in most.get(name, ()) if whose != rank][:1]
             # what the rank waited less in a group than the members that have its work is what they waited for it
-            told.append(-beyond.get((rank, group), {}).get(kind_of(group, record, topology, kinds), 0.0))
-        found[rank] = max(told)
+            kept.append(-beyond.get((rank, group), {}).get(kind_of(group, record, topology, kinds), 0.0))
+        found[rank] = max(kept)
     return found
 
 
@@ -47,15 +47,15 @@ _Shares = dict[str, float]
 
 def _beyond_usual(records: Iterable[RankCounters], topology: Topology) -> Mapping[tuple[Rank, str], _Shares]:
     """For each rank and each group that it shares with its like."""
-    sums: dict[tuple[Rank, str], _Sum] = {}
+    sums: dict[tuple[Rank, str], _WaitTotals] = {}
     for group, spells in meetings(records, topology):
         for rank, spell, usual in _with_usual(spells):
-            sums.setdefault((rank, group), _Sum({})).add(spell, usual)
+            sums.setdefault((rank, group), _WaitTotals({})).add(spell, usual)
     return {key: one.shares() for key, one in sums.items()}
 
 
 @dataclass(slots=True)
-class _Sum:
+class _WaitTotals:
     waited: dict[str, int]
     span_ns: int = 0
 

@@ -56,7 +56,8 @@ def judge(case: Case) -> Verdict | None:
         return None
     because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
     if motion.stepped:
-        because = f"the job's own progress went on between the last two of {len(case.looks)} looks: {BY_STEPS}"
+        between = f"the last two of {len(case.looks)} looks" if len(case.looks) > 1 else "the last two looks"
+        because = f"the job's own progress went on between {between}: {BY_STEPS}"
     return written(case, Kind.NONE, JOB_SOUND, (because,), (), Eviction(), _causes(Kind.NONE, JOB_SOUND), None)
 
 
