@@ -49,9 +49,12 @@ MESSAGES = {
 Document = dict[str, object]
 
 
-def write(trace: Trace, folder: Path, *, timed: bool = True) -> None:
-    """Writes a bundle of two rounds, in the middle of the last step and some seconds before, one `rank<N>.json` a rank."""
-    last_s = sum(trace.borders_s[-2:]) / 2
+def write(trace: Trace, folder: Path, *, timed: bool = True, steps: int | None = None) -> None:
+    """Writes a bundle of two rounds, in the middle of the last step and some seconds before, one `rank<N>.json` a rank.
+
+    `steps` is how many steps of the trace are written, all of them by default.
+    """
+    last_s = sum(trace.borders_s[: steps and steps + 1][-2:]) / 2
     for number, cut_s in enumerate((last_s - APART_S, last_s)):
         inside = folder / f"round-{number}"
         inside.mkdir(parents=True)

@@ -1,0 +1,1 @@
+"""Other analysers of flight recorder dumps beside hangdog, on the same recordings."""
