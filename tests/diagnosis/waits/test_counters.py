@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.observe.activity import RankStateReader
@@ -45,6 +47,15 @@ def test_a_group_of_few_is_not_the_worlds() -> None:
 def test_listed_members_are_believed() -> None:
     one = replace(record(0, {"g": 3}, {"g": 2}), members={"g": (Rank(0), Rank(3))})
     assert counted([one]) == [("group g", (0,), (3,))]
+
+
+@pytest.mark.parametrize(("operation", "awaited"), [("all_gather", False), ("broadcast", True)])
+def test_nobody_is_awaited_in_what_has_ended_on_others_if_it_ends_on_all_at_once(operation: str, awaited: bool) -> None:
+    """Dumps of a job that moves, written one after another: two ranks have completed what a third one is in."""
+    under_way = CollectiveRecord("0", 6, f"gloo:{operation}", done=False)
+    dumps = [record(0, {"0": 9}, {"0": 9}), record(1, {"0": 9}, {"0": 9})]
+    dumps += [record(2, {"0": 6}, {"0": 5}, under_way), record(3, {"0": 5}, {"0": 5})]
+    assert counted(dumps) == ([("dp", (2,), (3,))] if awaited else [])
 
 
 def test_what_is_complete_holds_nobody() -> None:

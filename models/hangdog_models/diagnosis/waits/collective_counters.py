@@ -7,7 +7,7 @@ from hangdog_models.collectives import COALESCED, WATCHDOG, RankCounters
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
-from hangdog_models.diagnosis.waits.laggards import freed, laggards, left_behind, without_doubtful
+from hangdog_models.diagnosis.waits.laggards import ends_together, freed, laggards, left_behind, without_doubtful
 from hangdog_models.diagnosis.waits.positions import (
     DEFAULT_GROUP,
     Group,
@@ -154,7 +154,8 @@ def _stuck(
         )
         if not inside or operation(positions[inside[0]], name, number) == COALESCED:
             continue  # a batch of sends counts as a collective before torch 2.7, so stages differ: see _pairs
-        what = f"{operation(positions[inside[0]], name, number)} {number} of {called(name, positions)}"
+        running = operation(positions[inside[0]], name, number)
+        what = f"{running} {number} of {called(name, positions)}"
         with_them = {look[rank].place for rank in inside if rank in look}
         assumed = tuple(
             rank
@@ -166,6 +167,8 @@ def _stuck(
             for rank in members
             if rank not in inside and rank not in assumed and _late(positions.get(rank), number)
         )
+        if ends_together(running) and _ended_without(awaited, positions, number):
+            continue  # they came to it all the same: what says so is younger than their own records
         for rank in awaited:
             position = positions.get(rank)
             if position is not None and position.enqueued >= number:
@@ -258,6 +261,13 @@ def _late(position: Position | None, number: int) -> bool:
     return position.completed < number and (
         position.completed + 1 < number or (position.started is not None and position.started < number)
     )
+
+
+def _ended_without(awaited: Iterable[Rank], positions: Mapping[Rank, Position], number: int) -> bool:
+    """Whether an operation has ended on somebody that one of these never launched, by its own record."""
+    known = (positions[rank] for rank in awaited if rank in positions)
+    ended = any(position.counts_done and position.completed >= number for position in positions.values())
+    return ended and any(position.enqueued < number for position in known)
 
 
 def _under_way(record: RankCounters) -> str:

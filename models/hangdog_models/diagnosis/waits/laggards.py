@@ -31,7 +31,8 @@ def left_behind(groups: Mapping[Group, Mapping[Rank, Position]]) -> dict[Rank, d
         late = [
             (rank, position)
             for rank, position in positions.items()
-            if position.completed < furthest <= position.enqueued and _ends_together(position, name)
+            if position.completed < furthest <= position.enqueued
+            and ends_together(operation(position, name, position.completed + 1))
         ]
         for rank, position in late:
             number = position.completed + 1
@@ -43,8 +44,9 @@ def left_behind(groups: Mapping[Group, Mapping[Rank, Position]]) -> dict[Rank, d
     return {rank: numbers for rank, numbers in found.items() if rank in clear}
 
 
-def _ends_together(position: Position, group: str) -> bool:
-    name = operation(position, group, position.completed + 1).lstrip("_")
+def ends_together(called: str) -> bool:
+    """Whether an operation of this name ends on nobody before all members have come."""
+    name = called.lstrip("_")
     return name.startswith(_OF_ALL) or not name.startswith(_ONE_SIDED)
 
 
