@@ -54,7 +54,7 @@ class Analyser:
         with printed.open("wb") as out, complained.open("wb") as err:
             subprocess.run(command, stdout=out, stderr=err, env={**os.environ, **self.environ}, check=True)
         used = json.loads(measured.read_bytes())
-        said, errors = printed.read_text(errors="replace"), complained.read_text(errors="replace")
+        said, errors = (path.read_text(errors="replace").replace(f"{scratch}/", "") for path in (printed, complained))
         if used["status"] not in self.well:
             why = "no answer in time" if used["status"] == 124 else (errors.strip().splitlines() or ["?"])[-1][:60]
             return Answer([], used["seconds"], used["mib"], why)
