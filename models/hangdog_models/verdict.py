@@ -85,12 +85,16 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """Who holds the job up, whatever the cause: the ranks, their machines, and the probability that it is they."""
+    """Who holds the job up, whatever the cause: the ranks, their machines, and the probability that it is they.
+
+    `causes` are the parts of that probability that each cause gives it: why they hold it up, where it is they.
+    """
 
     ranks: tuple[Rank, ...]
     machines: tuple[str, ...]
     probability: float
     because: tuple[str, ...]
+    causes: Mapping[StallCause, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +221,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
         },
         "rules": verdict.rules,
         "culprit": _culprit_to_json(verdict.culprit),
-        "causes": {str(cause): round(p, 3) for cause, p in verdict.causes.items()},
+        "causes": _causes_to_json(verdict.causes),
         "next": [{"do": str(step.do), "machines": list(step.machines), "why": step.why} for step in verdict.next],
     }
 
@@ -230,7 +234,12 @@ def _culprit_to_json(culprit: Culprit | None) -> dict[str, Any] | None:
         "machines": list(culprit.machines),
         "probability": round(culprit.probability, 3),
         "because": list(culprit.because),
+        "causes": _causes_to_json(culprit.causes),
     }
+
+
+def _causes_to_json(causes: Mapping[StallCause, float]) -> dict[str, float]:
+    return {str(cause): round(p, 3) for cause, p in causes.items()}
 
 
 def from_json(document: Mapping[str, Any]) -> Verdict:
@@ -267,7 +276,7 @@ def from_json(document: Mapping[str, Any]) -> Verdict:
         ),
         rules=document["rules"],
         culprit=_culprit_from_json(document.get("culprit")),
-        causes={StallCause(name): p for name, p in document.get("causes", {}).items()},
+        causes=_causes_from_json(document),
         next=tuple(Step(Act(s["do"]), tuple(s["machines"]), s["why"]) for s in document.get("next", ())),
     )
 
@@ -275,5 +284,14 @@ def from_json(document: Mapping[str, Any]) -> Verdict:
 def _culprit_from_json(document: Mapping[str, Any] | None) -> Culprit | None:
     if document is None:
         return None
-    because = tuple(document["because"])
-    return Culprit(parse_ranks(document["ranks"]), tuple(document["machines"]), document["probability"], because)
+    return Culprit(
+        parse_ranks(document["ranks"]),
+        tuple(document["machines"]),
+        document["probability"],
+        tuple(document["because"]),
+        _causes_from_json(document),
+    )
+
+
+def _causes_from_json(document: Mapping[str, Any]) -> dict[StallCause, float]:
+    return {StallCause(name): p for name, p in document.get("causes", {}).items()}

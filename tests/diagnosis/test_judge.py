@@ -9,8 +9,8 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
-from hangdog_models.views.answer_text import order
+from hangdog_models.verdict import Kind, StallCause
+from hangdog_models.views.first_line import order
 from support.cases.stories import first, job, look, snapshot, trace, twice
 
 CUBE = job(tp=2, dp=2, pp=2)
@@ -224,7 +224,9 @@ def test_a_peer_outside_of_the_job_that_does_not_answer_is_a_dependency() -> Non
 
 def test_asleep_at_one_line_on_two_machines_is_no_fault_of_either() -> None:
     verdict = diagnose(twice(look({"0,2": "backward", "1,3": "user"})), job(dp=4, per_machine=1))
-    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+    assert verdict.kind in (Kind.SOFTWARE, Kind.DEPENDENCY) and not verdict.evict.machines
+    assert verdict.culprit is not None and verdict.culprit.ranks == (1, 3)
+    assert verdict.confidence < 0.5 and verdict.causes[StallCause.MACHINE] < 0.1
 
 
 def test_one_line_of_code_does_not_say_which_group_is_meant() -> None:

@@ -43,13 +43,10 @@ NO_ODDS = {
         "LONGEST": "keeps a quotient finite",
         "LATE_BY": "what is shown: which operations count as joined late",
     },
-    "verdict/conclude.py": {
-        "NAMED_AT_MOST": "machines shown",
-        "SLOW_LOOKS": "looks taken",
-        "CONTRADICTIONS_SHOWN": "sentences shown",
-        "ONE_LOOK_MOST": "a budget of eviction, like that of options.py",
-    },
+    "verdict/because.py": {"CONTRADICTIONS_SHOWN": "sentences shown"},
+    "verdict/conclude.py": {"NAMED_AT_MOST": "machines shown"},
     "verdict/eviction.py": {"COMBINED": "bounds the cost"},
+    "verdict/isolation.py": {"ONE_LOOK_MOST": "a budget of eviction, like that of options.py"},
     "verdict/write_verdict.py": {"GROUPS_SHOWN": "groups shown"},
 }
 #: Functions in whose formulas numbers stand that nobody can set otherwise, and which formulas these are.
@@ -58,7 +55,7 @@ FORMULAS = {
     "stragglers/sequential_test.py:_solved": "bisection, and half a vote each way",
     "hypotheses/multiple_roots.py:blame_several": "machines beyond the two that stand for the first two faults",
     "stragglers/straggler.py:_lateness": "how many equal parts make a sum: its square over that of its parts",
-    "verdict/conclude.py:_lacking": "percent, to one digit",
+    "verdict/because.py:_lacking": "percent, to one digit",
 }
 #: What multiplies to odds, and what takes its numbers for them.
 MAKE_ODDS = {"Factor", "odds", "Odds"}

@@ -25,7 +25,8 @@ from hangdog_models.verdict import (
     Suspect,
     Verdict,
 )
-from hangdog_models.views.answer_text import headline, percent
+from hangdog_models.views.answer_text import percent
+from hangdog_models.views.first_line import headline
 from support.cases.goldens import differing
 from support.cases.strategies import verdicts
 

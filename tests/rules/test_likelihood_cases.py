@@ -20,7 +20,6 @@ DOUBLED = {
     "lost_to_sound_hosts": "the odds of its case are at a bound of their own, `late_untold`",
     "old_dumps_share": "a border: in no case are fewer contradicted",
     "role_has_more": "the case lies just beside the border",
-    "slow_decides": "a border above `decides`, below which nothing is named anyway",
     "worth_naming_first": "a border: in no case is the first one below it",
 }
 #: Numbers that no case is known for, and why they stay until one is.

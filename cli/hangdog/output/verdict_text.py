@@ -8,8 +8,10 @@ from rich.console import Console
 from hangdog.output.lines import Line, more, print_line, print_sections
 from hangdog.output.terminal import printable
 from hangdog_models.counts import counted
+from hangdog_models.diagnosis.verdict.next_steps import COLLECT
 from hangdog_models.verdict import ClusterView, Kind, StuckGroup, Verdict
-from hangdog_models.views.answer_text import BLAMELESS, doing, headline, judged_by, percent, rank_text, some
+from hangdog_models.views.answer_text import BLAMELESS, doing, judged_by, percent, rank_text, some
+from hangdog_models.views.first_line import headline, steps
 
 #: How many of each are shown before `and N more`: one screen holds the answer, the JSON holds everything.
 SUSPECTS, CLUSTERS, GROUPS, FAILURES, FILES, FRAMES = 10, 16, 8, 8, 5, 3
@@ -25,14 +27,15 @@ STYLES = {Kind.NONE: "bold green", Kind.UNDETERMINED: "bold yellow"}
 def print_verdict(verdict: Verdict, console: Console) -> None:
     """Prints the verdict as text; plain where the console is no terminal, and never wider than the console."""
     print_line(Line(headline(verdict)), console, STYLES.get(verdict.kind, "bold red"))
+    told = {step.why for step in verdict.next}  # what to collect stands among the steps
     job = printable(verdict.job_id) or "(unnamed)"
     print_line(
         Line(f"job {job}, {counted(verdict.world_size, 'rank')}, judged by {printable(judged_by(verdict.rules))}"),
         console,
     )
     sections = (
-        ("because", _listed(verdict.because)),
-        ("evict", _evict(verdict)),
+        ("because", _listed(one for one in verdict.because if one.removeprefix(COLLECT) not in told)),
+        ("next", _numbered(steps(verdict))),
         ("suspects" if verdict.kind not in BLAMELESS else "where it shows", _suspects(verdict)),
         ("stuck groups", _groups(verdict.groups)),
         ("clusters", _clusters(verdict)),
@@ -43,11 +46,9 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
     print_sections(sections, console)
 
 
-def _evict(verdict: Verdict) -> Iterator[Line]:
-    machines = verdict.evict.machines
-    if machines:
-        yield Line(", ".join(map(printable, machines)))
-        yield Line(f"the fault is inside with {percent(verdict.evict.coverage)} probability")
+def _numbered(sentences: Iterable[str]) -> Iterator[Line]:
+    for number, sentence in enumerate(sentences, start=1):
+        yield Line(printable(sentence), f"{number}. ")
 
 
 def _suspects(verdict: Verdict) -> Iterator[Line]:

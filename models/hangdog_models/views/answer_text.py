@@ -6,7 +6,7 @@ from hangdog_models.counts import counted
 from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import escaped
-from hangdog_models.verdict import Activity, ClusterView, Culprit, Kind, StallCause, Verdict
+from hangdog_models.verdict import Activity, ClusterView, Culprit, Kind, StallCause, Suspect, Verdict
 
 #: Machines named in the headline; all of them stand under `evict`.
 MACHINES = 4
@@ -15,29 +15,21 @@ WIDTH = 32
 
 #: From which probability on it is known who it is.
 HALF = 0.5
-#: Why a culprit holds the job up, as people say it.
+#: Why a culprit holds the job up, as people say it, where it is one and where it is several.
 _REASONS = {
-    StallCause.MACHINE: "its machine",
-    StallCause.GROUP: "a path or device of its group",
-    StallCause.SOFTWARE: "its code",
-    StallCause.DEPENDENCY: "a service it waits for",
-    StallCause.SLOW: "work that takes its time",
-    StallCause.HEALTHY: "a healthy phase",
-    StallCause.UNKNOWN: "something not seen",
+    StallCause.MACHINE: ("its machine", "their machines"),
+    StallCause.GROUP: ("a path or device of its group", "a path or device between them"),
+    StallCause.SOFTWARE: ("its code", "their code"),
+    StallCause.DEPENDENCY: ("a service it waits for", "a service they wait for"),
+    StallCause.SLOW: ("work that takes its time", "work that takes its time"),
+    StallCause.HEALTHY: ("a healthy phase", "a healthy phase"),
+    StallCause.UNKNOWN: ("work that may be healthy", "work that may be healthy"),
 }
 #: Kinds that blame no machine: there, calling a machine suspect would send somebody to the wrong place.
 BLAMELESS = (Kind.SOFTWARE, Kind.DEPENDENCY)
 
 #: Activities whose written value people would not say; `unknown` is what stands still where no rule knows the place.
 _WORDS = {Activity.UNKNOWN: "asleep", Activity.DATALOADER: "data loader", Activity.GIL: "interpreter lock"}
-
-
-def headline(verdict: Verdict) -> str:
-    """The answer in one line: what it is, which machines, how sure, and what to do now."""
-    if _known(verdict):
-        return f"{verdict.kind}: {answer(verdict)}. {order(verdict)}"
-    sure = "" if verdict.kind is Kind.UNDETERMINED else f" ({percent(verdict.confidence)} sure)"
-    return f"{verdict.kind}: {answer(verdict)}{sure}. {order(verdict)}"
 
 
 def judged_by(rules: str) -> str:
@@ -50,49 +42,42 @@ def judged_by(rules: str) -> str:
 
 
 def answer(verdict: Verdict) -> str:
-    """What it is, and which machines; how sure, where who it is and why are two matters."""
-    if _known(verdict):
-        return _who_and_why(verdict)
-    first = verdict.suspects[0] if verdict.suspects else None
-    names = verdict.evict.machines or (first.machines if first else ())
-    ranks = _unplaced(verdict)
-    who = some(names, MACHINES) or (rank_text(ranks, WIDTH) if ranks else "a machine")
-    several = len(names) > 1 or (not names and len(ranks) > 1)
+    """What it is, and who; how likely, where who it is and why are two matters."""
+    if _apart(verdict) and verdict.culprit is not None:
+        return _who_and_why(verdict.culprit)
+    names, first = verdict.evict.machines, verdict.suspects[0] if verdict.suspects else None
+    culprits = verdict.culprit.machines if verdict.culprit else ()
+    several, alternatives = len(names) > 1, len(names) > 1 and bool(culprits) and not set(names) <= set(culprits)
+    who = f"{'one of ' if alternatives else ''}{some(names, MACHINES)}" if names else ""
+    holds = "hold" if several and not alternatives else "holds"
     return {
-        Kind.MACHINE: f"{who} {'hold' if several else 'holds'} the job up",
+        Kind.MACHINE: f"{who} {holds} the job up" if who else f"a machine holds the job up{_likeliest(first)}",
         Kind.GROUP: _of_group(verdict),
         Kind.SOFTWARE: "the code is at fault, no machine is",
         Kind.DEPENDENCY: "a service that many ranks share blocks them",
-        Kind.SLOW: f"{who} {'hold' if several else 'holds'} the job back"
-        if first
-        else "the job makes progress, but is held back",
+        Kind.SLOW: f"{who} {holds} the job back"
+        if who
+        else f"the job makes progress, but is held back{_likeliest(first)}",
         Kind.NONE: "the job is making progress",
-        Kind.UNDETERMINED: "the evidence does not decide" + _likeliest(verdict),
+        Kind.UNDETERMINED: f"the evidence does not decide{_likeliest(verdict.culprit) or ', and nobody stands out'}",
     }[verdict.kind]
 
 
-def order(verdict: Verdict) -> str:
-    """What to do now."""
+def sure(verdict: Verdict) -> str:
+    """How sure the answer is; empty where it says so itself, or where there is none."""
+    if verdict.kind is Kind.UNDETERMINED or _apart(verdict):
+        return ""
     if verdict.evict.machines:
-        return f"Evict {some(verdict.evict.machines, MACHINES)}."
-    if verdict.kind is Kind.UNDETERMINED:
-        return "Evict nobody; collect what is named below."
-    if verdict.kind is Kind.GROUP:
-        alone = verdict.suspects[0].machines if verdict.suspects else ()
-        tested = f"test {escaped(alone[0])}" if len(alone) == 1 else "test its machines in pairs"
-        return f"Evict nobody yet: {tested}."
-    if verdict.kind is Kind.MACHINE:
-        names = verdict.suspects[0].machines if verdict.suspects else ()
-        if verdict.suspects and not names:
-            return f"Evict nobody yet: find the machine of {rank_text(_unplaced(verdict), WIDTH)}."
-        return f"Evict nobody yet: look again{f', or test {some(names, MACHINES)}' if names else ''}."
-    return "Evict nobody."
+        return percent(verdict.evict.coverage)
+    named = verdict.kind is Kind.GROUP and verdict.suspects
+    return percent(verdict.suspects[0].probability if named else verdict.confidence)
 
 
-def _unplaced(verdict: Verdict) -> tuple[int, ...]:
-    """The ranks of the first suspect, and of the others of unknown machine that are as surely guilty as not."""
-    others = (suspect for suspect in verdict.suspects[1:] if suspect.probability > 0.5 and not suspect.machines)
-    return tuple(sorted({rank for suspect in (*verdict.suspects[:1], *others) for rank in suspect.ranks}))
+def unplaced(verdict: Verdict) -> tuple[int, ...]:
+    """The ranks that are to blame and of which no machine is known."""
+    found = [one for one in verdict.suspects[1:] if one.probability > HALF and not one.machines]
+    first = [one for one in verdict.suspects[:1] if not one.machines]
+    return tuple(sorted({rank for one in (*first, *found) for rank in one.ranks})) if first else ()
 
 
 def percent(probability: float) -> str:
@@ -126,27 +111,41 @@ def doing(cluster: ClusterView) -> str:
     return f"{word} in {escaped(cluster.dim)}" if cluster.dim else word
 
 
-def _known(verdict: Verdict) -> bool:
-    """Whether it is known who holds the job up, and less so why."""
-    apart = verdict.kind not in (Kind.NONE, Kind.GROUP) and not verdict.evict.machines
-    return apart and verdict.culprit is not None and verdict.culprit.probability >= HALF
-
-
-def _who_and_why(verdict: Verdict) -> str:
-    assert verdict.culprit is not None
-    who, sure = _culprit(verdict.culprit), percent(verdict.culprit.probability)
-    likely = sorted(((p, cause) for cause, p in verdict.causes.items() if p >= LEAST), key=lambda one: -one[0])
-    why = " or ".join(f"{_REASONS[cause]} ({percent(p)})" for p, cause in likely[:2])
-    return f"{who} {'holds' if len(verdict.culprit.ranks) < 2 else 'hold'} the job up ({sure}), likely {why}"
-
-
-def _likeliest(verdict: Verdict) -> str:
+def _apart(verdict: Verdict) -> bool:
+    """Whether it is known who holds the job up, and why is another question: nobody is evicted, and no group is at fault."""
     found = verdict.culprit
+    if found is None or found.probability < HALF or verdict.evict.machines or verdict.kind is Kind.NONE:
+        return False
+    return verdict.kind is not Kind.GROUP or 2 * found.causes.get(StallCause.GROUP, 0.0) < found.probability
+
+
+def _who_and_why(culprit: Culprit) -> str:
+    several = len(culprit.ranks) > 1 or len(culprit.machines) > 1
+    likely = sorted(((p, cause) for cause, p in culprit.causes.items() if p >= LEAST), key=lambda one: -one[0])
+    who, holds, share = _culprit(culprit), "hold" if several else "holds", percent(culprit.probability)
+    if len(likely) == 1 and percent(likely[0][0]) == share:
+        if likely[0][1] is StallCause.SLOW:
+            return f"{who} {holds} the job back ({share})"
+        return f"{who} {holds} the job up, because of {_reason(likely[0][1], culprit)} ({share})"
+    why = " or ".join(f"{_reason(cause, culprit)} ({percent(p)})" for p, cause in likely[:2])
+    return f"{who} {holds} the job up ({share}){f', likely because of {why}' if why else ''}"
+
+
+def _reason(cause: StallCause, culprit: Culprit) -> str:
+    one, several = _REASONS[cause]
+    if len(culprit.ranks) < 2 and len(culprit.machines) < 2:
+        return one
+    return "their machine" if cause is StallCause.MACHINE and len(culprit.machines) == 1 else several
+
+
+def _likeliest(found: Culprit | Suspect | None) -> str:
     return f"; likeliest is {_culprit(found)} ({percent(found.probability)})" if found is not None else ""
 
 
-def _culprit(culprit: Culprit) -> str:
+def _culprit(culprit: Culprit | Suspect) -> str:
     on = some(culprit.machines, MACHINES)
+    if not culprit.ranks:
+        return on or "somebody"
     return f"{rank_text(culprit.ranks, WIDTH)}{f' on {on}' if on else ''}"
 
 

@@ -7,7 +7,8 @@ from hangdog_models.counts import counted
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Verdict
-from hangdog_models.views.answer_text import BLAMELESS, doing, headline, judged_by, percent, rank_text
+from hangdog_models.views.answer_text import BLAMELESS, doing, judged_by, percent, rank_text
+from hangdog_models.views.first_line import headline
 
 #: How many of each are written; the verdict's JSON holds everything.
 SUSPECTS, CLUSTERS, REASONS = 10, 16, 16

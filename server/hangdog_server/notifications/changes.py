@@ -13,8 +13,9 @@ import sqlalchemy as sa
 
 from hangdog_models.counts import counted, named
 from hangdog_models.incident import ENDED, SUSPECTED_WHY, Incident, IncidentState
-from hangdog_models.verdict import Kind, from_json
-from hangdog_models.views import answer_text
+from hangdog_models.verdict import from_json
+from hangdog_models.views.answer_text import answer, sure
+from hangdog_models.views.first_line import order
 from hangdog_server.actions import policy
 from hangdog_server.cluster.stalls import OPEN, SELDOM_S
 from hangdog_server.etag import digest
@@ -34,8 +35,6 @@ BACK_S = DAY_S + 2 * 3600.0
 MOST = 1000
 #: A job that still stands is looked at again within `SELDOM_S`; a look takes some seconds more. Seconds.
 SLACK_S = 60.0
-#: Verdicts of which it says nothing how sure they are.
-UNDECIDED = (Kind.UNDETERMINED, Kind.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +146,10 @@ def _judged(incident: Incident, text: str) -> tuple[str, tuple[str, ...]]:
         verdict = from_json(json.loads(text))
     except (ValueError, KeyError, TypeError):  # of another version of ours
         return f"{incident.job}: {incident.kind}", (f"hangdog show {incident.id}",)
-    sure = "" if verdict.kind in UNDECIDED else f" ({answer_text.percent(verdict.confidence)} sure)"
+    certain = sure(verdict)
     because = (*verdict.because, f"hangdog show {incident.id}")
-    return f"{incident.job}: {answer_text.answer(verdict)}{sure}", (
-        f"{verdict.kind}: {answer_text.order(verdict)}",
+    return f"{incident.job}: {answer(verdict)}{f' ({certain} sure)' if certain else ''}", (
+        f"{verdict.kind}: {order(verdict)}",
         *because,
     )
 

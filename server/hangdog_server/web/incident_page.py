@@ -10,9 +10,10 @@ from hangdog_models.findings import Finding
 from hangdog_models.ranks import Runs, runs_of, size, united
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import ClusterView, Kind, Suspect, Verdict, to_json
-from hangdog_models.views.answer_text import BLAMELESS, answer, doing, order, percent, rank_text
+from hangdog_models.views.answer_text import BLAMELESS, answer, doing, rank_text, sure
 from hangdog_models.views.collapsed_tree import Branch, folded
 from hangdog_models.views.exports import collapsed, speedscope
+from hangdog_models.views.first_line import order
 from hangdog_models.views.incident_json import document
 from hangdog_models.views.incident_view import IncidentView
 from hangdog_models.views.postmortem import markdown, whose
@@ -97,7 +98,7 @@ def incident_page(verdict: Verdict, scene: IncidentView | None, about: IncidentH
         tone=tone,
         sign=sign,
         answer_text=answer(verdict),
-        sure="" if verdict.kind is Kind.UNDETERMINED else percent(verdict.confidence),
+        sure=sure(verdict),
         order=order(verdict),
         where=_where(verdict, scene),
         word=word,

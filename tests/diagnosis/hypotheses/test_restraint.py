@@ -63,7 +63,8 @@ def test_who_spins_or_was_not_captured_is_looked_at_first_and_not_accused() -> N
     for odd in (trace(5, "user", active=True), trace(5, optimizer, active=True), trace(5, "timed out")):
         seen = [*look({"0-4,6-63": "gather"}), odd]
         verdict = diagnose(snapshot(seen, seen), WIDE)
-        assert (verdict.kind, first(verdict)) == (Kind.UNDETERMINED, (5,))
+        assert (first(verdict), verdict.evict.machines) == ((5,), ())
+        assert all(suspect.probability < 0.5 for suspect in verdict.suspects)
 
 
 def test_two_machines_at_one_place_of_a_service_are_one_matter() -> None:

@@ -17,7 +17,8 @@ from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.ranks import Rank, format_ranks, format_runs, size
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import ClusterView, Suspect, Verdict
-from hangdog_models.views.answer_text import BLAMELESS, doing, headline, percent, rank_text
+from hangdog_models.views.answer_text import BLAMELESS, doing, percent, rank_text
+from hangdog_models.views.first_line import headline
 from hangdog_models.views.grid import JOINED
 from hangdog_models.views.waits_view import Surroundings, WaitView, around
 from hangdog_proto.client.channel_options import ServerAddress

@@ -24,6 +24,8 @@ ALONE: Mapping[Impact, Kind] = {
     Impact.PATH: Kind.GROUP,
     Impact.SERVICE: Kind.DEPENDENCY,
 }
+#: What the launch of the job did: the rank whose log tells of it is none of it.
+OF_THE_LAUNCH = ("store barrier, too many",)
 _STRONG = (Impact.CONVICTS, Impact.RESET)
 
 
@@ -95,13 +97,17 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
     for finding in findings:
         if finding.impact in ALONE:
             kind = ALONE[finding.impact]
-            units = _units(finding, topology)
+            units = () if finding.code in OF_THE_LAUNCH else _units(finding, topology)
             groups.setdefault((kind, tuple(sorted(units)) if kind is Kind.GROUP else units), []).append(finding)
     found = []
     for (kind, units), stated in groups.items():
         lead = stated[0]
         ranks = lead.ranks or ((lead.rank,) if lead.rank is not None else ())
-        ranks = ranks or tuple(rank for unit in units for rank in topology.machines.get(unit, ()))
+        ranks = (
+            ()
+            if lead.code in OF_THE_LAUNCH
+            else ranks or tuple(rank for unit in units for rank in topology.machines.get(unit, ()))
+        )
         because = tuple(dict.fromkeys(_sentence(finding, units) for finding in stated[:3]))
         hold = GroupWait(PATH, ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
         factors = odds(f"{lead.source}: {lead.code} {lead.impact}", LOGGED_ALONE[kind])

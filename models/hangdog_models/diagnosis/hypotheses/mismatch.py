@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
-from hangdog_models.diagnosis.hypotheses.reason_text import where
+from hangdog_models.diagnosis.hypotheses.reason_text import stands
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks
@@ -84,7 +84,9 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
         factors.append(Factor("other groups have joined and do not complete", MISMATCH_BESIDE_STUCK_GROUPS))
     if undirected and (crossed or still):
         factors.append(Factor("the frames do not tell whom one side waits for", MISMATCH_UNDIRECTED))
-    sides_of = f"{ranks_of(odd)} {are(odd)} in {where(look[odd[0]])}, {ranks_of(other)} {are(other)} in {where(look[other[0]])}"
+    sides_of = (
+        f"{ranks_of(odd)} {are(odd)} {stands(look[odd[0]])}, {ranks_of(other)} {are(other)} {stands(look[other[0]])}"
+    )
     because = (
         f"{sides_of}: each side waits for the other",
         "no rank stands outside of a collective: nothing that a machine does explains this",
@@ -122,7 +124,7 @@ def _odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
         group = topology.group(dim, ranks[0]) if dim else None
         wide = look[ranks[0]].operation in _OF_ALL or len(group or ()) >= ALONE_IN_WIDE_GROUP
         if few and wide and roots and not roots & set(group or ()):
-            text = f"{ranks_of(ranks)} {are(ranks)} alone in {where(look[ranks[0]])}, where no other member has come"
+            text = f"{ranks_of(ranks)} {are(ranks)} alone {stands(look[ranks[0]])}, where no other member has come"
             units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
             return [
                 Hypothesis(

@@ -7,8 +7,10 @@ from hangdog_models.diagnosis.observe.activity import HELD, LOCK_FILE, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
 from hangdog_models.diagnosis.waits.collective_counters import BY_COMPLETION, BY_COUNTERS, BY_DEVICE, COUNTED, OUTSIDE
+from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
+from hangdog_models.stack import Reason
 from hangdog_models.verdict import Activity
 
 
@@ -18,8 +20,29 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     Without `motion` they are one root of several: then whoever waits for nobody knows whom is no reason for this one.
     """
     ranks = list(ranks)
-    state = look[ranks[0]]
-    text = f"{ranks_of(ranks)} {are(ranks)} {where(state)}"
+    reached = waits.reached_from(ranks)
+    if look[ranks[0]].activity is Activity.MISSING:
+        found = [_silence(ranks, look[ranks[0]], waits)]
+    else:
+        found = _standing(ranks, look[ranks[0]], waits, motion)
+        if reached:
+            dims = sorted({str(hold.dim) for rank in ranks for hold in waits.holds_for(rank)})
+            found.append(
+                f"{ranks_of(sorted(reached))} {wait(reached)} for it through {', '.join(dims)}, directly or through others"
+            )
+    loose = sorted(waits.loose - reached - set(ranks))
+    if loose and motion is not None:
+        places = sorted({stands(look[rank]) for rank in loose})
+        behind = sorted(waits.reached_from(loose) - reached - set(loose))
+        text = f"{ranks_of(loose)} {are(loose)} {', '.join(places[:3])}, whose frames do not name whom they wait for"
+        text += f", and {ranks_of(behind)} {wait(behind)} for {'it' if len(loose) == 1 else 'those'}" if behind else ""
+        everybody = len(reached) + len(loose) + len(behind) >= len(waits.waiting)
+        found.append(text + ("; no other rank stands outside" if everybody else ""))
+    return tuple(found)
+
+
+def _standing(ranks: list[Rank], state: RankState, waits: Waits, motion: Motion | None) -> list[str]:
+    text = f"{ranks_of(ranks)} {are(ranks)} {stands(state)}"
     if state.rule in COUNTED:
         groups = {hold.group for rank in ranks for hold in waits.holds_for(rank) if hold.group}
         through = f" in {counted(len(groups), 'process group')}" if groups else ""
@@ -32,28 +55,31 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
         text += f", at different lines of it in {motion.rounds} looks"
     elif motion is not None and set(ranks) <= motion.travelling:
         text += f", and elsewhere in other ones of {motion.rounds} looks"
-    reasons = [text]
-    if state.missing:
-        reasons.append(f"{ranks_of(ranks)}: {state.missing}")
-    reached = waits.reached_from(ranks)
-    if reached:
-        dims = sorted({str(hold.dim) for rank in ranks for hold in waits.holds_for(rank)})
-        reasons.append(
-            f"{ranks_of(sorted(reached))} {wait(reached)} for it through {', '.join(dims)}, directly or through others"
-        )
-    loose = sorted(waits.loose - reached - set(ranks))
-    if loose and motion is not None:
-        places = sorted({where(look[rank]) for rank in loose})
-        behind = sorted(waits.reached_from(loose) - reached - set(loose))
-        text = f"{ranks_of(loose)} {are(loose)} in {', '.join(places[:3])}, whose frames do not name whom they wait for"
-        text += f", and {ranks_of(behind)} {wait(behind)} for {'it' if len(loose) == 1 else 'those'}" if behind else ""
-        everybody = len(reached) + len(loose) + len(behind) >= len(waits.waiting)
-        reasons.append(text + ("; no other rank stands outside" if everybody else ""))
-    return tuple(reasons)
+    return [text, f"{ranks_of(ranks)}: {state.missing}"] if state.missing else [text]
+
+
+def _silence(ranks: list[Rank], state: RankState, waits: Waits) -> str:
+    """What is said of ranks of which nothing was captured: who waits for them, and what their silence may mean."""
+    whose, several = ranks_of(ranks), len(ranks) > 1
+    if state.rule == BY_RAS:
+        text, may = f"{whose} {'do' if several else 'does'} not answer NCCL RAS, while others do", "out of reach"
+    else:
+        by_dumps = any(hold.counted for rank in ranks for hold in waits.holds_for(rank))
+        text, may = f"{whose} left no {'flight recorder dump' if by_dumps else 'stack'}", "merely not captured"
+        known = state.missing is not None and state.missing.reason is not Reason.NO_EVIDENCE
+        text += f" ({state.missing})" if known else ""
+    it, they, reached = *(("them", "they") if several else ("it", "it")), sorted(waits.reached_from(ranks))
+    waited = f", and {ranks_of(reached)} {wait(reached)} for {it}" if reached else ""
+    return f"{text}{waited}: look at {it} first; {they} may be dead, stopped or {may}"
+
+
+def stands(state: RankState) -> str:
+    """Where a rank stands, to follow `is`, whether that is an operation or not: `in all_reduce in step`."""
+    return f"in {where(state)}" if state.waits and state.operation else where(state)
 
 
 def where(state: RankState) -> str:
-    """Where a rank stands, to follow `is`: `computing in tidy`."""
+    """Where a rank stands, to follow `is`: `computing in tidy`; of one that waits, the operation it is in."""
     doing = {
         Activity.UNKNOWN: "asleep",
         Activity.COMPUTE: "computing",
@@ -68,6 +94,11 @@ def where(state: RankState) -> str:
         Activity.GC: "collecting garbage",
         Activity.COMPILE: "compiling",
         Activity.MISSING: "not captured",
+        Activity.LAUNCH: "launching an operation",
+        Activity.DEVICE_SYNC: "waiting for its device",
+        Activity.COLLECTIVE: "in a collective",
+        Activity.P2P: "in a point-to-point operation",
+        Activity.RENDEZVOUS: "meeting the others",
     }.get(state.activity, str(state.activity).replace("_", " "))
     if state.rule == BY_COMPLETION:
         return f"its peers have completed {state.operation}, and it has not"

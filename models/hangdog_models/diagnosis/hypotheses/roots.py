@@ -1,6 +1,7 @@
 """Explanations by roots: ranks that wait for nobody while the others wait for them."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import prod
 
 from hangdog_models.diagnosis.hypotheses.activity_odds import odds_of
@@ -31,6 +32,7 @@ from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS
 from hangdog_models.diagnosis.stragglers.sample_lengths import replica
 from hangdog_models.diagnosis.waits.collective_counters import BY_COUNTERS
+from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import CROWD_LEAST, Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
@@ -49,10 +51,23 @@ SERVED_POWER = likelihood("served_power")
 def explain(scene: Scene) -> list[Hypothesis]:
     """Roots, and what is left of one of whom nothing is known where a group that it is not in is surely stuck."""
     found = _roots(scene.look, scene.waits, scene.motion, scene.topology)
+    found = [replace(one, hearsay=True) if _only_silent(one, scene) else one for one in found]
     if not proven(scene):
         return found
     inside = Factor("a group it is not in has joined and does not complete", NOT_IN_STUCK_GROUP)
     return [one.moved(inside) if _unknown(one, scene.look) else one for one in found]
+
+
+def _only_silent(hypothesis: Hypothesis, scene: Scene) -> bool:
+    """Whether all there is against it is that NCCL RAS had no answer of some of its ranks, and nobody is seen to wait for them.
+
+    A program that ended does not answer either, on a sound machine. That none of several ranks of a machine answers is the machine's.
+    """
+    if not hypothesis.ranks or any(scene.look[rank].rule != BY_RAS for rank in hypothesis.ranks):
+        return False
+    of = [scene.topology.machines.get(unit, ()) for unit in hypothesis.units]
+    gone = all(len(ranks) > 1 and set(ranks) <= set(hypothesis.ranks) for ranks in of)
+    return not gone and not scene.waits.reached_from(hypothesis.ranks)
 
 
 def _unknown(hypothesis: Hypothesis, look: Look) -> bool:

@@ -100,7 +100,10 @@ def _late(case: Case, late: Slowness) -> Verdict:
         evict = Eviction(machines, min(named.values())) if fits and late.kind is Kind.SLOW else evict
     confidence = max((one.probability for one in late.suspects), default=JOB_SOUND)
     first = suspects[0] if suspects else None
-    culprit = Culprit(first.ranks, first.machines, first.probability, late.reasons[:1]) if first else None
+    culprit = None
+    if first is not None:
+        why = {CAUSE_OF[late.kind]: first.probability}
+        culprit = Culprit(first.ranks, first.machines, first.probability, late.reasons[:1], why)
     return written(case, late.kind, confidence, late.reasons, suspects, evict, _causes(late.kind, confidence), culprit)
 
 

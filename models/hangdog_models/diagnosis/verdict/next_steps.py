@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from hangdog_models.diagnosis.verdict.who_and_why import DECIDES
 from hangdog_models.verdict import Act, Culprit, Eviction, Kind, Step, Suspect
 
 #: How a reason begins that says what would decide; each is a step of its own.
@@ -9,29 +10,46 @@ COLLECT = "collect next: "
 
 
 def next_steps(
-    kind: Kind, evict: Eviction, suspects: Sequence[Suspect], culprit: Culprit | None, because: Sequence[str]
+    kind: Kind,
+    confidence: float,
+    evict: Eviction,
+    suspects: Sequence[Suspect],
+    culprit: Culprit | None,
+    because: Sequence[str],
+    *,
+    seen: bool = True,
 ) -> tuple[Step, ...]:
-    """The steps that a verdict of this kind asks for; `because` are its reasons, among which is what would decide."""
+    """The steps that a verdict of this kind asks for; `because` are its reasons, among which is what would decide.
+
+    `seen`: something of the ranks was captured. Where only a machine's hardware or log speaks, its test comes first.
+    """
     collect = [Step(Act.COLLECT, (), line.removeprefix(COLLECT)) for line in because if line.startswith(COLLECT)]
     first = suspects[0].machines if suspects else culprit.machines if culprit else ()
     if evict.machines:
-        step = Step(Act.EVICT, evict.machines, f"the fault is in there with {evict.coverage:.3g}")
+        step = Step(Act.EVICT, evict.machines, "the fault is inside")
         if kind is Kind.SLOW:
             return (step,)
         return (step, Step(Act.RESTART, (), "the job hangs until it is started again"))
-    test = [Step(Act.TEST, first, "a test of its devices and links convicts or clears it")] if first else []
+    test = [Step(Act.TEST, first, "tests of its devices and links convict or clear it")] if first else []
+    more = collect or [Step(Act.COLLECT, (), "more looks, some seconds apart")]
     again = Step(
         Act.RESTART, (), "if it comes back on the same machine, that machine is at fault; if elsewhere, the code is"
     )
+    if kind in (Kind.SOFTWARE, Kind.DEPENDENCY) and confidence < DECIDES:  # who it is is known, why is not
+        return (*collect, again, *test)
     return {
-        Kind.MACHINE: (*collect, again, *test),
-        Kind.GROUP: (
+        Kind.MACHINE: (*(collect + test if seen else test + collect), again),
+        Kind.GROUP: (*collect, *(_between(first) if len(first) > 1 else test)),
+        Kind.SOFTWARE: (
+            Step(Act.FIX_CODE, (), "a restart on the same machines would hang again"),
             *collect,
-            *(Step(Act.TEST, step.machines, "tests in pairs tell which end of which path") for step in test),
         ),
-        Kind.SOFTWARE: (Step(Act.FIX_CODE, (), "a restart on the same machines may hang again"), *collect),
         Kind.DEPENDENCY: (Step(Act.RESTORE_SERVICE, (), "the job goes on when it answers"), *collect),
-        Kind.SLOW: (*(collect or [Step(Act.COLLECT, (), "more looks, some seconds apart")]), *test),
+        Kind.SLOW: tuple(more + test if seen else test + more),
         Kind.NONE: (Step(Act.WAIT, (), "the job is making progress"),),
-        Kind.UNDETERMINED: (*collect, Step(Act.ASK_PEOPLE, (), "who wrote it knows whether it may take that long")),
+        Kind.UNDETERMINED: (*collect, Step(Act.ASK_PEOPLE, (), "they know whether it may take that long")),
     }[kind]
+
+
+def _between(machines: tuple[str, ...]) -> tuple[Step, ...]:
+    return (Step(Act.TEST, machines, "tests in pairs tell which end of which path"),)

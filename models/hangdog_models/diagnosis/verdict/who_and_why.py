@@ -1,6 +1,7 @@
 """What the posterior says apart from the verdict's one word: who holds the job up, whatever the cause, and why."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.ranks import Rank
@@ -34,30 +35,66 @@ def causes(weighed: Sequence[tuple[Hypothesis, float]]) -> dict[StallCause, floa
 def culprit(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology) -> Culprit | None:
     """Whom the explanations name together, whatever cause they give: one machine's ranks, a group, or several machines at once.
 
-    An explanation that names more than half of a job's machines names nobody.
+    Nobody does, where what holds most of the job up is likelier.
     """
-    named: dict[tuple[str, ...] | tuple[Rank, ...], list[tuple[Hypothesis, float]]] = {}
-    for hypothesis, p in weighed:
-        units = hypothesis.units
-        narrow = len(units) == 1 or 2 * len(units) <= len(topology.machines)
-        keys = {units, *((unit,) for unit in units)} if units and narrow else set()
-        for key in {hypothesis.ranks} if hypothesis.hold else keys:
-            named.setdefault(key, []).append((hypothesis, p))
-    sums = {key: sum(p for _, p in members) for key, members in named.items()}
+    found = [_named(key, members, topology) for key, members in _candidates(weighed, topology).items()]
     # a machine's name is only a name: of equals the one with the first rank
-    best = min(sums, key=lambda key: (-round(sums[key], 9), _ranks(key, named[key][0][0], topology)), default=None)
-    together = [one.units for one, _ in weighed if len(one.units) > 1 and sums.get(one.units, 0.0) > DECIDES]
-    if together:  # of several faults at once no one alone is all
-        best = max(together, key=sums.__getitem__)
-    if best is None or sums[best] < WORTH_NAMING:
-        return None
-    lead = max(named[best], key=lambda member: (member[0].units == best, member[1]))[0]
-    ranks = _ranks(best, lead, topology)
-    return Culprit(ranks, topology.machines_of(ranks), min(1.0, sums[best]), lead.reasons[:1])
+    found.sort(key=lambda one: (-round(one.probability, 9), one.ranks, one.machines))
+    least = max(WORTH_NAMING, sum(p for hypothesis, p in weighed if names_most(hypothesis, topology)))
+    return found[0] if found and found[0].probability >= least else None
 
 
-def _ranks(key: tuple[str, ...] | tuple[Rank, ...], hypothesis: Hypothesis, topology: Topology) -> tuple[Rank, ...]:
-    """The ranks that an explanation blames of a group, of several units, or of one."""
-    if hypothesis.hold or hypothesis.units == key:
-        return hypothesis.ranks
-    return tuple(rank for rank in hypothesis.ranks if (topology.machine(rank) or f"rank {rank}") in key)
+def names_most(hypothesis: Hypothesis, topology: Topology) -> bool:
+    """Whether it finds one cause behind more than half of a job's machines, which blames none of them."""
+    common = hypothesis.kind is not Kind.MACHINE and hypothesis.hold is None
+    return common and 2 * len(hypothesis.units) > max(2, _machines(topology))
+
+
+_Members: TypeAlias = list[tuple[Hypothesis, float]]
+#: Machines that are named together, or the ranks of a group.
+_Key: TypeAlias = frozenset[str] | tuple[Rank, ...]
+
+
+def _candidates(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology) -> dict[_Key, _Members]:
+    """Everyone who may be the culprit, each with the explanations by which it is.
+
+    Of several machines at once no single one is all, and none of equals stands for the others. So they are named
+    together where that is likelier than that one of them is alone; then all explanations inside of them count.
+    """
+    found: dict[_Key, _Members] = {}
+    exactly: dict[frozenset[str], float] = {}
+    narrow: _Members = []
+    for hypothesis, p in weighed:
+        units = frozenset(hypothesis.units)
+        if hypothesis.hold:
+            found.setdefault(hypothesis.ranks, []).append((hypothesis, p))
+        elif units and not names_most(hypothesis, topology):
+            narrow.append((hypothesis, p))
+            exactly[units] = exactly.get(units, 0.0) + p
+            for unit in units:
+                found.setdefault(frozenset({unit}), []).append((hypothesis, p))
+    for units, p in exactly.items():
+        alone = [frozenset({unit}) for unit in units]
+        if len(units) > 1 and p > max(exactly.get(one, 0.0) for one in alone):
+            found[units] = [(one, q) for one, q in narrow if units.issuperset(one.units)]
+            for one in alone:
+                found.pop(one, None)
+    return found
+
+
+def _machines(topology: Topology) -> int:
+    """How many machines the job may have: a rank whose machine is unknown counts as one of its own."""
+    placed = sum(map(len, topology.machines.values()))
+    return len(topology.machines) + max(0, topology.world_size - placed)
+
+
+def _named(key: _Key, members: _Members, topology: Topology) -> Culprit:
+    lead = max(members, key=lambda member: (frozenset(member[0].units) == key, member[1]))[0]
+    ranks = lead.ranks
+    if not lead.hold and frozenset(lead.units) != key:
+        ranks = tuple(rank for rank in ranks if (topology.machine(rank) or f"rank {rank}") in key)
+    parts: dict[StallCause, float] = {}
+    for hypothesis, p in members:
+        parts[CAUSE_OF[hypothesis.kind]] = parts.get(CAUSE_OF[hypothesis.kind], 0.0) + p
+    machines = topology.machines_of(ranks) if ranks else lead.units  # of a host that only a log names no rank is known
+    return Culprit(ranks, machines, min(1.0, sum(parts.values())), lead.reasons[:1], parts)

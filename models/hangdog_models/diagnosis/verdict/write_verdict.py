@@ -53,7 +53,7 @@ def written(
         rules=case.rules,
         culprit=culprit,
         causes=causes,
-        next=next_steps(kind, evict, suspects, culprit, because),
+        next=next_steps(kind, confidence, evict, suspects, culprit, because, seen=bool(case.look)),
     )
 
 

@@ -1,0 +1,182 @@
+"""The reasons of a verdict: what speaks for it, why nobody is evicted, and what to collect next."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import floor
+
+from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
+from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
+from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.diagnosis.verdict import eviction, isolation, log_summary
+from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.diagnosis.verdict.next_steps import COLLECT
+from hangdog_models.diagnosis.verdict.who_and_why import DECIDES
+from hangdog_models.ranks import Rank
+from hangdog_models.verdict import Eviction, Kind, Suspect
+
+#: Contradictions between stacks and counters that a verdict tells: the first ones show what is wrong with the evidence.
+CONTRADICTIONS_SHOWN = 3
+#: What is said of a group that is sure enough and holds too many machines.
+TOO_WIDE = "that is too wide to evict: test its machines pairwise (bisection) to narrow it first"
+#: What is said of one that holds more than half of the job's machines, where no other one is there to compare with.
+MOST_OF_THE_JOB = (
+    "nobody is evicted: it holds most of the job's machines; test them pairwise (bisection) to narrow it first"
+)
+#: What is said of one that is inside of the only machine there is.
+ONE_MACHINE = "nobody is evicted: the job has no other machine; test the devices and links of this one"
+#: What is said of a path of which one end is known, and either may be at fault.
+ONE_END = "nobody is evicted: that is one end of a path, and either end may be at fault; test it with its peers"
+#: What is said of paths of which nothing tells the end that fails.
+MANY_ENDS = (
+    "nobody is evicted: most of these machines are sound; look at the switches between them, or test them in pairs"
+)
+#: What is said of a machine that only others name.
+HEARSAY = "nobody is evicted: others name it, and nothing of its own does"
+#: What is said of a group of which nothing tells the machines.
+NO_MACHINE = "nothing tells which machine it is: test them pairwise (bisection) to find it"
+
+
+def because(
+    case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind, evict: Eviction, suspects: Sequence[Suspect]
+) -> tuple[str, ...]:
+    """Why the verdict is this one, weightiest first; each sentence once."""
+    if kind is Kind.UNDETERMINED:
+        return tuple(dict.fromkeys(_open(case, weighed, suspects)))
+    leads = [(h, p) for h, p in weighed if h.kind is kind]
+    # a machine's name is only a name: of equals the one with the first rank
+    lines = list(min(leads, key=lambda entry: (-round(entry[1], 9), entry[0].ranks))[0].reasons) if leads else []
+    lines += [one.message for one in case.contradictions[:CONTRADICTIONS_SHOWN]]
+    if kind in (Kind.MACHINE, Kind.GROUP) and not evict.machines:
+        lines += _kept(case, weighed, kind, suspects)
+    elif sum(p for _, p in leads) < DECIDES:  # who it is is known, why is not
+        lines += _collect_next(case, suspects)
+    return tuple(dict.fromkeys(lines))
+
+
+def _open(case: Case, weighed: Sequence[tuple[Hypothesis, float]], suspects: Sequence[Suspect]) -> list[str]:
+    """What leaves the case open, what was seen all the same, and what would decide it."""
+    first, likely = max(weighed, key=lambda entry: entry[1])
+    open_case, suspicious = "the evidence does not decide: ", "the evidence does not decide; most suspicious: "
+    reasons = [line for h, _ in weighed if h.kind is Kind.UNDETERMINED for line in h.reasons]
+    if not _seen(case) and not case.snapshot.ras:
+        # Without any stack the number of them is no answer: what the logs tell is.
+        tells = suspects and suspects[0].probability >= eviction.WORTH_EVICTING
+        lead = suspicious + suspects[0].because[0] if tells else log_summary.lead(case.snapshot, case.topology)
+        return [lead, *_collect_next(case, suspects)]
+    if suspects and set(suspects[0].ranks) & set(_mute(case, suspects)):
+        lead = suspicious + suspects[0].because[0]
+    elif first.reasons and not first.units and not first.hold and likely > DECIDES / 2:
+        lead = open_case + first.reasons[0]
+        reasons = [line for line in reasons if line != first.reasons[0]]
+    elif suspects:
+        lead = suspicious + suspects[0].because[0]
+    else:
+        lead = _nobody(case)
+    return [lead, *reasons, *_collect_next(case, suspects)]
+
+
+def _seen(case: Case) -> bool:
+    return any(state.frames for state in case.look.values())
+
+
+def _nobody(case: Case) -> str:
+    """Why nobody stands out."""
+    if case.topology.world_size == 1:
+        return "the job has one rank, and where it waits does not say why"
+    if _seen(case) and case.waits.waiting:
+        return "no rank stands out: all that were seen wait for others"
+    if _seen(case):
+        return "no rank stands out: nothing that was seen waits for another"
+    return "no rank stands out: NCCL RAS names none that is behind or does not answer"
+
+
+def _kept(
+    case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind, suspects: Sequence[Suspect]
+) -> list[str]:
+    """Why nobody is evicted, and what would change that."""
+    first = suspects[0] if suspects else None
+    unsure = first is None or first.probability < case.options.coverage_target
+    if first is not None and not first.machines:  # as certain as the culprit may be
+        unplaced = [s for s in suspects if s is first or (s.probability > DECIDES and not s.machines)]
+        whose = ranks_of(sorted({rank for suspect in unplaced for rank in suspect.ranks}))
+        tells = f"no evidence tells the machine of {whose}; gpus_per_node or [machines] in job.toml does"
+        return [f"nobody is evicted: {tells}", *(_collect_next(case, suspects) if unsure else ())]
+    if first is not None and kind is Kind.MACHINE and not set(first.machines) & set(case.topology.machines):
+        return [
+            f"nobody is evicted: nothing tells that {first.machines[0]} is a machine of the job; [machines] in job.toml does"
+        ]
+    best = first.probability if first is not None else 0.0
+    if first is not None and kind is Kind.MACHINE:
+        blamed = isolation.blamed(case, weighed)
+        wide = eviction.smallest(blamed, replace(case.options, budget_machines=len(case.topology.machines)))
+        if wide.machines:
+            takes, budget = len(wide.machines), case.options.budget_machines
+            return [f"nobody is evicted: it takes {takes} machines, and the budget of one eviction is {budget}"]
+        if not unsure:  # it is broken, but others may be, too
+            best = blamed.get(frozenset(first.machines), 0.0)
+    if first is not None and kind is Kind.MACHINE and _only_named(weighed, first):
+        whose = ranks_of(first.ranks) if first.ranks else ", ".join(first.machines)
+        return [
+            HEARSAY,
+            f"{COLLECT}the stack and the log of {whose}, and whether it is alive: so far only others name it",
+        ]
+    lead = isolation.lead_group(weighed, kind)
+    if lead is not None and isolation.one_end(lead, suspects) and not unsure:
+        return [ONE_END]
+    if lead is not None and isolation.many_ends(lead, suspects):
+        return [MANY_ENDS]
+    narrow = first is not None and 2 * len(first.machines) <= len(case.topology.machines)
+    if kind is Kind.MACHINE or (narrow and unsure):
+        return [_lacking(case, best), *_collect_next(case, suspects)]
+    if first is None:
+        return [NO_MACHINE]
+    if not narrow:
+        return [ONE_MACHINE if len(case.topology.machines) == 1 else MOST_OF_THE_JOB]
+    return [TOO_WIDE, *(_collect_next(case, suspects) if case.motion.rounds < 2 else ())]
+
+
+def _only_named(weighed: Sequence[tuple[Hypothesis, float]], suspect: Suspect) -> bool:
+    """Whether what speaks against a suspect is mostly what others say of it."""
+    machines = set(suspect.machines)
+    against = [(h, p) for h, p in weighed if h.kind is Kind.MACHINE and machines and machines <= set(h.units)]
+    return bool(against) and max(against, key=lambda entry: entry[1])[0].hearsay
+
+
+def _lacking(case: Case, probability: float) -> str:
+    """What an eviction lacks."""
+    best = 100 * probability
+    target = 100 * case.options.coverage_target
+    # 94.96 is below 95, and must read as if it were
+    stated = best if round(best, 1) < target else floor(10 * best) / 10
+    return f"nobody is evicted: {stated:.1f}% is less than the {target:g}% that an eviction takes"
+
+
+def _mute(case: Case, suspects: Sequence[Suspect]) -> list[Rank]:
+    """The ranks that left nothing and that others wait for, or that are suspected for that alone."""
+    suspected = suspects[0].ranks if suspects else ()
+    roots = (rank for rank in case.waits.roots if merely_failed(case.look[rank]))
+    return sorted(rank for rank in roots if rank in suspected or case.waits.holds_for(rank))
+
+
+def _collect_next(case: Case, suspects: Sequence[Suspect]) -> list[str]:
+    """What would decide, best first: the evidence of those who are awaited and left none, then in the order of what it costs."""
+    steps = []
+    world = [Rank(rank) for rank in range(case.topology.world_size)]
+    absent = [rank for rank in world if rank not in case.look or not case.look[rank].frames]
+    mute = _mute(case, suspects)
+    if mute:
+        they, them = ("it is", "it") if len(mute) == 1 else ("they are", "them")
+        steps.append(f"the stack or dump of {ranks_of(mute)}, and whether {they} alive: others wait for {them}")
+    if len(absent) == len(world):
+        steps.append("stacks of all ranks, in two looks a few seconds apart: they show who waits for whom")
+    else:
+        if case.motion.rounds < 2:
+            steps.append(
+                "a second look a few seconds later, to see what does not move (in a bundle: round-0/, round-1/)"
+            )
+        if absent and absent != mute:
+            steps.append(f"stacks of {ranks_of(absent)}")
+    if not case.snapshot.counters and len(world) > 1:
+        counts = "flight recorder dumps" if case.snapshot.ras else "flight recorder dumps or NCCL RAS"
+        steps.append(f"{counts}, which count who entered which collective")
+    return [COLLECT + step for step in steps]
