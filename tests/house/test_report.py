@@ -15,12 +15,14 @@ from hangdog.output.terminal import console_for, printable
 from hangdog.output.verdict_text import print_verdict
 from hangdog_models.ranks import Rank, parse_ranks
 from hangdog_models.verdict import (
+    Act,
     Activity,
     ClusterView,
     Coverage,
     Eviction,
     EvidenceReport,
     Kind,
+    Step,
     StuckGroup,
     Suspect,
     Verdict,
@@ -85,6 +87,10 @@ BLANK = Verdict(
     coverage=Coverage(8, 8, (), {}),
     evidence=EvidenceReport(),
     rules="torch@2026-11",
+    next=(
+        Step(Act.COLLECT, (), "the flight recorder of rank 0"),
+        Step(Act.ASK_PEOPLE, (), "they know whether it may take that long"),
+    ),
 )
 
 SOFTWARE = replace(

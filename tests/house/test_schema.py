@@ -70,11 +70,15 @@ def objects(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def rounded(verdict: Verdict) -> Verdict:
+    found = verdict.culprit
+    parts = {cause: round(p, 3) for cause, p in found.causes.items()} if found else {}
     return replace(
         verdict,
         confidence=round(verdict.confidence, 3),
         suspects=tuple(replace(suspect, probability=round(suspect.probability, 3)) for suspect in verdict.suspects),
         evict=replace(verdict.evict, coverage=round(verdict.evict.coverage, 3)),
+        causes={cause: round(p, 3) for cause, p in verdict.causes.items()},
+        culprit=found and replace(found, probability=round(found.probability, 3), causes=parts),
     )
 
 

@@ -44,7 +44,7 @@ def judged_by(rules: str) -> str:
 def answer(verdict: Verdict) -> str:
     """What it is, and who; how likely, where who it is and why are two matters."""
     if _apart(verdict) and verdict.culprit is not None:
-        return _who_and_why(verdict.culprit)
+        return _who_and_why(verdict.culprit, verdict.kind)
     names, first = verdict.evict.machines, verdict.suspects[0] if verdict.suspects else None
     culprits = verdict.culprit.machines if verdict.culprit else ()
     several, alternatives = len(names) > 1, len(names) > 1 and bool(culprits) and not set(names) <= set(culprits)
@@ -112,16 +112,19 @@ def doing(cluster: ClusterView) -> str:
 
 
 def _apart(verdict: Verdict) -> bool:
-    """Whether it is known who holds the job up, and why is another question: nobody is evicted, and no group is at fault."""
+    """Whether it is known who holds the job up, and why is another question: nobody is evicted, and it is no whole group."""
     found = verdict.culprit
     if found is None or found.probability < HALF or verdict.evict.machines or verdict.kind is Kind.NONE:
         return False
-    return verdict.kind is not Kind.GROUP or 2 * found.causes.get(StallCause.GROUP, 0.0) < found.probability
+    whole = verdict.suspects and len(found.ranks) > 1 and found.ranks == verdict.suspects[0].ranks
+    return verdict.kind is not Kind.GROUP or not whole
 
 
-def _who_and_why(culprit: Culprit) -> str:
+def _who_and_why(culprit: Culprit, kind: Kind) -> str:
+    """Who holds the job up and why, the likeliest first, and of equals the verdict's kind."""
     several = len(culprit.ranks) > 1 or len(culprit.machines) > 1
-    likely = sorted(((p, cause) for cause, p in culprit.causes.items() if p >= LEAST), key=lambda one: -one[0])
+    likely = [(p, cause) for cause, p in culprit.causes.items() if p >= LEAST]
+    likely.sort(key=lambda one: (-round(one[0], 9), str(one[1]) != str(kind)))
     who, holds, share = _culprit(culprit), "hold" if several else "holds", percent(culprit.probability)
     if len(likely) == 1 and percent(likely[0][0]) == share:
         if likely[0][1] is StallCause.SLOW:

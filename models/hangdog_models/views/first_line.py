@@ -32,7 +32,7 @@ def order(verdict: Verdict) -> str:
         return f"Evict {some(verdict.evict.machines, MACHINES)}."
     if verdict.kind is Kind.MACHINE and (ranks := unplaced(verdict)):
         return f"Evict nobody yet: find the machine of {rank_text(ranks)}."
-    tests = [step for step in verdict.next[1:] if step.do is Act.TEST]
+    tests = [step for step in verdict.next[1:] if step.do is Act.TEST and len(step.machines) <= MACHINES]
     steps = [step for step in (*verdict.next[:1], *tests[:1]) if step.do is not Act.WAIT]
     if not steps:
         return "Evict nobody."

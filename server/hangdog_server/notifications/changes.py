@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from hangdog_models.counts import counted, named
 from hangdog_models.incident import ENDED, SUSPECTED_WHY, Incident, IncidentState
-from hangdog_models.verdict import from_json
+from hangdog_models.verdict import Kind, from_json
 from hangdog_models.views.answer_text import answer, sure
 from hangdog_models.views.first_line import order
 from hangdog_server.actions import policy
@@ -146,7 +146,7 @@ def _judged(incident: Incident, text: str) -> tuple[str, tuple[str, ...]]:
         verdict = from_json(json.loads(text))
     except (ValueError, KeyError, TypeError):  # of another version of ours
         return f"{incident.job}: {incident.kind}", (f"hangdog show {incident.id}",)
-    certain = sure(verdict)
+    certain = sure(verdict) if verdict.kind is not Kind.NONE else ""
     because = (*verdict.because, f"hangdog show {incident.id}")
     return f"{incident.job}: {answer(verdict)}{f' ({certain} sure)' if certain else ''}", (
         f"{verdict.kind}: {order(verdict)}",

@@ -8,8 +8,8 @@ from hangdog_models.diagnosis.waits.collective_counters import count
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Layout, Topology, build
-from hangdog_models.verdict import Kind, Verdict
-from support.cases.stories import job, look, snapshot
+from hangdog_models.verdict import Act, Kind, Verdict
+from support.cases.stories import first, job, look, snapshot
 
 PIPELINE = job(pp=4, per_machine=1)
 FOUR = tuple(map(Rank, range(4)))
@@ -42,7 +42,24 @@ def test_the_one_rank_that_left_nothing_is_named_with_those_who_wait_for_it() ->
     verdict = judged(snapshot(*2 * [look({"0-14": "metrics"})]), [nccl(rank) for rank in range(15)], wide)
     assert (verdict.kind, verdict.evict.machines) == (Kind.GROUP, ())
     assert verdict.suspects[0].ranks == tuple(range(16))
-    assert "rank 15, which left no flight recorder dump" in verdict.because[0]
+    assert "rank 15, which left no flight recorder dump: look at it first" in verdict.because[0]
+    assert verdict.culprit is not None and verdict.culprit.ranks == (15,), "the others are known to wait for it"
+    assert (verdict.next[0].do, verdict.next[0].why) == (
+        Act.COLLECT,
+        "the flight recorder dump of rank 15, or its stack",
+    )
+
+
+def test_who_left_neither_a_dump_nor_a_stack_and_is_awaited_is_looked_at_first() -> None:
+    """Gloo's recorder does not tell what has begun, and stacks tell who waits: either way it is the first to look at."""
+    counted = [RankCounters(Rank(r), {"0": 7}, {"0": 6}, (), {}, {}) for r in (0, 1, 3)]
+    by_dumps = judged(snapshot(), counted, job(dp=4, per_machine=1))
+    by_stacks = judged(snapshot(look({"0-1,3": "metrics"})), [], job(dp=4, per_machine=1))
+    for verdict, nothing in ((by_dumps, "no flight recorder dump"), (by_stacks, "no stack")):
+        assert (first(verdict), verdict.evict.machines) == ((2,), ())
+        assert f"rank 2 left {nothing}" in verdict.because[0]
+        assert "look at it first; it may be dead, stopped or merely not captured" in verdict.because[0]
+        assert verdict.next[0].why.startswith("the stack or dump of rank 2, and whether it is alive")
 
 
 def test_of_a_pipeline_the_neighbours_of_the_lost_dump_are_named_and_no_other_stage() -> None:

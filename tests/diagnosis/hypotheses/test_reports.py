@@ -74,3 +74,16 @@ def test_hardware_decides_between_two_that_stand_outside() -> None:
     assert diagnose(pairs, EIGHT).suspects[0].machines == ("node-2",)
     before = diagnose(story, EIGHT).suspects[0].probability
     assert diagnose(pairs, EIGHT).suspects[0].probability > before
+
+
+def test_what_the_launch_did_blames_no_rank_whose_log_tells_of_it() -> None:
+    many = Finding("log", "store barrier, too many", Impact.PROGRAM, "16 workers came", rank=Rank(3))
+    verdict = said(many)
+    assert (verdict.kind, verdict.suspects, verdict.culprit) == (Kind.SOFTWARE, (), None)
+    assert "log of rank 3" in verdict.because[0]
+
+
+def test_a_rank_that_does_not_run_on_a_convicted_machine_is_not_named_for_it() -> None:
+    """A log that lies in a machine's folder may be of a rank that the job places elsewhere."""
+    verdict = said(finding(Impact.CONVICTS, rank=Rank(0)))
+    assert (verdict.evict.machines, verdict.suspects[0].machines) == (("node-1",), ("node-1",))

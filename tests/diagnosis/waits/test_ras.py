@@ -6,7 +6,7 @@ from hangdog_models.collectives import RasCommunicator, RasMember, RasReport, Ra
 from hangdog_models.diagnosis.hypotheses.explanations import unseen
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.snapshot import Snapshot
-from hangdog_models.verdict import Kind, Verdict
+from hangdog_models.verdict import Act, Kind, Verdict
 from support.cases.stories import job, look, snapshot
 
 EIGHT = job(dp=8, per_machine=2)
@@ -45,15 +45,30 @@ def test_it_tells_stacks_that_name_nobody_whom_they_wait_for() -> None:
     assert any("wait for it" in line for line in verdict.suspects[0].because)
 
 
-def test_the_one_that_does_not_answer_is_named() -> None:
+def silent(*numbers: int) -> RasReport:
     whole = report({})
     members = tuple(
-        replace(member, launched={}, status=RasStatus.UNRESPONSIVE) if member.number == 5 else member
+        replace(member, launched={}, status=RasStatus.UNRESPONSIVE) if member.number in numbers else member
         for member in whole.communicators[0].members
     )
-    silent = RasReport((replace(whole.communicators[0], members=members),))
-    verdict = judged(silent)
-    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.MACHINE, (5,))
+    return RasReport((replace(whole.communicators[0], members=members),))
+
+
+def test_the_one_that_does_not_answer_is_named_and_its_machine_not_evicted_for_that_alone() -> None:
+    """A program that ended does not answer either, and its machine is sound."""
+    verdict = judged(silent(5))
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (5,), ())
+    assert "rank 5 does not answer NCCL RAS, while others do" in verdict.because[0]
+    assert verdict.next[0].do is Act.COLLECT and "rank 5" in verdict.next[0].why
+
+
+def test_a_machine_none_of_whose_ranks_answers_is_evicted() -> None:
+    assert judged(silent(4, 5)).evict.machines == ("node-2",)
+
+
+def test_the_one_that_does_not_answer_and_that_all_wait_for_is_evicted() -> None:
+    verdict = judged(silent(5), story=snapshot(look({"0-4,6-7": "metrics"})))
+    assert (verdict.suspects[0].ranks, verdict.evict.machines) == ((5,), ("node-2",))
 
 
 def test_members_of_a_small_communicator_are_found_by_their_process() -> None:

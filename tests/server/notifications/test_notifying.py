@@ -46,7 +46,10 @@ async def test_a_job_that_is_looked_at_again_and_again_is_one_standstill_until_t
             await to.tick(5)
             await to.judged(name, Kind.UNDETERMINED)
             await to.tick(600)
-        assert to.postman.titles() == ["llama stands still", "llama: the evidence does not decide"]
+        assert to.postman.titles() == [
+            "llama stands still",
+            "llama: the evidence does not decide, and nobody stands out",
+        ]
         await to.opened("0d")
         await to.judged("0d", Kind.MACHINE, "a")
         await to.tick()

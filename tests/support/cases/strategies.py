@@ -5,12 +5,16 @@ from hypothesis.strategies import SearchStrategy
 
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import (
+    Act,
     Activity,
     ClusterView,
     Coverage,
+    Culprit,
     Eviction,
     EvidenceReport,
     Kind,
+    StallCause,
+    Step,
     StuckGroup,
     Suspect,
     Verdict,
@@ -32,6 +36,9 @@ def rank_sets(min_size: int = 0) -> SearchStrategy[tuple[Rank, ...]]:
 
 
 MACHINES = st.lists(NAMES, unique=True, max_size=6).map(tuple)
+CAUSES = st.dictionaries(st.sampled_from(StallCause), PROBABILITIES, max_size=3)
+CULPRITS = st.builds(Culprit, rank_sets(), MACHINES, PROBABILITIES, SENTENCES, CAUSES)
+STEPS = st.builds(Step, st.sampled_from([act for act in Act if act is not Act.EVICT]), MACHINES, TEXT)
 SUSPECTS = st.builds(Suspect, rank_sets(), MACHINES, PROBABILITIES, SENTENCES)
 GROUPS = st.builds(StuckGroup, TEXT, rank_sets(1), TEXT)
 CLUSTERS = st.builds(
@@ -67,4 +74,7 @@ def verdicts(draw: st.DrawFn) -> Verdict:
         coverage=draw(COVERAGES),
         evidence=draw(EVIDENCE),
         rules=draw(TEXT),
+        culprit=draw(st.none() | CULPRITS),
+        causes=draw(CAUSES),
+        next=tuple(draw(st.lists(STEPS, max_size=3))),
     )

@@ -87,7 +87,9 @@ def _together(convicted: Sequence[MachineEvidence], topology: Topology) -> list[
 
 
 def _on(one: MachineEvidence, topology: Topology) -> tuple[Rank, ...]:
-    named = tuple(sorted({finding.rank for finding in one.findings if finding.rank is not None}))
+    """The ranks of a machine that its findings name, else all; a name that does not fit its place in the job is none of them."""
+    ranks = {finding.rank for finding in one.findings if finding.rank is not None}
+    named = tuple(sorted(rank for rank in ranks if topology.machine(rank) in (one.machine, None)))
     return named or tuple(topology.machines.get(one.machine, ()))
 
 

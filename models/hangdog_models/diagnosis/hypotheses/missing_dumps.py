@@ -65,14 +65,16 @@ def explain(scene: Scene) -> list[Hypothesis]:
             factors.append(Factor(f"none has moved in {motion.rounds} looks", GROUP_STILL))
         others = tuple(one for one in ranks if one != rank)
         text = (
-            f"{ranks_of(others)} {wait(others)} for {ranks_of([rank])}, which left no flight recorder dump: "
-            "it has not come, or has come and something between them is broken"
+            f"{ranks_of(others)} {wait(others)} for {ranks_of([rank])}, which left no flight recorder dump: look at it first; "
+            "it may be dead or stopped, or its dump was merely not written and something between them is broken"
         )
         because = (text, f"collect next: the flight recorder dump of {ranks_of([rank])}, or its stack")
-        hold = GroupWait(holds[0].dim if len(holds) == 1 else None, ranks, (), holds[0].what, counted=True, assumed=1)
+        dim = holds[0].dim if len(holds) == 1 else None
+        hold = GroupWait(dim, others, (rank,), holds[0].what, counted=True, assumed=1)
         found.append(Hypothesis(Kind.GROUP, tuple(factors), ranks, (), because, hold))
         code = Factor(f"code that leads {ranks_of([rank])} elsewhere", LOST_COUNTERS_BY_CODE)
-        found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), reasons=because))
+        unit = topology.machine(rank) or f"rank {rank}"
+        found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), (rank,), (unit,), because))
     return found
 
 

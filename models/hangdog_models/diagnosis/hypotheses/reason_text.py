@@ -20,16 +20,15 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     Without `motion` they are one root of several: then whoever waits for nobody knows whom is no reason for this one.
     """
     ranks = list(ranks)
-    reached = waits.reached_from(ranks)
+    reached, it = waits.reached_from(ranks), "it" if len(ranks) == 1 else "them"
     if look[ranks[0]].activity is Activity.MISSING:
         found = [_silence(ranks, look[ranks[0]], waits)]
     else:
         found = _standing(ranks, look[ranks[0]], waits, motion)
         if reached:
             dims = sorted({str(hold.dim) for rank in ranks for hold in waits.holds_for(rank)})
-            found.append(
-                f"{ranks_of(sorted(reached))} {wait(reached)} for it through {', '.join(dims)}, directly or through others"
-            )
+            through = f"through {', '.join(dims)}, directly or through others"
+            found.append(f"{ranks_of(sorted(reached))} {wait(reached)} for {it} {through}")
     loose = sorted(waits.loose - reached - set(ranks))
     if loose and motion is not None:
         places = sorted({stands(look[rank]) for rank in loose})

@@ -59,7 +59,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
 
 
 def _only_silent(hypothesis: Hypothesis, scene: Scene) -> bool:
-    """Whether all there is against it is that NCCL RAS had no answer of some of its ranks, and nobody is seen to wait for them.
+    """Whether all there is against it is that NCCL RAS had no answer of some of its ranks, and nobody is seen to wait.
 
     A program that ended does not answer either, on a sound machine. That none of several ranks of a machine answers is the machine's.
     """
@@ -67,7 +67,7 @@ def _only_silent(hypothesis: Hypothesis, scene: Scene) -> bool:
         return False
     of = [scene.topology.machines.get(unit, ()) for unit in hypothesis.units]
     gone = all(len(ranks) > 1 and set(ranks) <= set(hypothesis.ranks) for ranks in of)
-    return not gone and not scene.waits.reached_from(hypothesis.ranks)
+    return not gone and not scene.waits.waiting
 
 
 def _unknown(hypothesis: Hypothesis, look: Look) -> bool:

@@ -20,7 +20,7 @@ CONTRADICTIONS_SHOWN = 3
 TOO_WIDE = "that is too wide to evict: test its machines pairwise (bisection) to narrow it first"
 #: What is said of one that holds more than half of the job's machines, where no other one is there to compare with.
 MOST_OF_THE_JOB = (
-    "nobody is evicted: it holds most of the job's machines; test them pairwise (bisection) to narrow it first"
+    "nobody is evicted: the group holds most of the job's machines; test them pairwise (bisection) to narrow it first"
 )
 #: What is said of one that is inside of the only machine there is.
 ONE_MACHINE = "nobody is evicted: the job has no other machine; test the devices and links of this one"

@@ -24,13 +24,14 @@ def next_steps(
     `seen`: something of the ranks was captured. Where only a machine's hardware or log speaks, its test comes first.
     """
     collect = [Step(Act.COLLECT, (), line.removeprefix(COLLECT)) for line in because if line.startswith(COLLECT)]
-    first = suspects[0].machines if suspects else culprit.machines if culprit else ()
+    whole = kind is Kind.GROUP and suspects  # its paths lead to all of them, whoever is awaited
+    first = culprit.machines if culprit and not whole else suspects[0].machines if suspects else ()
     if evict.machines:
         step = Step(Act.EVICT, evict.machines, "the fault is inside")
         if kind is Kind.SLOW:
             return (step,)
-        return (step, Step(Act.RESTART, (), "the job hangs until it is started again"))
-    test = [Step(Act.TEST, first, "tests of its devices and links convict or clear it")] if first else []
+        return (step, Step(Act.RESTART, (), "it hangs until it is started again"))
+    test = [Step(Act.TEST, first, "tests of devices and links convict a machine or clear it")] if first else []
     more = collect or [Step(Act.COLLECT, (), "more looks, some seconds apart")]
     again = Step(
         Act.RESTART, (), "if it comes back on the same machine, that machine is at fault; if elsewhere, the code is"
@@ -39,7 +40,7 @@ def next_steps(
         return (*collect, again, *test)
     return {
         Kind.MACHINE: (*(collect + test if seen else test + collect), again),
-        Kind.GROUP: (*collect, *(_between(first) if len(first) > 1 else test)),
+        Kind.GROUP: (*collect, *(test if len(first) == 1 else _between(first))),
         Kind.SOFTWARE: (
             Step(Act.FIX_CODE, (), "a restart on the same machines would hang again"),
             *collect,

@@ -38,8 +38,8 @@ def culprit(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology) -> 
     Nobody does, where what holds most of the job up is likelier.
     """
     found = [_named(key, members, topology) for key, members in _candidates(weighed, topology).items()]
-    # a machine's name is only a name: of equals the one with the first rank
-    found.sort(key=lambda one: (-round(one.probability, 9), one.ranks, one.machines))
+    # of equals those that are more together, for none of them is all; a name is only a name, so then the first rank
+    found.sort(key=lambda one: (-round(one.probability, 9), -_units(one.ranks, topology), one.ranks, one.machines))
     least = max(WORTH_NAMING, sum(p for hypothesis, p in weighed if names_most(hypothesis, topology)))
     return found[0] if found and found[0].probability >= least else None
 
@@ -65,8 +65,8 @@ def _candidates(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology)
     exactly: dict[frozenset[str], float] = {}
     narrow: _Members = []
     for hypothesis, p in weighed:
-        units = frozenset(hypothesis.units)
-        if hypothesis.hold:
+        units = frozenset(_blamed(hypothesis, topology))
+        if hypothesis.hold and not units:
             found.setdefault(hypothesis.ranks, []).append((hypothesis, p))
         elif units and not names_most(hypothesis, topology):
             narrow.append((hypothesis, p))
@@ -74,12 +74,20 @@ def _candidates(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology)
             for unit in units:
                 found.setdefault(frozenset({unit}), []).append((hypothesis, p))
     for units, p in exactly.items():
-        alone = [frozenset({unit}) for unit in units]
-        if len(units) > 1 and p > max(exactly.get(one, 0.0) for one in alone):
-            found[units] = [(one, q) for one, q in narrow if units.issuperset(one.units)]
-            for one in alone:
-                found.pop(one, None)
+        if len(units) > 1 and p > max(exactly.get(frozenset({unit}), 0.0) for unit in units):
+            found[units] = [(one, q) for one, q in narrow if units.issuperset(_blamed(one, topology))]
     return found
+
+
+def _blamed(hypothesis: Hypothesis, topology: Topology) -> tuple[str, ...]:
+    """The machines it blames; of a group in which one is awaited, that one's; of a group that has joined, none."""
+    if hypothesis.hold is None:
+        return hypothesis.units
+    return tuple(topology.machine(rank) or f"rank {rank}" for rank in hypothesis.hold.awaited)
+
+
+def _units(ranks: tuple[Rank, ...], topology: Topology) -> int:
+    return len({topology.machine(rank) or rank for rank in ranks})
 
 
 def _machines(topology: Topology) -> int:
@@ -89,9 +97,9 @@ def _machines(topology: Topology) -> int:
 
 
 def _named(key: _Key, members: _Members, topology: Topology) -> Culprit:
-    lead = max(members, key=lambda member: (frozenset(member[0].units) == key, member[1]))[0]
-    ranks = lead.ranks
-    if not lead.hold and frozenset(lead.units) != key:
+    lead = max(members, key=lambda member: (frozenset(_blamed(member[0], topology)) == key, member[1]))[0]
+    ranks = lead.hold.awaited if lead.hold and lead.hold.awaited else lead.ranks
+    if isinstance(key, frozenset) and frozenset(_blamed(lead, topology)) != key:
         ranks = tuple(rank for rank in ranks if (topology.machine(rank) or f"rank {rank}") in key)
     parts: dict[StallCause, float] = {}
     for hypothesis, p in members:
