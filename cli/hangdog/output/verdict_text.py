@@ -27,14 +27,14 @@ STYLES = {Kind.NONE: "bold green", Kind.UNDETERMINED: "bold yellow"}
 def print_verdict(verdict: Verdict, console: Console) -> None:
     """Prints the verdict as text; plain where the console is no terminal, and never wider than the console."""
     print_line(Line(headline(verdict)), console, STYLES.get(verdict.kind, "bold red"))
-    told = {step.why for step in verdict.next}  # what to collect stands among the steps
+    collected = {step.why for step in verdict.next}  # what to collect stands among the steps
     job = printable(verdict.job_id) or "(unnamed)"
     print_line(
         Line(f"job {job}, {counted(verdict.world_size, 'rank')}, judged by {printable(judged_by(verdict.rules))}"),
         console,
     )
     sections = (
-        ("because", _listed(one for one in verdict.because if one.removeprefix(COLLECT) not in told)),
+        ("because", _listed(one for one in verdict.because if one.removeprefix(COLLECT) not in collected)),
         ("next", _numbered(steps(verdict))),
         ("suspects" if verdict.kind not in BLAMELESS else "where it shows", _suspects(verdict)),
         ("stuck groups", _groups(verdict.groups)),

@@ -34,8 +34,8 @@ def explain(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
     lead = awaited[named[0]][0]
     by = {finding.rank for finding in awaited[named[0]] if finding.rank is not None}
     who = ranks_of(sorted(by)) if 0 < len(by) <= 4 else counted(len(by), "rank") if by else "the logs"
-    said = lead.what if lead.code in lead.what else f"{lead.code}: {lead.what}"
-    because = f"{who} waited in vain for {ranks_of(named)}: {said}"
+    text = lead.what if lead.code in lead.what else f"{lead.code}: {lead.what}"
+    because = f"{who} waited in vain for {ranks_of(named)}: {text}"
     units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in named))
     found = []
     for cause, odds in AWAITED_BY_NAME.items():

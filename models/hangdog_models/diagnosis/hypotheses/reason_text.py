@@ -24,7 +24,7 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     if look[ranks[0]].activity is Activity.MISSING:
         found = [_silence(ranks, look[ranks[0]], waits)]
     else:
-        found = _standing(ranks, look[ranks[0]], waits, motion)
+        found = _position(ranks, look[ranks[0]], waits, motion)
         if reached:
             dims = sorted({str(hold.dim) for rank in ranks for hold in waits.holds_for(rank)})
             through = f"through {', '.join(dims)}, directly or through others"
@@ -40,7 +40,7 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     return tuple(found)
 
 
-def _standing(ranks: list[Rank], state: RankState, waits: Waits, motion: Motion | None) -> list[str]:
+def _position(ranks: list[Rank], state: RankState, waits: Waits, motion: Motion | None) -> list[str]:
     text = f"{ranks_of(ranks)} {are(ranks)} {stands(state)}"
     if state.rule in COUNTED:
         groups = {hold.group for rank in ranks for hold in waits.holds_for(rank) if hold.group}

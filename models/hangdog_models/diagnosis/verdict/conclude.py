@@ -55,8 +55,8 @@ def conclude(case: Case) -> Verdict:
     causes, culprit = who_and_why.causes(weighed), who_and_why.culprit(weighed, case.topology)
     best = max((kind for kind in Kind if kind is not Kind.UNDETERMINED), key=lambda kind: (share[kind], kind))
     # who it is may be known where why is open: then the likeliest cause is told, unless that is one that nobody saw
-    told = round(share[best], 9) > round(share[Kind.UNDETERMINED], 9)
-    known = culprit is not None and culprit.probability >= DECIDES and told
+    likeliest = round(share[best], 9) > round(share[Kind.UNDETERMINED], 9)
+    known = culprit is not None and culprit.probability >= DECIDES and likeliest
     kind = best if share[best] >= DECIDES or known else Kind.UNDETERMINED
     # what holds most of the job up blames nobody, where somebody is to blame
     blaming = [(one, p) for one, p in weighed if culprit is None or not who_and_why.names_most(one, case.topology)]
