@@ -59,7 +59,7 @@ def _suspects(verdict: Verdict) -> Iterator[Line]:
     for suspect, name in zip(shown, names, strict=True):
         mark = f"{percent(suspect.probability):>4} "
         yield Line(f"{name}{' ' * (column - cell_len(name))}  {rank_text(suspect.ranks)}", mark)
-        for reason in (reason for reason in suspect.because if reason not in verdict.because):
+        for reason in (one for one in suspect.because if not any(one in reason for reason in verdict.because)):
             yield Line(printable(reason), " " * len(mark) + "- ")
     yield from more(len(verdict.suspects) - SUSPECTS, "less probable suspect")
 

@@ -13,6 +13,8 @@ from hangdog_models.verdict import Activity, ClusterView, Kind, Verdict
 #: A verdict this sure stands by itself: bench/accuracy finds no more than 1 in 100 of them wrong, and each native look stops
 #: a process for half a second.
 SURE = 0.9
+#: Less sure, a verdict knows who it is and not why, and native stacks may tell.
+DECIDED = 0.5
 #: Verdicts that native stacks cannot mend: a job that moves, and ranks that called different operations, which Python shows.
 SETTLED = (Kind.NONE, Kind.SLOW, Kind.SOFTWARE)
 #: Places that Python frames leave open: what the host does there, or for whom it waits, is decided in C.
@@ -69,7 +71,9 @@ def settled(verdict: Verdict) -> bool:
     at_work = any(c.activity is Activity.COMPUTE and suspected & set(c.ranks) for c in verdict.clusters)
     if verdict.kind is Kind.SLOW and at_work:
         return verdict.confidence >= SURE
-    return verdict.kind in SETTLED or (verdict.kind is not Kind.UNDETERMINED and verdict.confidence >= SURE)
+    if verdict.kind in SETTLED:
+        return verdict.confidence >= DECIDED
+    return verdict.kind is not Kind.UNDETERMINED and verdict.confidence >= SURE
 
 
 def stalled_frames(snapshot: Snapshot) -> dict[Rank, tuple[Frame, ...]]:

@@ -20,6 +20,13 @@ REMEMBERED = 10_000
 #: Verdicts after which another look may say more, where they name nobody to evict. A rank's own code that is slow may be a
 #: healthy phase, or work that never ends: only time tells.
 OPEN = (Kind.UNDETERMINED, Kind.NONE, Kind.SLOW)
+#: A verdict that is less sure knows who holds the job up, and not why.
+UNSURE = 0.5
+
+
+def may_change(kind: str, confidence: float) -> bool:
+    """Whether another look may say more than a verdict that names nobody to evict."""
+    return kind in OPEN or confidence < UNSURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +152,10 @@ class StallTracker:
         episode.seen = now
         return not episode.settled and now >= episode.next
 
-    def asked(self, job: str, verdict: Kind | None, now: float, evicts: bool = False) -> None:
+    def asked(self, job: str, verdict: Kind | None, now: float, evicts: bool = False, confidence: float = 1.0) -> None:
         """A look at this job ended with that verdict, or failed; `evicts`: the verdict names machines to evict."""
         episode = self._episodes.get(job)
         if episode is not None:
-            episode.settled = verdict is not None and (evicts or verdict not in OPEN)
+            episode.settled = verdict is not None and (evicts or not may_change(verdict, confidence))
             episode.next = now + pause(episode.asked, AGAIN_S, SELDOM_S)
             episode.asked += 1

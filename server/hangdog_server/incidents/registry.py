@@ -11,7 +11,7 @@ from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_models.incident import UNFINISHED, Incident, IncidentState
 from hangdog_models.snapshot import Job
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.cluster.stalls import OPEN
+from hangdog_server.cluster.stalls import may_change
 from hangdog_server.incidents.gather import RoundPlan
 from hangdog_server.incidents.incident_run import IncidentRequest, IncidentRun, IncidentServices, new_name
 from hangdog_server.incidents.replay import BEHIND
@@ -151,7 +151,7 @@ class IncidentRegistry:
         store = self._services.store
         try:
             found = await store.same_stall(job, request.again, self.now() - request.stood_s)
-            if found is None or (found.kind and found.kind not in OPEN):
+            if found is None or (found.kind and not may_change(found.kind, found.confidence)):
                 return None
             return found, *await store.next_look(found.id, BEHIND)
         except StoreFailed as error:  # a job that hangs is looked at all the same, as an incident of its own

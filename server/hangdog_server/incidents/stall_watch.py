@@ -145,7 +145,7 @@ class StallWatcher:
     async def _ask(self, job: str, suspicion: Suspicion) -> None:
         """Follows the incident of a job to its end and remembers what came of it; one standstill is one incident."""
         kind: Kind | None = None
-        evicts = False
+        evicts, confidence = False, 1.0
         why = f"{SUSPECTED_WHY} {suspicion.why}"
         try:
             with contextlib.suppress(HangdogError):  # the incident itself remembers why it failed
@@ -156,7 +156,7 @@ class StallWatcher:
                     self._seen.opened(job, step.name)
                     if step.document:
                         verdict = from_json(json.loads(step.document))
-                        kind, evicts = verdict.kind, bool(verdict.evict.machines)
+                        kind, evicts, confidence = verdict.kind, bool(verdict.evict.machines), verdict.confidence
         finally:
-            self._stalls.asked(job, kind, steady(), evicts)
+            self._stalls.asked(job, kind, steady(), evicts, confidence)
             self._seen.judged(job, kind)

@@ -17,7 +17,7 @@ from hangdog_models.verdict import Kind, from_json
 from hangdog_models.views.answer_text import answer, sure
 from hangdog_models.views.first_line import order
 from hangdog_server.actions import policy
-from hangdog_server.cluster.stalls import OPEN, SELDOM_S
+from hangdog_server.cluster.stalls import SELDOM_S, may_change
 from hangdog_server.etag import digest
 from hangdog_server.notifications.message import Message, message
 from hangdog_server.notifications.notify_config import Subjects
@@ -113,7 +113,10 @@ def worded(changes: Change, verdict: str, link: str) -> Message:
 def _again(one: Incident, before: Incident) -> bool:
     """Whether an incident looks anew at what the one before left open."""
     undecided = before.state is IncidentState.FAILED or (
-        before.state is IncidentState.JUDGED and before.kind in OPEN and not before.evict and not before.went_on_s
+        before.state is IncidentState.JUDGED
+        and may_change(before.kind, before.confidence)
+        and not before.evict
+        and not before.went_on_s
     )
     soon = one.began - before.changed <= SELDOM_S + SLACK_S and one.began // DAY_S == before.began // DAY_S
     return undecided and soon and _suspected(one) and _suspected(before)

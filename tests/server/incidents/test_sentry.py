@@ -118,19 +118,29 @@ def test_a_job_that_was_killed_while_it_hung_is_not_remembered_for_ever() -> Non
         assert vigil.due("llama", vigil.suspicion("llama", here, at), at) is again
 
 
-@pytest.mark.parametrize("verdict", [Kind.UNDETERMINED, Kind.NONE, Kind.SLOW, None])
-def test_an_open_case_is_looked_into_again_and_less_and_less_often(verdict: Kind | None) -> None:
+@pytest.mark.parametrize(
+    ("verdict", "confidence"),
+    [
+        (Kind.UNDETERMINED, 0.1),
+        (Kind.NONE, 0.9),
+        (Kind.SLOW, 0.9),
+        (None, 1.0),
+        (Kind.SOFTWARE, 0.48),
+        (Kind.MACHINE, 0.3),
+    ],
+)
+def test_an_open_case_is_looked_into_again_and_less_and_less_often(verdict: Kind | None, confidence: float) -> None:
     vigil = StallTracker()
     vigil.note("a", said(0, 1), 0.0)
     asked, now = [], 0.0
     while now < 100.0:
         if vigil.due("llama", vigil.suspicion("llama", {"a": RUNNING["a"]}, now), now):
             asked.append(now)
-            vigil.asked("llama", verdict, now)
+            vigil.asked("llama", verdict, now, confidence=confidence)
         now += 1.0
     assert asked == [0.0, AGAIN_S, 3 * AGAIN_S, 7 * AGAIN_S]
     for _ in range(1100):  # a week
-        vigil.asked("llama", verdict, now)
+        vigil.asked("llama", verdict, now, confidence=confidence)
     assert not vigil.due("llama", vigil.suspicion("llama", {"a": RUNNING["a"]}, now), now + SELDOM_S - 1)
     assert vigil.due("llama", vigil.suspicion("llama", {"a": RUNNING["a"]}, now), now + SELDOM_S)
 
