@@ -54,7 +54,7 @@ def silent(*numbers: int) -> RasReport:
     return RasReport((replace(whole.communicators[0], members=members),))
 
 
-def test_the_one_that_does_not_answer_is_named_and_its_machine_not_evicted_for_that_alone() -> None:
+def test_the_one_that_does_not_answer_is_named() -> None:
     """A program that ended does not answer either, and its machine is sound."""
     verdict = judged(silent(5))
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (5,), ())

@@ -148,7 +148,9 @@ def _arguments(function: Callable[..., object]) -> Iterator[dict[str, object]]:
 
 def _verdict(verdict: Any) -> object:
     suspects = tuple((one.ranks, one.machines, round(one.probability, DIGITS)) for one in verdict.suspects)
-    return str(verdict.kind), round(verdict.confidence, DIGITS), suspects, verdict.evict.machines
+    causes = {str(cause): round(p, DIGITS) for cause, p in verdict.causes.items()}
+    culprit = verdict.culprit and (verdict.culprit.ranks, round(verdict.culprit.probability, DIGITS))
+    return str(verdict.kind), round(verdict.confidence, DIGITS), suspects, verdict.evict.machines, culprit, causes
 
 
 def _slowness(slowness: Any) -> object:
