@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hangdog.evidence.content import OWNERLESS, SELF_NAMED, Logged, StackFile
+from hangdog.evidence.content import OWNERLESS, SELF_NAMED, Failure, Logged, StackFile
 from hangdog.evidence.machine_names import machine_in, only_machine
 from hangdog.evidence.naming import Name
 from hangdog.evidence.numbered import numbered
 from hangdog.evidence.placed import Placed
 from hangdog_models.ranks import MAX_RANK, Rank, format_ranks
 from hangdog_models.reading.logs.training_log import Stream
+from hangdog_models.reading.stacks import capture_failure
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.topology import Layout
 
@@ -49,7 +50,12 @@ def with_folders(layout: Layout, placed: Iterable[Placed]) -> tuple[Layout, tupl
 
 
 def _speakers(file: Placed) -> Iterable[Name]:
-    """The ranks whose lines, or stacks, a file holds that is not called after one; a stack may name its machine itself."""
+    """The ranks whose lines, or stacks, a file holds that is not called after one; a stack may name its machine itself.
+
+    So may a failure: the tool that reached nobody says at which machine.
+    """
+    if isinstance(file.content, Failure) and file.name.machine is None:
+        yield replace(file.name, machine=capture_failure.host_of(file.content.message))
     if file.name.rank is None and isinstance(file.content, Logged):
         for stream in file.content.streams:
             if stream.own and stream.rank is not None:

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe.activity import RankState
+from hangdog_models.diagnosis.waits.collective_counters import COUNTED
+from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
+from hangdog_models.diagnosis.waits.waits import CHILD
 from hangdog_models.rules.likelihoods import by_cause
 from hangdog_models.stack import Reason
 from hangdog_models.verdict import Activity
@@ -30,12 +33,8 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.DEAD: _odds("doing_dead"),
     Activity.TEARDOWN: _odds("doing_teardown"),
     Activity.STORAGE: _odds("doing_storage"),
-    Activity.CHECKPOINT: _odds("doing_checkpoint"),
     Activity.DATALOADER: _odds("doing_dataloader"),
-    Activity.LOCK: _odds("doing_lock"),
     Activity.GIL: _odds("doing_gil"),
-    Activity.GC: _odds("doing_gc"),
-    Activity.NETWORK: _odds("doing_network"),
     Activity.COMPILE: _odds("doing_compile"),
     Activity.LAUNCH: _odds("doing_launch"),
     Activity.UNKNOWN: _odds("doing_unknown"),
@@ -44,6 +43,22 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.MISSING: _odds("doing_missing"),
     Activity.DEVICE_SYNC: _odds("doing_device_sync"),
 }
+#: The causes of standing there among each other, where the place does not speak for the machine alone.
+_CAUSES: Mapping[Activity, Mapping[str, float]] = {
+    Activity.LOCK: by_cause("why_at_a_lock"),
+    Activity.NETWORK: by_cause("why_at_a_request"),
+    Activity.COMPUTE: by_cause("why_computing"),
+    Activity.GC: by_cause("why_collecting"),
+    Activity.UNKNOWN: by_cause("why_where_no_rule_knows"),
+    Activity.CHECKPOINT: by_cause("why_at_a_checkpoint"),
+    Activity.COMPILE: by_cause("why_compiling"),
+}
+WHY_IN_AN_OPERATOR = by_cause("why_in_an_operator")
+WHY_AT_ANOTHER_THREAD = by_cause("why_at_another_thread")
+#: Calls in which a thread waits until another one of its process has done something, as an upload.
+_OF_ANOTHER_THREAD = ("result", "exception", "as_completed", "join")
+WHY_IDLE = by_cause("why_idle")
+WHY_ASLEEP_BY_ITS_TIMER = by_cause("why_asleep_by_its_timer")
 LIBRARY_LAUNCH = _odds("doing_library_launch")
 #: The operation of a rank that loads a compiled kernel.
 LOAD = "load"
@@ -71,3 +86,23 @@ def odds_of(state: RankState) -> Odds:
     if state.activity is Activity.COMPILE and state.operation == LOAD:
         return KERNEL_LOAD
     return ODDS.get(state.activity, ODDS[Activity.UNKNOWN])
+
+
+def causes_of(state: RankState) -> Mapping[str, float] | None:
+    """The odds of all causes among each other of who stands like this; None where a row of its own has each cause."""
+    if state.queued or state.rule in (*COUNTED, BY_RAS):
+        return None
+    if state.activity in (Activity.COMPUTE, Activity.UNKNOWN) and in_an_operator(state):
+        return WHY_IN_AN_OPERATOR
+    if state.activity is Activity.LOCK and state.label in _OF_ANOTHER_THREAD:
+        return WHY_AT_ANOTHER_THREAD
+    if state.activity is Activity.UNKNOWN and state.dozing:
+        return WHY_ASLEEP_BY_ITS_TIMER
+    if state.activity is Activity.UNKNOWN and not state.sleeping and state.operation != CHILD:
+        return WHY_IDLE
+    return None if state.activity is Activity.COMPILE and state.operation == LOAD else _CAUSES.get(state.activity)
+
+
+def in_an_operator(state: RankState) -> bool:
+    """Whether it computes in a step of training as its peers did, and not in a function of the user's."""
+    return state.operation not in (None, CHILD) and state.rule != "no rule"

@@ -2,7 +2,7 @@
 
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.hypotheses import masked_waits
-from hangdog_models.diagnosis.hypotheses.activity_odds import LOAD, odds_of
+from hangdog_models.diagnosis.hypotheses.activity_odds import LOAD, causes_of, odds_of
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor
 from hangdog_models.diagnosis.hypotheses.reason_text import where
 from hangdog_models.diagnosis.hypotheses.single_round import LASTING, restless
@@ -18,16 +18,14 @@ from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
+AWAITED = likelihood("awaited")
 ROOT_STILL = likelihood("root_still")
 ROOT_MOVING = likelihood("root_moving")
 ROOT_TRAVELLING = likelihood("root_travelling")
 WAITING_REMARKABLE = likelihood("waiting_remarkable")
 WAITING_MOST = likelihood("waiting_most")
 DATA_MOVES = likelihood("data_moves")
-COMPILER_RUNS = likelihood("compiler_runs")
-OWN_CODE_RUNS = likelihood("own_code_runs")
 UNCOUNTED_SLEEPER = likelihood("uncounted_sleeper")
-UNKNOWN_SLEEPER = likelihood("unknown_sleeper")
 SPINS_IN_C = likelihood("spins_in_c")
 CAPTURE_FAILED = likelihood("capture_failed")
 OTHERS_AT_WORK = likelihood("others_at_work")
@@ -158,7 +156,8 @@ def merely_failed(state: RankState) -> bool:
 
 
 def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: Waits, motion: Motion) -> list[Factor]:
-    doing = Factor(where(state), odds_of(state).machine)
+    shared = causes_of(state) is not None
+    doing = Factor(where(state), AWAITED if shared else odds_of(state).machine)
     if state.rule == BY_RAS:
         return [Factor("does not answer NCCL RAS while its peers do", SILENT_TO_RAS)]
     if state.rule in COUNTED:
@@ -178,9 +177,7 @@ def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: 
         factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINS_IN_C))
     compiles = compiling(state)
     unknown = state.activity is Activity.UNKNOWN and state.sleeping
-    if unknown:
-        factors.append(Factor("it sleeps where no rule knows, which speaks for code", UNKNOWN_SLEEPER))
-    if moved:
+    if moved and not (shared and moved == "travelling"):  # that it gets on says why it is awaited, not that it is not
         times = {
             "still": 1.0 if compiles or unknown else ROOT_STILL,
             "moving": ROOT_MOVING,
@@ -189,15 +186,13 @@ def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: 
         factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
     elif state.activity is Activity.COMPUTE:
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / WAITING_REMARKABLE)))
-    if moves_data(rank, state, motion):
+    if shared:
+        pass
+    elif moves_data(rank, state, motion):
         factors.append(Factor("it runs: what it writes or waits for moves", DATA_MOVES))
     elif motion.known and state.sleeping and rank not in motion.counted and state.activity in _TRANSFERS:
         factors.append(Factor("it sleeps, and nobody counted whether anything comes", UNCOUNTED_SLEEPER))
-    if compiles and rank in motion.working:
-        factors.append(Factor("it runs: a compiler that runs is compiling", COMPILER_RUNS))
     own = runs_own_code(rank, state, motion)
-    if own:
-        factors.append(Factor("it runs code of its own, as an evaluation does", OWN_CODE_RUNS))
     # its other captures failed, the others stand still
     seen_once = motion.known and not moved and bool(state.frames)
     waited_for = not (compiles or own or unknown) and state.activity is not Activity.NETWORK

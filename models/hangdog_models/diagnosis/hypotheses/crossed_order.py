@@ -1,12 +1,13 @@
 """Explanations by order: ranks that launched the same operations of two process groups one way round and the other."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from hangdog_models.collectives import COALESCED, RankCounters
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
+from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Kind
@@ -24,6 +25,9 @@ def explain(scene: Scene) -> list[Hypothesis]:
 
     A device runs one after the other, so each side waits for what the other side has put second.
     """
+    crossed = _each_other(scene)
+    if crossed:
+        return crossed
     joined = {hold.group for hold in scene.waits.holds if hold.joined and hold.group}
     if len(joined) < 2:
         return []
@@ -38,6 +42,34 @@ def explain(scene: Scene) -> list[Hypothesis]:
             because = (words, "each side waits for the other for ever")
             return [Hypothesis(Kind.SOFTWARE, odds(words, CROSSED_ORDER), odd, units, because)]
     return []
+
+
+def _each_other(scene: Scene) -> list[Hypothesis]:
+    """Two sides of which each waits in one group for the other one, which waits for it in another group.
+
+    Neither has launched what the other waits in: whose device is merely behind has.
+    """
+    records = {record.rank: record for record in scene.records}
+    counted = [hold for hold in scene.waits.holds if hold.counted and hold.group and hold.awaited]
+    for one, other in combinations(counted[:_MOST], 2):
+        each = set(one.inside) <= set(other.awaited) and set(other.inside) <= set(one.awaited)
+        if each and _left_out(one, other.inside, records) and _left_out(other, one.inside, records):
+            words = (
+                f"{ranks_of(one.inside)} {wait(one.inside)} in {one.what} for {ranks_of(other.inside)}, "
+                f"which {are(other.inside)} in {other.what} and {wait(other.inside)} for them"
+            )
+            few = min(one.inside, other.inside, key=len)
+            units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in few))
+            because = (words, "each side waits for the other for ever")
+            return [Hypothesis(Kind.SOFTWARE, odds(words, CROSSED_ORDER), few, units, because)]
+    return []
+
+
+def _left_out(hold: GroupWait, ranks: Sequence[Rank], records: Mapping[Rank, RankCounters]) -> bool:
+    """Whether these ranks launched fewer operations of a group than those that are inside of one of it."""
+    inside = [records[rank].completed.get(hold.group, -1) for rank in hold.inside if rank in records]
+    known = [records[rank].enqueued.get(hold.group, -1) for rank in ranks if rank in records]
+    return bool(inside) and bool(known) and max(known) <= min(inside)
 
 
 def _ways(

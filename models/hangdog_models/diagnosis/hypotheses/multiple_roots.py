@@ -1,6 +1,7 @@
 """Explanations by roots on several machines: one of them, all of them at once, or one cause behind all."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from hangdog_models.diagnosis.hypotheses.blame_factors import (
@@ -12,13 +13,14 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import (
 )
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons
+from hangdog_models.diagnosis.hypotheses.root_causes import served
+from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.single_round import LASTING, at_rest
 from hangdog_models.diagnosis.observe.activity import RankState
-from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.observe.motion import Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of
 from hangdog_models.diagnosis.stragglers.sample_lengths import replica
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED
-from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
@@ -49,15 +51,10 @@ _APART = {Activity.STORAGE, Activity.NETWORK}
 
 
 def blame_several(
-    rivals: Sequence[str],
-    guilty: Mapping[str, list[Rank]],
-    weighed: Mapping[str, tuple[Factor, ...]],
-    look: Look,
-    waits: Waits,
-    motion: Motion,
-    topology: Topology,
+    rivals: Sequence[str], guilty: Mapping[str, list[Rank]], weighed: Mapping[str, tuple[Factor, ...]], scene: Scene
 ) -> list[Hypothesis]:
     """Roots on several machines: one of them, all of them, or a common cause, which is likelier the more are alike."""
+    look, waits, motion, topology = scene.look, scene.waits, scene.motion, scene.topology
     ranks = tuple(sorted(rank for unit in rivals for rank in guilty[unit]))
     activities = {look[rank].activity for rank in ranks}
     # of whom counters alone are known nobody knows the place
@@ -108,12 +105,18 @@ def blame_several(
         Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
     )
     found += [
-        Hypothesis(kind, (*top, factor), ranks, tuple(rivals), why)
-        if kind is not Kind.UNDETERMINED
-        else Hypothesis(kind, (*top, factor), reasons=why)
+        each
         for kind, factor in _one_cause([look[rank] for rank in ranks], many, machines, alike, running, lasting, mates)
+        for each in _common(Hypothesis(kind, (*top, factor), ranks, tuple(rivals), why), scene)
     ]
     return found
+
+
+def _common(found: Hypothesis, scene: Scene) -> list[Hypothesis]:
+    """What is behind all of them; where it is a service, also that it serves them, and a phase of the job takes its time."""
+    if found.kind is Kind.UNDETERMINED:
+        return [replace(found, ranks=(), units=())]
+    return served(found, scene) if found.kind is Kind.DEPENDENCY else [found]
 
 
 def _units(topology: Topology) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
-from hangdog_models.diagnosis.hypotheses.activity_odds import odds_of
+from hangdog_models.diagnosis.hypotheses.activity_odds import causes_of, odds_of
 from hangdog_models.diagnosis.hypotheses.blame_factors import (
     ASKED_ALONE,
     DATA_MOVES,
@@ -24,6 +24,7 @@ from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
 from hangdog_models.diagnosis.hypotheses.multiple_roots import NAMED_ALONE, SERVED_MACHINES, blame_several
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons, where
+from hangdog_models.diagnosis.hypotheses.root_causes import by_cause_of
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.single_round import held
 from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_IN_STUCK_GROUP, proven
@@ -50,7 +51,7 @@ SERVED_POWER = likelihood("served_power")
 
 def explain(scene: Scene) -> list[Hypothesis]:
     """Roots, and what is left of one of whom nothing is known where a group that it is not in is surely stuck."""
-    found = _roots(scene.look, scene.waits, scene.motion, scene.topology)
+    found = _roots(scene)
     found = [replace(one, hearsay=True) if _only_silent(one, scene) else one for one in found]
     if not proven(scene):
         return found
@@ -75,8 +76,9 @@ def _unknown(hypothesis: Hypothesis, look: Look) -> bool:
     return bool(hypothesis.ranks) and all(merely_failed(look[rank]) for rank in hypothesis.ranks)
 
 
-def _roots(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
+def _roots(scene: Scene) -> list[Hypothesis]:
     """Explanations by ranks that wait for nobody while others wait: machines, a shared cause, or merely a slow one."""
+    look, waits, motion, topology = scene.look, scene.waits, scene.motion, scene.topology
     weighed = weigh(look, waits, motion, topology)
     odds_by = {rank: prod(factor.times for factor in factors) for rank, factors in weighed.items()}
     victims = _victims(look, waits, motion, topology)
@@ -104,18 +106,24 @@ def _roots(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     rivals = captured if top in captured else rivals  # who was not captured is no second fault
     if len(rivals) > 1:
         factors = {unit: weighed[lead[unit]] for unit in units}
-        return blame_several(rivals, guilty, factors, look, waits, motion, topology)
+        return blame_several(rivals, guilty, factors, scene)
     elsewhere = (Factor("who does not answer is outside of the job", ANSWERS_FROM_OUTSIDE),)
     found = [
-        Hypothesis(
-            Kind.MACHINE,
-            (*weighed[lead[unit]], *(elsewhere if look[lead[unit]].activity is Activity.NETWORK else ())),
-            tuple(guilty[unit]),
-            (unit,),
-            reasons(guilty[unit], look, waits, motion),
-        )
+        cause
         for unit in sorted(units, key=lambda unit: (-best[unit], lead[unit]))[:NAMED_ALONE]
+        for cause in by_cause_of(
+            Hypothesis(
+                Kind.MACHINE,
+                (*weighed[lead[unit]], *(elsewhere if look[lead[unit]].activity is Activity.NETWORK else ())),
+                tuple(guilty[unit]),
+                (unit,),
+                reasons(guilty[unit], look, waits, motion),
+            ),
+            scene,
+        )
     ]
+    if causes_of(look[lead[top]]) is not None:
+        return found
     others = _others(lead[top], guilty[top], look, waits, motion, len(topology.machines))
     if not waits.waiting:
         unawaited = Factor("nobody was seen to wait for it", UNAWAITED)

@@ -44,7 +44,7 @@ class RankState:
     was running, False when asleep, None when unknown; `frames` is the stack with its line numbers, to compare rounds.
     `interpreting`: it runs and holds the interpreter's lock, which every wait gives up. `remote_storage`: it sleeps in a
     network file system's client. `sleeping`: the kernel shows plain sleep, so it is neither stopped nor in a driver.
-    `caller` is the index of the frame that bears the label. `astray`: it stands at another line of that function than its like.
+    `dozing`: it sleeps by a timer that it set itself. `caller` is the index of the frame that bears the label. `astray`: it stands at another line of that function than its like.
     """
 
     activity: Activity
@@ -62,6 +62,7 @@ class RankState:
     missing: Missing | None = None
     caller: int = -1
     astray: bool = False
+    dozing: bool = False
 
     @property
     def place(self) -> tuple[Activity, str | None, str | None, str, bool]:
@@ -225,6 +226,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
         sleeping=state is not None and state.state == "S" and busy is False,
         missing=trace.missing,
         caller=place.caller,
+        dozing=busy is not True and kernel_sleep.dozes(state, thread.frames),
     )
 
 

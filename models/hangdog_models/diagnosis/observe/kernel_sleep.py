@@ -1,4 +1,4 @@
-"""What uninterruptible sleep (state D) tells: storage, the driver of a device, or merely that a program is being started."""
+"""What the kernel's sleep tells: by a timer of its own, in storage, in a device's driver, or while a program is started."""
 
 from collections.abc import Sequence
 
@@ -18,6 +18,8 @@ NETWORK_FILE_SYSTEMS = (
     "gpfs",
     "cxi",
 )
+#: In the name of a sleep for a stated time, in the kernel and in the C library.
+_TIMED = "nanosleep"
 #: Those of the GPU's driver (nvidia.ko, nvidia-uvm.ko): what waits there waits for its own machine's device.
 _DRIVERS = ("nvidia", "uvm_", "nv_", "_nv", "os_acquire_")
 #: Those in which a parent sleeps until its vfork child has started a program or ended.
@@ -36,3 +38,10 @@ def activity(state: ProcessState | None, frames: Sequence[Frame]) -> Activity | 
     if state.wchan.startswith(_STARTING) or (starting and not state.wchan.startswith(NETWORK_FILE_SYSTEMS)):
         return None
     return Activity.STORAGE
+
+
+def dozes(state: ProcessState | None, frames: Sequence[Frame]) -> bool:
+    """Whether it sleeps by a timer that it set itself, by its wait channel or by its innermost native frame."""
+    if state is not None and _TIMED in state.wchan:
+        return True
+    return bool(frames) and frames[-1].native and _TIMED in frames[-1].function

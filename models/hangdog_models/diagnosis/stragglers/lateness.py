@@ -18,6 +18,8 @@ IN_TIME, LATE, UNSEEN = 0, 1, 2
 SERVICE_WIDESPREAD = likelihood("service_widespread")
 #: Ranks that must change their place for a look to show a new moment: one alone may be a torn read of its stack.
 MOVED_AT_LEAST = 2
+#: Of so many ranks of a stage one at most is apart: a moment in which many get on scatters more of them.
+APART_SHARE = 8
 #: Nothing can be said of how fast these are: they have left, or cannot be looked at.
 _UNSEEN = (Activity.MISSING, Activity.DEAD, Activity.STOPPED, Activity.TEARDOWN)
 
@@ -55,7 +57,7 @@ def moments(looks: Sequence[Look]) -> list[Look]:
 def ballots(looks: Sequence[Look], topology: Topology) -> list[Ballot]:
     """The votes on every rank, every machine of several ranks, and every parallel group that spans several machines."""
     stages, world = _stages(topology), topology.world_size
-    ranks = Ballot("rank", stages, _votes(looks, world))
+    ranks = Ballot("rank", stages, _votes(looks, stages))
     sets = {"machine": [ranks for ranks in topology.machines.values() if len(ranks) > 1]}
     for dim, groups in topology.groups.items():
         if dim != WORLD and not dim.startswith("dp"):  # what a data-parallel group has in common is its work
@@ -99,12 +101,16 @@ def _moved(before: Look, after: Look) -> bool:
     return False
 
 
-def _votes(looks: Sequence[Look], world: int) -> list[bytes]:
+def _votes(looks: Sequence[Look], stages: Sequence[int]) -> list[bytes]:
     """Of each look, a vote on each rank. Who stands where most stand without a rule that knows the place is in time.
+
+    Who waits for its own device apart from nearly all of its stage, which stand together at another place, is late: they are
+    past what its device is at.
 
     The first and the last rank have duties of their own (logs, checkpoints, the loss), which have no like to compare
     with: at a place where no other rank is ever seen late they are taken for unseen.
     """
+    world = len(stages)
     duties = {Rank(0), Rank(world - 1)}
     common = {
         state.place
@@ -116,6 +122,7 @@ def _votes(looks: Sequence[Look], world: int) -> list[bytes]:
     for look in looks:
         votes = bytearray([UNSEEN]) * world
         crowd = _crowd(look)
+        apart = _apart(look, stages)
         of_state: dict[int, int] = {}
         for rank, state in look.items():
             if rank < world:
@@ -124,12 +131,28 @@ def _votes(looks: Sequence[Look], world: int) -> list[bytes]:
                     in_time = state.waits or (state.activity, state.label) == crowd
                     vote = UNSEEN if state.activity in _UNSEEN else IN_TIME if in_time else LATE
                     of_state[id(state)] = vote
-                votes[rank] = vote
+                votes[rank] = LATE if rank in apart else vote
         for rank in duties if world > len(duties) else ():
             if votes[rank] == LATE and look[rank].place not in common:
                 votes[rank] = UNSEEN
         cast.append(bytes(votes))
     return cast
+
+
+def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
+    """The few that wait for their own devices at a place of their own, where most of their pipeline stage share another."""
+    at = Counter((stages[rank], state.place) for rank, state in look.items() if rank < len(stages))
+    of_stage: dict[int, list[int]] = {}
+    for (stage, _), ranks in at.items():
+        of_stage.setdefault(stage, []).append(ranks)
+    few = {
+        (stage, place)
+        for (stage, place), ranks in at.items()
+        if place[0] is Activity.DEVICE_SYNC
+        and APART_SHARE * ranks <= sum(of_stage[stage])
+        and 2 * max(of_stage[stage]) > sum(of_stage[stage])
+    }
+    return frozenset(r for r, s in look.items() if r < len(stages) and s.waits and (stages[r], s.place) in few)
 
 
 def _crowd(look: Look) -> tuple[Activity, str] | None:

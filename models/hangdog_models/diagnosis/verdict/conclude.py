@@ -54,9 +54,8 @@ def conclude(case: Case) -> Verdict:
     share = {kind: sum(p for hypothesis, p in weighed if hypothesis.kind is kind) for kind in Kind}
     causes, culprit = who_and_why.causes(weighed), who_and_why.culprit(weighed, case.topology)
     best = max((kind for kind in Kind if kind is not Kind.UNDETERMINED), key=lambda kind: (share[kind], kind))
-    # who it is may be known where why is open: then the likeliest cause is told, unless that is one that nobody saw
-    likeliest = round(share[best], 9) > round(share[Kind.UNDETERMINED], 9)
-    known = culprit is not None and culprit.probability >= DECIDES and likeliest
+    # who it is may be known where why is open: then the likeliest cause is told
+    known = culprit is not None and culprit.probability >= DECIDES
     kind = best if share[best] >= DECIDES or known else Kind.UNDETERMINED
     # what holds most of the job up blames nobody, where somebody is to blame
     blaming = [(one, p) for one, p in weighed if culprit is None or not who_and_why.names_most(one, case.topology)]
@@ -69,7 +68,7 @@ def conclude(case: Case) -> Verdict:
 
 def probabilities(hypotheses: Sequence[Hypothesis]) -> list[tuple[Hypothesis, float]]:
     """The share of each explanation in all of them, sharpened as the benchmark of known incidents asks for."""
-    powers = [hypothesis.odds**SHARPNESS for hypothesis in hypotheses]
+    powers = [hypothesis.odds**SHARPNESS * hypothesis.share for hypothesis in hypotheses]
     total = sum(powers)
     return [(hypothesis, power / total) for hypothesis, power in zip(hypotheses, powers, strict=True)]
 

@@ -14,14 +14,14 @@ _WORDS = tuple(
         (r"zombie|defunct", Reason.ZOMBIE),
         (r"waitpid result PtraceEvent\(.*SIGSTOP|\bstopped\b|\bstate T\b", Reason.STOPPED),
         (r"restarted under|new pid", Reason.RESTARTED),
-        (r"no agent", Reason.NO_AGENT),
+        (r"no agent|ssh: connect to host|no route to host|connection refused|unreachable", Reason.NO_AGENT),
         (r"no answer|timed out|time-?out|deadline", Reason.TIMED_OUT),
         (r"another tracer|already (?:being )?traced|TracerPid|Failed to suspend process.*EPERM", Reason.TRACED),
         (r"py-spy: (?:command )?not found|'py-spy'|tool missing|not installed", Reason.TOOL_MISSING),
         (r"find python version from target|determine python version|not a python process", Reason.NOT_PYTHON),
         (r"permission denied|operation not permitted|not permitted|EPERM|EACCES|CAP_SYS_PTRACE", Reason.NOT_PERMITTED),
         (
-            r"get process executable name|no such process|ESRCH|\bexited\b|\bgone\b|contents of /proc/\d+/task",
+            r"get process executable name|open process \d+ - check if it is running|no such process|ESRCH|\bexited\b|\bgone\b|contents of /proc/\d+/task",
             Reason.EXITED,
         ),
     )
@@ -31,6 +31,8 @@ _FAILED = re.compile(
 )
 #: How hangdog itself writes a failure whose reason it knows: no words of a tool begin so.
 _OURS = re.compile(f"hangdog: ({'|'.join(re.escape(reason) for reason in Reason)})(?:: |:?$)")
+#: How tools name the machine that does not answer: ssh, and hangdog's own words.
+_HOST = re.compile(r"(?:connect to host|no answer from) (?P<host>[\w.-]{1,253})(?= )")
 #: Failures that only say that something went wrong: the kernel's state explains them better.
 _VAGUE = frozenset({Reason.TIMED_OUT, Reason.TOOL_FAILED, Reason.NO_EVIDENCE})
 
@@ -53,6 +55,12 @@ def read(text: str, state: ProcessState | None = None) -> Missing:
     if ours:
         return Missing(Reason(ours[1]), words[ours.end() :])
     return refine(Missing(reason_of(text) if words else Reason.TOOL_FAILED, words), state)
+
+
+def host_of(text: str) -> str | None:
+    """The machine that a failure names as the one that does not answer, None where it names none."""
+    found = _HOST.search(" ".join(text[:10_000].split()))
+    return found["host"] if found else None
 
 
 def written(missing: Missing) -> str:

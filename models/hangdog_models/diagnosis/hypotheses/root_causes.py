@@ -1,0 +1,114 @@
+"""Why a rank that holds the job up stands where it stands: its machine, its code, a service, or work that takes its time."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangdog_models.diagnosis.hypotheses.activity_odds import causes_of, in_an_operator
+from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
+from hangdog_models.diagnosis.hypotheses.scene import Scene
+from hangdog_models.diagnosis.observe.activity import RankState, sites
+from hangdog_models.diagnosis.observe.motion import Motion
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import by_cause, likelihood
+from hangdog_models.verdict import Activity, Kind
+
+#: What a healthy job does now and then on one rank, for minutes.
+_DUTIES = (Activity.NETWORK, Activity.COMPUTE, Activity.COMPILE, Activity.CHECKPOINT)
+WHY_MANY_ARE_SERVED = by_cause("why_many_are_served")
+#: What a loop without an end shows as well.
+LOOPS = (Activity.COMPUTE, Activity.GC)
+AT_WORK_IF_SEEN_ONCE = likelihood("at_work_if_seen_once")
+AT_WORK_IF_SEEN_TO_GET_ON = likelihood("at_work_if_seen_to_get_on")
+AT_WORK_IF_IT_COMPUTES = likelihood("at_work_if_it_computes")
+AT_WORK_IF_IT_RUNS = likelihood("at_work_if_it_runs")
+AT_WORK_IF_ASLEEP_AT_START = likelihood("at_work_if_asleep_at_start")
+AT_WORK_IF_STILL = likelihood("at_work_if_still")
+AT_WORK_IF_COUNTED_STILL = likelihood("at_work_if_counted_still")
+DUTY_S = likelihood("duty_s")
+
+
+def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
+    """An explanation that blames a machine for where its ranks stand, shared out among all causes of standing there.
+
+    Who holds the job up is told by who waits for whom. Why it does is another question: a place that no rule knows, a
+    request, a lock or a function of the user's speaks for the code, a service or a long duty as much as for the machine.
+    Where it was looked at once, and nobody stated a standstill, its work may be a moment of the job: then nobody is to blame.
+    """
+    lead = scene.look[blamed.ranks[0]]
+    shares = causes_of(lead)
+    if shares is None or _unrelated([scene.look[rank] for rank in blamed.ranks]):
+        return [blamed]
+    weights = {**shares, Kind.SLOW: shares[Kind.SLOW] * _at_work(blamed.ranks[0], lead, scene)}
+    total = sum(weights.values())
+    causes = [replace(blamed, kind=Kind(cause), share=weight / total) for cause, weight in weights.items()]
+    if _moves(blamed.ranks[0], lead, scene):
+        because = (f"{blamed.reasons[0]}, and it gets on: what it writes, reads or asks for moves",)
+        return [_nobody(one, Kind.NONE, because) if one.kind is Kind.SLOW else one for one in causes]
+    if scene.motion.known or scene.stalled_s is not None or not _may_be_a_moment(lead):
+        return causes
+    because = ("one look cannot tell a duty that takes its time from one that is stuck",)
+    return [_nobody(one, Kind.UNDETERMINED, because) if one.kind is Kind.SLOW else one for one in causes]
+
+
+def _nobody(explanation: Hypothesis, kind: Kind, because: tuple[str, ...]) -> Hypothesis:
+    """The same explanation, by which nobody is to blame."""
+    return replace(explanation, kind=kind, ranks=(), units=(), reasons=because)
+
+
+def _moves(rank: Rank, state: RankState, scene: Scene) -> bool:
+    """Whether what it waits for is seen to move, and no standstill was stated that is longer than a duty takes."""
+    loops = state.activity in LOOPS
+    return not loops and gets_on(rank, scene.motion) and (scene.stalled_s or 0.0) <= DUTY_S
+
+
+def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
+    """An explanation by a service that many wait for, and the other one: that it serves them, and they are at work."""
+    at_work = max(_at_work(rank, scene.look[rank], scene) for rank in blamed.ranks)
+    silent, serves = WHY_MANY_ARE_SERVED["dependency"], WHY_MANY_ARE_SERVED["slow"] * at_work
+    because = "many at once read, write or ask: a phase of the job may take that long"
+    phase = _nobody(blamed, Kind.UNDETERMINED, (because,))
+    total = silent + serves
+    return [replace(blamed, share=silent / total), replace(phase, share=serves / total)]
+
+
+def _may_be_a_moment(state: RankState) -> bool:
+    """Whether it may do what a healthy job does now and then, as far as one look shows."""
+    if state.activity is Activity.UNKNOWN:
+        return state.sleeping and not state.dozing and not in_an_operator(state)
+    return state.activity in _DUTIES
+
+
+def _unrelated(states: Sequence[RankState]) -> bool:
+    """Whether ranks of one machine are held up at several places: these have only their machine in common."""
+    held = [state for state in states if state.frames]
+    return len({state.place for state in held}) > 1 and not any(state.busy for state in held)
+
+
+def _at_work(rank: Rank, state: RankState, scene: Scene) -> float:
+    """What was seen between the looks, and for how long nothing moved, adds to the odds that it does a long duty."""
+    motion = scene.motion
+    lasts = 1.0 if scene.stalled_s is None else min(1.0, DUTY_S / scene.stalled_s)
+    if state.activity is Activity.UNKNOWN and starting(scene):
+        return lasts * AT_WORK_IF_ASLEEP_AT_START
+    if not motion.known:
+        return lasts * (AT_WORK_IF_SEEN_ONCE if scene.stalled_s is None else 1.0)
+    if gets_on(rank, motion):
+        return lasts * (AT_WORK_IF_IT_COMPUTES if state.activity in LOOPS else AT_WORK_IF_SEEN_TO_GET_ON)
+    if rank in motion.counted:
+        return lasts * AT_WORK_IF_COUNTED_STILL
+    still = AT_WORK_IF_STILL if rank in motion.still else 1.0
+    return lasts * still * (AT_WORK_IF_IT_RUNS if state.busy else 1.0)
+
+
+def starting(scene: Scene) -> bool:
+    """Whether most of those who wait do so for the job to come together: it has not begun to train."""
+    gathered = sum(len(ranks) for state, ranks in sites(scene.look) if state.activity is Activity.RENDEZVOUS)
+    return 2 * gathered > len(scene.waits.waiting)
+
+
+def gets_on(rank: Rank, motion: Motion) -> bool:
+    """Whether anything shows that it does something between the looks: processor time, wakes, children, other lines."""
+    return any(
+        rank in some
+        for some in (motion.working, motion.woken, motion.fed, motion.helped, motion.moving, motion.travelling)
+    )
