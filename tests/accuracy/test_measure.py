@@ -150,7 +150,7 @@ def test_a_miss_tells_its_way_and_what_is_right_is_none() -> None:
 def made_by_hand() -> Incident:
     """Two looks at a job of four machines in which rank 5 sits in the garbage collector's place and the rest wait."""
     topology = job(tp=2, dp=4)
-    traces = look({"0-4,6-7": "metrics", "5": "user"})
+    traces = look({"0-4,6-7": "metrics", "5": "loader"})
     truth = Truth("spin", "host", (Kind.MACHINE,), (Rank(5),), ("node-2",), 1)
     seen = {Evidence.STACKS: snapshot(traces, traces), Evidence.RECORDER: snapshot(traces)}
     return Incident("by hand", 7, "ddp", topology, Layout(), truth, seen)

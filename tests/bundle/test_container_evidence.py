@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from hangdog.offline import triage
-from hangdog_models.views.answer_text import headline
+from hangdog_models.views.first_line import headline
 
 JOB = '[job]\nworld_size = 16\n[machines]\n"gpu-a" = "0-7"\n"gpu-b" = "8-15"\n'
 ECC = "[rank9]: RuntimeError: CUDA error: uncorrectable ECC error encountered"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hangdog.offline import triage
 from hangdog_models.verdict import Kind, Verdict
-from hangdog_models.views.answer_text import headline
+from hangdog_models.views.first_line import headline
 
 US = 10**15
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hangdog.offline import triage
-from hangdog_models.views.answer_text import headline
+from hangdog_models.views.first_line import headline
 
 SIXTEEN = '[job]\nworld_size = 16\n[machines]\n"gpu-a" = "0-3"\n"gpu-b" = "4-7"\n"gpu-c" = "8-11"\n"gpu-d" = "12-15"\n'
 ENDED = "gpu-a:7 NCCL DIAG NCCL diagnostics completed in 245.3 ms across 16 ranks\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hangdog.offline import triage
-from hangdog_models.views.answer_text import headline
+from hangdog_models.views.first_line import headline
 
 JOB = '[job]\nworld_size = 16\n[machines]\n"gpu-a" = "0-7"\n"gpu-b" = "8-15"\n'
 BAD_PAGES = "GPU: 3\n    RAS:\n        BAD_PAGE_THRESHOLD_EXCEEDED: True\n"

@@ -27,6 +27,7 @@ NO_ODDS = {
         "LATE": "names a vote",
         "UNSEEN": "names a vote",
         "MOVED_AT_LEAST": "what is seen: another moment",
+        "APART_SHARE": "what is seen: a few apart from many",
     },
     "stragglers/launch_intervals.py": {
         "KNOWN": "what is seen: operations that can be compared",

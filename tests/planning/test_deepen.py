@@ -54,8 +54,8 @@ def test_the_one_in_a_lock_is_named_where_python_shows_all_alike() -> None:
     assert before.kind is Kind.UNDETERMINED and not before.suspects
     deeper = deepened(still(), {rank: LOCK if rank == 5 else RECV for rank in range(8)})
     after = diagnose(deeper.snapshot, EIGHT)
-    assert (after.kind, after.suspects[0].ranks, after.evict.machines) == (Kind.MACHINE, (5,), ("node-5",))
-    assert after.confidence > 0.8
+    assert (after.kind, after.suspects[0].ranks, after.evict.machines) == (Kind.SOFTWARE, (5,), ())
+    assert after.culprit is not None and after.culprit.ranks == (5,) and after.culprit.probability > 0.8
 
 
 def test_a_native_look_is_no_motion() -> None:

@@ -40,7 +40,8 @@ def test_who_sleeps_while_all_others_are_at_a_barrier_may_wait_for_calls_they_ma
         return verdict.evict.machines
 
     assert beside("barrier", "S") == beside("gather", "S") == (), "no rule knows where it sleeps"
-    assert beside("barrier", "T") == beside("barrier", "") == ("node-0",)
+    assert beside("barrier", "") == (), "nor does any kernel tell whether it is stopped"
+    assert beside("barrier", "T") == ("node-0",)
 
 
 def test_who_sleeps_in_a_function_on_the_way_to_the_barrier_of_the_others_is_stuck_there() -> None:
@@ -54,7 +55,7 @@ def test_who_sleeps_in_a_function_on_the_way_to_the_barrier_of_the_others_is_stu
     for stuck in (seen[5], native):
         looks = [*seen[:5], stuck, *seen[6:]]
         verdict = diagnose(snapshot(looks, looks), WIDE)
-        assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (5,), ())
+        assert verdict.kind in (Kind.SOFTWARE, Kind.SLOW) and first(verdict) == (5,) and not verdict.evict.machines
 
 
 def test_who_spins_or_was_not_captured_is_looked_at_first_and_not_accused() -> None:

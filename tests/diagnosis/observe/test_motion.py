@@ -51,7 +51,7 @@ def test_compiling_is_slow_not_guilty() -> None:
     verdict = diagnose(snapshot(*rounds), CUBE)
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (7,), ())
     early = diagnose(snapshot(*rounds[:3]), CUBE)
-    assert (early.kind, first(early)) == (Kind.UNDETERMINED, (7,))  # three looks name it, but late thrice may be chance
+    assert (early.kind, first(early), early.evict.machines) == (Kind.SLOW, (7,), ())
 
 
 def test_a_rank_that_gets_on_with_its_work_is_slow_and_one_in_a_loop_is_not() -> None:
@@ -61,7 +61,8 @@ def test_a_rank_that_gets_on_with_its_work_is_slow_and_one_in_a_loop_is_not() ->
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
     stepping = look({"1-7": "backward"})
     looping = [[trace(0, "user", shift=at, active=True), *stepping] for at in range(3)]
-    assert diagnose(snapshot(*looping), CUBE).kind is Kind.MACHINE
+    looped = diagnose(snapshot(*looping), CUBE)  # which may be an evaluation: nobody is evicted for it
+    assert looped.kind in (Kind.SLOW, Kind.SOFTWARE) and first(looped) == (0,) and not looped.evict.machines
 
 
 def test_a_loop_that_now_and_then_calls_something_goes_nowhere() -> None:
@@ -71,7 +72,8 @@ def test_a_loop_that_now_and_then_calls_something_goes_nowhere() -> None:
     asking = [*tidying, "resident memory.py", "__new__ pathlib.py"]
     looping = [[trace(0, stack, active=True), *waiting] for stack in (tidying, asking, tidying)]
     verdict = diagnose(snapshot(*looping), CUBE)
-    assert (verdict.kind, first(verdict)) == (Kind.MACHINE, (0,)), verdict.because
+    assert verdict.kind in (Kind.SLOW, Kind.SOFTWARE) and first(verdict) == (0,), verdict.because
+    assert "at different lines of it" in verdict.because[0] and not verdict.evict.machines
     elsewhere = [*tidying[:2], "resident memory.py", "__new__ pathlib.py"]
     travelling = [[trace(0, stack, active=True), *waiting] for stack in (tidying, elsewhere, tidying)]
     assert diagnose(snapshot(*travelling), CUBE).kind is not Kind.MACHINE

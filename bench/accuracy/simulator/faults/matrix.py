@@ -11,6 +11,8 @@ _NARROW = (Kind.MACHINE, Kind.GROUP)
 #: Who holds the job up is known, and why is not: an evaluation, a loop that does not end, a server that does not answer.
 _OWN_WORK = (Kind.SOFTWARE, Kind.DEPENDENCY, Kind.SLOW, Kind.MACHINE, Kind.UNDETERMINED)
 _SOFTWARE, _SERVICE, _NONE = (Kind.SOFTWARE,), (Kind.DEPENDENCY,), (Kind.NONE, Kind.UNDETERMINED)
+#: A phase that takes long may be told as such, as of recorded frameworks: whoever is at it holds the job up for that time.
+_PHASE = (*_NONE, Kind.SLOW)
 
 MATRIX = {
     fault.name: fault
@@ -45,9 +47,9 @@ MATRIX = {
         Fault("name service", "dependency", _SERVICE, services.outage("name service", (0.4, 1.0))),
         Fault("store", "dependency", _SERVICE, services.store),
         Fault("healthy training", "healthy", _NONE, living.healthy, faults=0),
-        Fault("healthy evaluation", "healthy", _NONE, living.healthy, steps=("eval", "eval"), faults=0),
-        Fault("healthy checkpoint", "healthy", _NONE, living.healthy, steps=("save",), faults=0),
-        Fault("healthy start", "healthy", _NONE, living.healthy, steps=("start",), faults=0),
+        Fault("healthy evaluation", "healthy", _PHASE, living.healthy, steps=("eval", "eval"), faults=0),
+        Fault("healthy checkpoint", "healthy", (*_PHASE, Kind.DEPENDENCY), living.healthy, steps=("save",), faults=0),
+        Fault("healthy start", "healthy", _PHASE, living.healthy, steps=("start",), faults=0),
         Fault("slow device", "slow", (Kind.SLOW,), living.slow_device),
         Fault("slow machine", "slow", (Kind.SLOW,), living.slow_machine),
         Fault("two hosts", "two", _MACHINE, hosts.two, faults=2),

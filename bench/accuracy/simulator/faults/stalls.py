@@ -60,6 +60,7 @@ HOST = {
                    "handle logging/__init__.py:1644", "callHandlers logging/__init__.py:1706",
                    "handle logging/__init__.py:976", "acquire logging/__init__.py:927"),
             _LOCKED,
+            own_work=True,
         ),
         Stall("interpreter lock", "", (), ("PyEval_RestoreThread", "take_gil", "pthread_cond_timedwait"),
               holder=frames("_bootstrap threading.py:1002", "_bootstrap_inner threading.py:1045", "run threading.py:982",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe.activity import RankState
-from hangdog_models.diagnosis.waits.collective_counters import COUNTED
+from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import CHILD
 from hangdog_models.rules.likelihoods import by_cause
@@ -54,6 +54,9 @@ _CAUSES: Mapping[Activity, Mapping[str, float]] = {
     Activity.COMPILE: by_cause("why_compiling"),
 }
 WHY_IN_AN_OPERATOR = by_cause("why_in_an_operator")
+WHY_BEHIND_IN_ALL_TO_ALL = by_cause("why_behind_in_all_to_all")
+#: Collectives before which ranks have unequal work by nature: of experts, some are asked more than others.
+_UNEVEN = ("all_to_all", "alltoall")
 WHY_AT_ANOTHER_THREAD = by_cause("why_at_another_thread")
 #: Calls in which a thread waits until another one of its process has done something, as an upload.
 _OF_ANOTHER_THREAD = ("result", "exception", "as_completed", "join")
@@ -90,6 +93,8 @@ def odds_of(state: RankState) -> Odds:
 
 def causes_of(state: RankState) -> Mapping[str, float] | None:
     """The odds of all causes among each other of who stands like this; None where a row of its own has each cause."""
+    if state.rule == BY_DEVICE and (state.operation or "").startswith(_UNEVEN):
+        return WHY_BEHIND_IN_ALL_TO_ALL
     if state.queued or state.rule in (*COUNTED, BY_RAS):
         return None
     if state.activity in (Activity.COMPUTE, Activity.UNKNOWN) and in_an_operator(state):

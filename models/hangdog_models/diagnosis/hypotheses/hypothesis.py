@@ -22,7 +22,7 @@ class Hypothesis:
 
     `units` are the machines it blames; a rank whose machine is unknown is a unit of its own, written `rank 3`.
     `hearsay`: it rests on what others say of them, which names machines and evicts none.
-    `share`: the part that falls to this cause, where several causes share the odds that the same ranks hold the job up.
+    `shares`: the part that falls to this cause, where several causes share the odds that the same ranks hold the job up.
     """
 
     kind: Kind
@@ -32,7 +32,7 @@ class Hypothesis:
     reasons: tuple[str, ...] = ()
     hold: GroupWait | None = None
     hearsay: bool = False
-    share: float = 1
+    shares: tuple[float, ...] = ()
 
     @property
     def odds(self) -> float:

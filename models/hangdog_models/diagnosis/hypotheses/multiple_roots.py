@@ -13,7 +13,7 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import (
 )
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons
-from hangdog_models.diagnosis.hypotheses.root_causes import served
+from hangdog_models.diagnosis.hypotheses.root_causes import by_cause_of, served
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.single_round import LASTING, at_rest
 from hangdog_models.diagnosis.observe.activity import RankState
@@ -83,14 +83,18 @@ def blame_several(
     )
     like = (Factor("others stand at the very same place", SAME_PLACE),) if alike else ()
     found = [
-        Hypothesis(
-            Kind.MACHINE,
-            (*weighed[unit], chance, *like),
-            tuple(guilty[unit]),
-            (unit,),
-            reasons(guilty[unit], look, waits),
-        )
+        cause
         for unit in sorted(guilty, key=lambda unit: (-odds[unit], unit))[:NAMED_ALONE]
+        for cause in by_cause_of(
+            Hypothesis(
+                Kind.MACHINE,
+                (*weighed[unit], chance, *like),
+                tuple(guilty[unit]),
+                (unit,),
+                reasons(guilty[unit], look, waits),
+            ),
+            scene,
+        )
     ]
     independent = TWO_AT_ONCE * EACH_FURTHER_AT_ONCE ** (many - 2) * (1 - share) ** (1 if lasting else AT_ONCE_POWER)
     independent *= SAME_PLACE if running else 1

@@ -40,7 +40,7 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
         return [blamed]
     weights = {**shares, Kind.SLOW: shares[Kind.SLOW] * _at_work(blamed.ranks[0], lead, scene)}
     total = sum(weights.values())
-    causes = [replace(blamed, kind=Kind(cause), share=weight / total) for cause, weight in weights.items()]
+    causes = [replace(blamed, kind=Kind(cause), shares=(weight / total,)) for cause, weight in weights.items()]
     if _moves(blamed.ranks[0], lead, scene):
         because = (f"{blamed.reasons[0]}, and it gets on: what it writes, reads or asks for moves",)
         return [_nobody(one, Kind.NONE, because) if one.kind is Kind.SLOW else one for one in causes]
@@ -68,7 +68,7 @@ def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     because = "many at once read, write or ask: a phase of the job may take that long"
     phase = _nobody(blamed, Kind.UNDETERMINED, (because,))
     total = silent + serves
-    return [replace(blamed, share=silent / total), replace(phase, share=serves / total)]
+    return [replace(blamed, shares=(silent / total,)), replace(phase, shares=(serves / total,))]
 
 
 def _may_be_a_moment(state: RankState) -> bool:
@@ -94,6 +94,8 @@ def _at_work(rank: Rank, state: RankState, scene: Scene) -> float:
         return lasts * (AT_WORK_IF_SEEN_ONCE if scene.stalled_s is None else 1.0)
     if gets_on(rank, motion):
         return lasts * (AT_WORK_IF_IT_COMPUTES if state.activity in LOOPS else AT_WORK_IF_SEEN_TO_GET_ON)
+    if rank in motion.moving or rank in motion.travelling:
+        return lasts * AT_WORK_IF_IT_COMPUTES
     if rank in motion.counted:
         return lasts * AT_WORK_IF_COUNTED_STILL
     still = AT_WORK_IF_STILL if rank in motion.still else 1.0
@@ -107,8 +109,5 @@ def starting(scene: Scene) -> bool:
 
 
 def gets_on(rank: Rank, motion: Motion) -> bool:
-    """Whether anything shows that it does something between the looks: processor time, wakes, children, other lines."""
-    return any(
-        rank in some
-        for some in (motion.working, motion.woken, motion.fed, motion.helped, motion.moving, motion.travelling)
-    )
+    """Whether it is counted that it does something between the looks: processor time, wakes, or children at work."""
+    return any(rank in some for some in (motion.working, motion.woken, motion.fed, motion.helped))

@@ -1,6 +1,7 @@
 """From weighed hypotheses to the verdict that is printed: its kind, its suspects, whom to evict and why."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import TypeAlias
 
 from hangdog_models.diagnosis.findings.failing_paths import PATH
@@ -68,7 +69,7 @@ def conclude(case: Case) -> Verdict:
 
 def probabilities(hypotheses: Sequence[Hypothesis]) -> list[tuple[Hypothesis, float]]:
     """The share of each explanation in all of them, sharpened as the benchmark of known incidents asks for."""
-    powers = [hypothesis.odds**SHARPNESS * hypothesis.share for hypothesis in hypotheses]
+    powers = [hypothesis.odds**SHARPNESS * prod(hypothesis.shares) for hypothesis in hypotheses]
     total = sum(powers)
     return [(hypothesis, power / total) for hypothesis, power in zip(hypotheses, powers, strict=True)]
 
