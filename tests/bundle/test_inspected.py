@@ -60,7 +60,7 @@ def test_somebody_who_says_that_it_stands_still_is_believed(tmp_path: Path) -> N
 
 def test_who_is_waited_for_again_and_again_holds_the_job_back(tmp_path: Path) -> None:
     verdict = judged(tmp_path, {}, dict.fromkeys((0, 1, 2, 3, 4, 6, 7), 30_000))
-    assert headline(verdict).startswith("slow: rank 5 on gpu-1 holds the job up (90%)")
+    assert headline(verdict).startswith("slow: rank 5 on gpu-1 holds the job back (90%)")
 
 
 def test_a_job_in_which_all_take_as_long_has_nobody_who_is_slow(tmp_path: Path) -> None:

@@ -40,8 +40,11 @@ def test_a_rank_is_on_its_own_machine_and_a_hint_evicts_nobody(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("edges", "said"),
     [
-        ([(0, 3)], "group: a path at gpu-a fails (76% sure). Evict nobody yet: test gpu-a."),
-        ([(0, 3), (1, 3), (3, 2)], "machine: rank 3 on gpu-a holds the job up (82%)"),
+        (
+            [(0, 3)],
+            "group: a path at gpu-a fails (76% sure). Evict nobody yet: get stacks of all ranks, or test gpu-a.",
+        ),
+        ([(0, 3), (1, 3), (3, 2)], "machine: rank 3 on gpu-a holds the job up, because of its machine (82%)"),
     ],
 )
 def test_gpus_of_one_machine_that_cannot_reach_each_other(
@@ -54,7 +57,8 @@ def test_gpus_of_one_machine_that_cannot_reach_each_other(
 def test_one_report_of_a_far_gpu_names_a_pair_and_several_name_its_machine(tmp_path: Path) -> None:
     one = first_line(tmp_path, edge(0, 9, "CUMEM_FABRIC") + ENDED)
     assert (
-        one == "group: the path between gpu-a and gpu-c fails (76% sure). Evict nobody yet: test its machines in pairs."
+        one
+        == "group: the path between gpu-a and gpu-c fails (76% sure). Evict nobody yet: get stacks of all ranks, or test gpu-a, gpu-c in pairs."
     )
     several = first_line(tmp_path, "".join(edge(rank, 9, "CUMEM_FABRIC") for rank in (0, 4, 12)) + ENDED)
     assert "on gpu-c hold the job up" in several and "Evict nobody yet" in several
@@ -71,4 +75,6 @@ def test_where_the_layout_places_ranks_it_names_their_machine(tmp_path: Path) ->
     (tmp_path / "job.toml").write_text("[topology]\ndp = 16\ngpus_per_node = 4\n", encoding="utf-8")
     (tmp_path / "diag.txt").write_text(edge(4, 7, "DIRECT") + edge(5, 7, "DIRECT") + ENDED, encoding="utf-8")
     said = headline(triage(tmp_path))
-    assert said.startswith("machine: rank 7 on node-1 holds the job up (82%)") and said.endswith("test node-1.")
+    assert said.startswith(
+        "machine: rank 7 on node-1 holds the job up, because of its machine (82%)"
+    ) and said.endswith("test node-1.")

@@ -23,9 +23,9 @@ ERRORS = json.dumps({"gpu_data": [{"gpu": 0, "ecc": {"total_uncorrectable_count"
     ("name", "text", "said"),
     [
         ("machine-gpu-b/amd-smi.txt", BAD_PAGES, "machine: gpu-b holds the job up (97% sure). Evict gpu-b."),
-        ("gpu-b/npu-smi.txt", ALARM, "machine: ranks 8-15 on gpu-b hold the job up (82%)"),
+        ("gpu-b/npu-smi.txt", ALARM, "machine: ranks 8-15 on gpu-b hold the job up, because of their machine (82%)"),
         ("machine-gpu-b/amd-smi.json", ERRORS, "undetermined: the evidence does not decide"),
-        ("machine-gpu-b/amd-smi.txt", HEAT, "slow: ranks 8-15 on gpu-b hold the job up (94%)"),
+        ("machine-gpu-b/amd-smi.txt", HEAT, "slow: ranks 8-15 on gpu-b hold the job back (94%)"),
     ],
 )  # fmt: skip
 def test_what_a_tool_says_is_the_first_line(tmp_path: Path, name: str, text: str, said: str) -> None:

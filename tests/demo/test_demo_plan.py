@@ -6,7 +6,7 @@ from hangdog.demo.demo_plan import DemoOutcome, DemoPlan, draw_plan
 from hangdog.demo.faults import FAULTS
 from hangdog.demo.shape import MACHINES, SIZES, WORLD_SIZE, machine, topology
 from hangdog_models.ranks import Rank
-from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Suspect, Verdict
+from hangdog_models.verdict import Coverage, Culprit, Eviction, EvidenceReport, Kind, Suspect, Verdict
 
 
 def verdict(kind: Kind, evict: tuple[str, ...] = (), suspect: tuple[str, ...] = ()) -> Verdict:
@@ -24,6 +24,7 @@ def verdict(kind: Kind, evict: tuple[str, ...] = (), suspect: tuple[str, ...] = 
         Coverage(8, 8, (), {}),
         EvidenceReport(),
         "",
+        culprit=Culprit((Rank(5),), suspect, 0.9, ()) if suspect else None,
     )
 
 
@@ -58,6 +59,9 @@ def test_a_machine_holds_a_tensor_parallel_pair() -> None:
     [
         ("lock", verdict(Kind.MACHINE, evict=("node-2",)), True),
         ("lock", verdict(Kind.MACHINE, suspect=("node-2",)), True),
+        ("lock", verdict(Kind.SOFTWARE, suspect=("node-2",)), True),
+        ("lock", verdict(Kind.SOFTWARE, suspect=("node-1",)), False),
+        ("lock", verdict(Kind.DEPENDENCY, suspect=("node-2",)), False),
         ("lock", verdict(Kind.MACHINE, evict=("node-2", "node-3"), suspect=("node-2",)), False),
         ("lock", verdict(Kind.MACHINE, evict=("node-1",)), False),
         ("lock", verdict(Kind.MACHINE), False),

@@ -68,7 +68,7 @@ async def shows(agent: Agent, stories: dict[int, str]) -> None:
     """Answers an order with two looks that are the same."""
     order, traces = (
         await agent.order(),
-        [trace(rank, stack, state="" if stack == "user" else "S") for rank, stack in stories.items()],
+        [trace(rank, stack, state="" if stack == "loader" else "S") for rank, stack in stories.items()],
     )
     for number in (0, 1):
         capture = pack(traces)
@@ -94,7 +94,7 @@ async def test_a_hang_from_the_jobs_to_the_stacks(on: Stage, tmp_path: Path) -> 
         for number in (0, 1):
             capture = pack([trace(rank, "scatter", state="S") for rank in (0, 1)])
             await a.say(captured=pb.Captured(order=order.order, round=number, capture=capture, last=number == 1))
-        await asyncio.gather(shows(b, {2: "scatter", 3: "scatter"}), shows(c, {4: "user", 5: "scatter"}))
+        await asyncio.gather(shows(b, {2: "scatter", 3: "scatter"}), shows(c, {4: "loader", 5: "scatter"}))
         verdict = (await asking)[-1].verdict
         assert verdict is not None and (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("c",))
         watched = await watching
@@ -118,7 +118,7 @@ async def test_a_hang_from_the_jobs_to_the_stacks(on: Stage, tmp_path: Path) -> 
 
         assert (await told(on, "ranks", name[:6]))["incident"] == name
         assert "outside of any collective" in (await run(on, "ranks", name, "--rank", "4")).stdout
-        assert "augment (data.py" in (await run(on, "stacks", name, "4")).stdout
+        assert "_try_get_data (torch/utils/data/dataloader.py" in (await run(on, "stacks", name, "4")).stdout
         await run(on, "bundle", name, "-o", str(tmp_path / "out"))
         for command in (["ranks"], ["ranks", "--rank", "4"], ["stacks", "4"], ["diff", "4", "5"], ["tree"]):
             live = await told(on, command[0], name, *command[1:])

@@ -10,6 +10,7 @@ import pytest
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.verdict.conclude import conclude
+from hangdog_models.verdict import Kind
 from hangdog_server.actions.backends.actions_config import ActionsConfig
 from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from support.cases.goldens import Desk, differing, entry, typed_here
@@ -95,7 +96,9 @@ async def test_each_command_tells_a_recorded_job_as_its_golden_file_does(name: s
         made = names(job, tmp_path)
         desk = Desk(on, GOLDEN / name, {**made, **SHOWN}, ONE_LINE, made)
         wrong = [await judged(desk, job)]
+        suspected = conclude(job.recorded.case()).kind is Kind.MACHINE
         for asked, status in TYPED + (LISTS if name == WHOLE else ()):
+            status = 0 if asked == "why GUILTY" and not suspected else status  # nothing speaks against it now
             wrong.append(await desk.differs(asked, status))
         assert not any(wrong), "\n".join(wrong)
 

@@ -61,7 +61,7 @@ async def shows(agent: Agent, stories: dict[int, str]) -> None:
     """Answers an order with two looks that are the same."""
     order, traces = (
         await agent.order(),
-        [trace(rank, stack, state="" if stack == "user" else "S") for rank, stack in stories.items()],
+        [trace(rank, stack, state="" if stack == "loader" else "S") for rank, stack in stories.items()],
     )
     await agent.answer(order, *traces)
     await agent.answer(order, *traces, look=1, last=True)
@@ -70,7 +70,7 @@ async def shows(agent: Agent, stories: dict[int, str]) -> None:
 async def hung(desk: Desk, agents: list[Agent]) -> tuple[str, str]:
     """The incident of a hang for rank 4 on machine c, once its verdict waits for somebody; and what its golden file does not hold."""
     line = "snapshot --job llama --topology TOPOLOGY --why 'no step for 10 minutes'"
-    stacks = ({0: "scatter", 1: "scatter"}, {2: "scatter", 3: "scatter"}, {4: "user", 5: "scatter"})
+    stacks = ({0: "scatter", 1: "scatter"}, {2: "scatter", 3: "scatter"}, {4: "loader", 5: "scatter"})
     looked = asyncio.gather(*map(shows, agents, stacks))
     wrong, _ = await asyncio.gather(desk.differs(line, 1), looked)
     (latest,) = await desk.on.store.latest("llama", 1)

@@ -42,20 +42,21 @@ class DemoOutcome:
 
     @property
     def expected(self) -> tuple[str, ...]:
-        """The machines a right verdict names: none where the machine is healthy and the code is not."""
-        return (self.plan.machine,) if self.plan.fault.right is Kind.MACHINE else ()
+        """The machine a right verdict finds: none where another rank than the one that was struck may show it."""
+        return (self.plan.machine,) if self.plan.fault.found_there else ()
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The machines the verdict names: those to evict, else those of its first suspect if it says a machine is the cause."""
-        if self.verdict.evict.machines or self.verdict.kind is not Kind.MACHINE:
+        """The machines the verdict names: those to evict, else those that hold the job up."""
+        if self.verdict.evict.machines or not self.plan.fault.found_there or self.verdict.kind is Kind.UNDETERMINED:
             return self.verdict.evict.machines
-        return self.verdict.suspects[0].machines if self.verdict.suspects else ()
+        return self.verdict.culprit.machines if self.verdict.culprit else ()
 
     @property
     def right(self) -> bool:
         """Whether cause and machine are those of the fault, and nobody else would be evicted."""
-        return self.verdict.kind is self.plan.fault.right and self.named == self.expected
+        fault = self.plan.fault
+        return self.verdict.kind in (fault.right, *fault.also) and self.named == self.expected
 
 
 def draw_plan(seed: int, fault: str | None) -> DemoPlan:

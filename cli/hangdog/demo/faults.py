@@ -40,7 +40,8 @@ class Victim:
 class Fault:
     """One way to break a rank; `truth` says it to people, `right` is the kind of verdict that is correct.
 
-    `also` are kinds that are correct, too.
+    `also` are kinds that are correct, too: why a rank stands where it stands its stacks do not always tell.
+    `found_there`: the rank that is struck is the one to find; where it skips what all others enter, those show it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Fault:
     right: Kind
     strike: Callable[[Victim], None]
     also: tuple[Kind, ...] = ()
+    found_there: bool = True
 
 
 def _stop_process(victim: Victim) -> None:
@@ -102,34 +104,36 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
                 "its data loader workers block opening files that never answer",
                 Kind.MACHINE,
                 _silence_shards,
+                also=(Kind.DEPENDENCY,),
             ),
             Fault("sigstop", "its process was stopped (SIGSTOP)", Kind.MACHINE, _stop_process),
             Fault(
                 "lock",
                 "its main thread and its log thread each wait for the lock the other holds",
-                Kind.MACHINE,
+                Kind.SOFTWARE,
                 _change_settings(journal_backlog=1),
+                also=(Kind.MACHINE,),
             ),
             Fault(
                 "skip-collective",
                 "it skips the all-reduce that every other rank enters: a bug of the code, its machine is healthy",
                 Kind.SOFTWARE,
                 _change_settings(report_every=NEVER),
+                found_there=False,
             ),
             Fault(
                 "checkpoint",
                 "its checkpoint goes to a file that takes no data",
                 Kind.MACHINE,
                 _block_checkpoint,
+                also=(Kind.DEPENDENCY, Kind.SOFTWARE),
             ),
             Fault(
                 "gc",
                 "it collects garbage for ever over millions of objects that are still in use",
-                Kind.MACHINE,
+                Kind.SOFTWARE,
                 _change_settings(keep_samples=TOO_MANY_SAMPLES),
-                also=(
-                    Kind.SLOW,
-                ),  # the rank's own code at work: met at a new place in each look, it gets on for all one can see
+                also=(Kind.SLOW, Kind.MACHINE),  # the rank's own code at work: it gets on for all one can see
             ),
         )
     }

@@ -60,7 +60,7 @@ async def shows(agent: Agent, *looked: list[ProcessTrace], said: tuple[Statement
 
 
 def ranks(stories: dict[int, str]) -> list[ProcessTrace]:
-    return [trace(rank, stack, state="" if stack == "user" else "S") for rank, stack in stories.items()]
+    return [trace(rank, stack, state="" if stack == "loader" else "S") for rank, stack in stories.items()]
 
 
 TWO = replace(PATIENT, rounds=2)
@@ -68,7 +68,7 @@ TWO = replace(PATIENT, rounds=2)
 
 async def test_a_machine_outside_the_collective_is_evicted_from_the_bundle_too(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db", diagnose, TWO) as on, cluster(on, a=[0, 1], b=[2, 3], c=[4, 5]) as (a, b, c):
-        wait, stuck = ranks({2: "scatter", 3: "scatter"}), ranks({4: "user", 5: "scatter"})
+        wait, stuck = ranks({2: "scatter", 3: "scatter"}), ranks({4: "loader", 5: "scatter"})
         first = ranks({0: "scatter", 1: "scatter"})
         playing = (shows(a, first, first), shows(b, wait, wait), shows(c, stuck, stuck))
         name, verdict = await judged(on, *playing, job_toml="[topology]\ndp = 6\n")
@@ -140,7 +140,7 @@ async def test_native_stacks_that_decided(tmp_path: Path) -> None:
     closer = replace(TWO, native_ranks=32)
     async with stage(tmp_path / "s.db", diagnose, closer) as on, cluster(on, a=[0, 1], b=[2, 3]) as (a, b):
         name, verdict = await judged(on, plays(a, 0, 1), plays(b, 2, 3))
-        assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("b",))
+        assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.SOFTWARE, (2,))
         same(verdict, await exported(on, name, tmp_path / "out"))
         asked, kept = await on.store.recall(name)
         assert max(one.round for one in kept) == asked["rounds"] + FURTHER

@@ -63,9 +63,9 @@ async def test_native_stacks_are_asked_for_by_rank_and_judged_with_the_looks_bef
         steps, _, _ = await asyncio.gather(on.snapshot(), plays(a, 0, 1), plays(b, 2, 3))
         asked, kept = await on.store.recall(steps[0].incident)
     verdict = judged(steps)
-    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("b",))
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (2,), ())
     assert texts(steps)[-3:] == [
-        "undetermined so far: native stacks of 4 ranks may tell more", "4 of 4 native stacks came", "machine",
+        "undetermined so far: native stacks of 4 ranks may tell more", "4 of 4 native stacks came", "software",
     ]  # fmt: skip
     assert any("native stacks were read of ranks 0-3" in note for note in verdict.evidence.notes)
     assert {one.round for one in kept} == {0, 1, asked["rounds"] + FURTHER}, "kept behind the looks"
@@ -161,8 +161,8 @@ async def test_real_ranks_that_only_c_can_tell_apart(tmp_path: Path) -> None:
                     assert await agent.wait() == 0
     unaided = judge.verdicts[0]
     assert unaided.kind is Kind.UNDETERMINED and not unaided.suspects
-    assert (first.kind, first.suspects[0].ranks, first.evict.machines) == (Kind.MACHINE, (2,), ("node-1",))
-    assert first.confidence > 0.8
+    assert (first.kind, first.suspects[0].ranks, first.evict.machines) == (Kind.SOFTWARE, (2,), ())
+    assert first.culprit is not None and first.culprit.probability > 0.8
 
 
 async def shipped(on: Stage, machine: str, match: str) -> asyncio.subprocess.Process:

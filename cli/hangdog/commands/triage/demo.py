@@ -20,7 +20,7 @@ from hangdog.output.lines import Line, print_line
 from hangdog.output.terminal import console_for
 from hangdog.output.verdict_text import print_verdict
 from hangdog_models.errors import WrongUse
-from hangdog_models.verdict import Kind, to_json
+from hangdog_models.verdict import to_json
 
 #: A seed of four digits is drawn when none is given: short enough to type again.
 SEEDS = 10_000
@@ -57,7 +57,7 @@ def command(
     if listed:
         console = console_for(sys.stdout)
         for name, each in FAULTS.items():
-            right = "its machine" if each.right is Kind.MACHINE else str(each.right)
+            right = " or ".join(map(str, (each.right, *each.also)))
             print_line(Line(f"one rank: {each.truth}; right is: {right}", f"{name:16} "), console)
         return
     if keep is not None and keep.exists() and any(keep.iterdir()):
@@ -116,7 +116,8 @@ def _print_outcome(outcome: DemoOutcome, keep: Path | None) -> None:
     print_verdict(outcome.verdict, console_for(sys.stdout))
     click.echo()
     click.echo(f"truth    rank {plan.rank} on {plan.machine}: {plan.fault.truth}")
-    click.echo(f"right is {_answer_text(plan.fault.right, outcome.expected)}")
+    right = " or ".join(map(str, (plan.fault.right, *plan.fault.also)))
+    click.echo(f"right is {_answer_text(right, outcome.expected)}")
     click.echo(f"verdict  {_answer_text(outcome.verdict.kind, outcome.named)}: {'right' if outcome.right else 'WRONG'}")
     click.echo(
         f"times    {outcome.onset_s:.0f} s from fault to standstill, {outcome.verdict_s:.0f} s from question to verdict"
@@ -126,7 +127,7 @@ def _print_outcome(outcome: DemoOutcome, keep: Path | None) -> None:
         click.echo(f"kept     hangdog triage {keep}")
 
 
-def _answer_text(kind: Kind, machines: tuple[str, ...]) -> str:
+def _answer_text(kind: str, machines: tuple[str, ...]) -> str:
     return f"{kind}, {', '.join(machines) or 'no machine'}"
 
 
