@@ -1,5 +1,7 @@
 """A rank that others wait for, and that gets on: an evaluation, an upload, a compilation, or a loop that does not end."""
 
+from dataclasses import replace
+
 import pytest
 from msgspec import structs
 
@@ -145,3 +147,35 @@ def test_a_writer_that_a_slow_file_system_wakes_twice_a_second_writes() -> None:
     asleep = trace(3, WRITER, state="S", wchan="hrtimer_nanosleep")
     again = beside_a_barrier(asleep, ran_s=0.0, wakes=2)
     assert again.kind is Kind.DEPENDENCY and first(again) == (3,), "it tries again and again, and writes nothing"
+
+
+def test_who_waits_for_a_thread_of_its_own_waits_for_what_that_one_does() -> None:
+    """A writer, an upload or a prefetch runs beside the thread that trains, which asks for its result."""
+    result = ["<module> train.py", "publish checkpoint.py", "result concurrent/futures/_base.py", "wait threading.py"]
+    verdict = beside_a_barrier(trace(3, result, state="S"))
+    assert first(verdict) == (3,) and not verdict.evict.machines
+    lock = ["<module> train.py", "flush metrics.py", "acquire logging/__init__.py"]
+    assert verdict.causes[StallCause.SLOW] > beside_a_barrier(trace(3, lock, state="S")).causes[StallCause.SLOW]
+
+
+def test_the_longer_a_standstill_the_less_it_is_a_duty() -> None:
+    evaluating = trace(3, EVALUATION, state="R", active=True, gil=True)
+    seen = snapshot([*look({"0-2,4-15": "gather"}), evaluating])
+
+    def duty(stalled_s: float) -> float:
+        return diagnose(replace(seen, job=replace(seen.job, stalled_s=stalled_s)), WIDE).causes[StallCause.SLOW]
+
+    assert duty(60.0) > duty(600.0) > duty(6000.0)
+
+
+def test_who_sleeps_while_the_others_gather_does_no_duty() -> None:
+    sleeper = trace(3, ["<module> train.py", "main train.py"], state="S")
+    store = [
+        "<module> train.py",
+        "_store_based_barrier torch/distributed/distributed_c10d.py",
+        "doWait libtorch_cpu.so",
+    ]
+    gathering = diagnose(snapshot([*(trace(rank, store, state="S") for rank in range(16) if rank != 3), sleeper]), WIDE)
+    training = diagnose(snapshot([*look({"0-2,4-15": "gather"}), sleeper]), WIDE)
+    assert first(gathering) == (3,) and gathering.kind is Kind.SOFTWARE
+    assert training.kind is Kind.UNDETERMINED and first(training) == (3,)

@@ -110,6 +110,15 @@ def test_a_device_that_has_not_started_what_its_host_launched_is_behind_and_name
     assert diagnose(story, FOUR).kind is not Kind.MACHINE  # the stacks are all alike
 
 
+def test_a_device_that_is_behind_in_an_exchange_between_experts_is_named_and_not_evicted() -> None:
+    """Some experts are asked more than others, and have more to compute before it."""
+    exchange = (CollectiveRecord("0", 7, "nccl:all_to_all", False),)
+    records = tuple(replace(nccl(rank, 9, 6 if rank == 2 else 7, 6), entries=exchange) for rank in range(4))
+    story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
+    verdict = diagnose(replace(story, counters=records), FOUR)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ())
+
+
 def test_a_host_waiting_for_its_device_with_nothing_under_way_is_held_up_by_it() -> None:
     records = [nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6) for rank in range(4)]
     story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))

@@ -112,16 +112,6 @@ def moves_data(rank: Rank, state: RankState, motion: Motion) -> bool:
     return (got_on or rank in motion.fed) and state.activity is Activity.NETWORK
 
 
-def runs_own_code(rank: Rank, state: RankState, motion: Motion) -> bool:
-    """Whether it runs Python code of its own: an evaluation for all, or a loop that does not end.
-
-    A hot loop is met at the same two lines in many looks, so that its line does not change shows nothing; that it uses the
-    processor does.
-    """
-    runs = state.activity is Activity.COMPUTE and state.interpreting
-    return runs and (rank in motion.working or rank in motion.moving)
-
-
 def works_for_all(state: RankState, still: bool, working: bool) -> bool:
     """Whether it does what a rank does that others let work alone: computes, and gets on with it as far as is known.
 
@@ -192,10 +182,9 @@ def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: 
         factors.append(Factor("it runs: what it writes or waits for moves", DATA_MOVES))
     elif motion.known and state.sleeping and rank not in motion.counted and state.activity in _TRANSFERS:
         factors.append(Factor("it sleeps, and nobody counted whether anything comes", UNCOUNTED_SLEEPER))
-    own = runs_own_code(rank, state, motion)
     # its other captures failed, the others stand still
     seen_once = motion.known and not moved and bool(state.frames)
-    waited_for = not (compiles or own or unknown) and state.activity is not Activity.NETWORK
+    waited_for = not (compiles or unknown) and state.activity is not Activity.NETWORK
     lasting = ((moved in ("still", "moving") or seen_once) and waited_for) or state.activity in LASTING
     if lasting and len(waits.waiting) > WAITING_REMARKABLE:
         times = min(WAITING_MOST, len(waits.waiting) / WAITING_REMARKABLE)

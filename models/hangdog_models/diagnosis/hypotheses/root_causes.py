@@ -92,9 +92,9 @@ def _at_work(rank: Rank, state: RankState, scene: Scene) -> float:
         return lasts * AT_WORK_IF_ASLEEP_AT_START
     if not motion.known:
         return lasts * (AT_WORK_IF_SEEN_ONCE if scene.stalled_s is None else 1.0)
-    if gets_on(rank, motion):
-        return lasts * (AT_WORK_IF_IT_COMPUTES if state.activity in LOOPS else AT_WORK_IF_SEEN_TO_GET_ON)
-    if rank in motion.moving or rank in motion.travelling:
+    if rank in motion.travelling or (gets_on(rank, motion) and state.activity not in LOOPS):
+        return lasts * AT_WORK_IF_SEEN_TO_GET_ON
+    if rank in motion.moving or gets_on(rank, motion):
         return lasts * AT_WORK_IF_IT_COMPUTES
     if rank in motion.counted:
         return lasts * AT_WORK_IF_COUNTED_STILL

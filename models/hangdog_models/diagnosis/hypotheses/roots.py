@@ -16,7 +16,6 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import (
     compiling,
     merely_failed,
     moves_data,
-    runs_own_code,
     weigh,
     works_for_all,
 )
@@ -45,7 +44,6 @@ BEHIND_ALIKE = likelihood("behind_alike")
 ANSWERS_FROM_OUTSIDE = likelihood("answers_from_outside")
 SLOW_IF_STILL = likelihood("slow_if_still")
 SLOW_IF_AT_WORK = likelihood("slow_if_at_work")
-SLOW_IF_OWN_CODE = likelihood("slow_if_own_code")
 SERVED_POWER = likelihood("served_power")
 
 
@@ -195,8 +193,7 @@ def _others(
         served = [Factor(past, 1 / min(WAITING_MOST, len(waits.waiting) / WAITING_REMARKABLE))]
     still = rank in motion.still and not compiling(state)
     works = works_for_all(state, rank in motion.still, rank in motion.working) and at_barrier(look, waits)
-    own = runs_own_code(rank, state, motion)
-    pace = SLOW_IF_OWN_CODE if own else _pace(still, works or rank in motion.travelling)
+    pace = _pace(still, works or rank in motion.travelling)
     slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("stood still, or gets on with its work", pace))
     moving = moves_data(rank, state, motion)
     at_work = [Factor("it runs: what it writes or waits for moves", DATA_MOVES)] if moving else []
