@@ -75,7 +75,7 @@ def test_the_command_writes_json_and_ends_with_1_when_a_bound_is_missed(
 def test_one_incident_is_shown_with_its_truth_and_both_answers(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--show", "3", "--ranks", "16", "--fault", "lock"]) == 0
     shown = capsys.readouterr().out
-    assert "TRUE: lock (host)" in shown
+    assert "TRUE: lock (own work)" in shown
     assert "\nbecause" in shown
     assert "PEER: evicts" in shown
 
