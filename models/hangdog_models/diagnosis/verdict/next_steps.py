@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from hangdog_models.diagnosis.verdict.eviction import WORTH_EVICTING
 from hangdog_models.diagnosis.verdict.who_and_why import DECIDES
-from hangdog_models.verdict import Act, Culprit, Eviction, Kind, Step, Suspect
+from hangdog_models.verdict import Act, Culprit, Eviction, Kind, StallCause, Step, Suspect
 
 #: How a reason begins that says what would decide; each is a step of its own.
 COLLECT = "collect next: "
@@ -38,6 +39,8 @@ def next_steps(
     )
     if kind in (Kind.SOFTWARE, Kind.DEPENDENCY) and confidence < DECIDES:  # who it is is known, why is not
         return (*collect, again, *test)
+    if kind is Kind.SOFTWARE and culprit and culprit.causes.get(StallCause.MACHINE, 0.0) >= WORTH_EVICTING:
+        return (Step(Act.FIX_CODE, (), "the stack of that rank shows where it stands"), again, *test, *collect)
     return {
         Kind.MACHINE: (*(collect + test if seen else test + collect), again),
         Kind.GROUP: (*collect, *(test if len(first) == 1 else _between(first))),
