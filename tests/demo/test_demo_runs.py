@@ -139,8 +139,7 @@ def test_it_stays_to_be_looked_at_and_the_evidence_it_keeps_gives_the_same_verdi
     )
     assert triage.returncode == 1, triage.stderr
     verdict = json.loads(triage.stdout)
-    assert verdict["verdict"] == "machine"
-    assert verdict["suspects"][0]["machines"] == [draw_plan(5, "checkpoint").machine]
+    assert verdict["culprit"]["machines"] == [draw_plan(5, "checkpoint").machine]
     assert not verdict["evidence"]["unreadable"]
 
 
