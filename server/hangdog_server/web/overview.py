@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from hangdog_models.incident import UNDER_WAY, Incident, IncidentState
 from hangdog_models.machine_history import MachineRecord
 from hangdog_models.ranks import format_ranks
-from hangdog_models.verdict import from_json
-from hangdog_models.views.answer_text import LEAST, RECENT_S, accuses
+from hangdog_models.verdict import StallCause, from_json
+from hangdog_models.views.answer_text import BLAMELESS, LEAST, RECENT_S, accuses
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.etag import digest
@@ -146,7 +146,7 @@ class Observatory:
             if one.state is IncidentState.JUDGED and now - one.began < RECENT_S:
                 newest.setdefault(one.job, one)
         held_up = [one for one in newest.values() if one.evict or not one.went_on]  # else nobody was to blame
-        named = [one for one in held_up if accuses(one.kind)][:VERDICTS]
+        named = [one for one in held_up if accuses(one.kind) or one.kind in BLAMELESS][:VERDICTS]
         read: dict[tuple[str, float], list[SuspectView]] = {}
         for one in named:  # a verdict may have megabytes, and open pages have us look every second
             key = one.id, one.changed
@@ -161,19 +161,23 @@ def _suspected(incident: Incident) -> list[SuspectView]:
         verdict = from_json(json.loads(incident.verdict))
     except (KeyError, TypeError, ValueError):  # of another version of ours
         return []
+    found = [(one.ranks, one.machines, one.probability, one.because) for one in verdict.suspects[:SUSPECTS]]
+    if not accuses(str(verdict.kind)):  # it may still be the machine of whoever holds the job up
+        by_machine = verdict.culprit.causes.get(StallCause.MACHINE, 0.0) if verdict.culprit else 0.0
+        found = [(one.ranks, one.machines, by_machine, one.because) for one in (verdict.culprit,) if one]
     return [
         SuspectView(
-            one.machines,
-            format_ranks(one.ranks),
-            one.probability,
-            one.because[0] if one.because else "",
+            machines,
+            format_ranks(ranks),
+            probability,
+            because[0] if because else "",
             incident.job,
             incident.id,
             str(verdict.kind),
-            bool(one.machines) and set(one.machines) <= set(verdict.evict.machines),
+            bool(machines) and set(machines) <= set(verdict.evict.machines),
         )
-        for one in verdict.suspects[:SUSPECTS]
-        if one.probability >= LEAST
+        for ranks, machines, probability, because in found
+        if probability >= LEAST
     ]
 
 

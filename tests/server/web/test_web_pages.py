@@ -15,7 +15,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.incident import Incident
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Eviction, Kind, Verdict, from_json
+from hangdog_models.verdict import Eviction, Kind, StallCause, Verdict, from_json
 from hangdog_server.web.live_feed import MOST
 from support.servers.browsed import Browsed, browsed, hang
 from support.servers.cast import NOON, cluster
@@ -95,14 +95,21 @@ async def test_an_old_verdict_suspects_nobody_now(tmp_path: Path) -> None:
         assert not (await told(site.http, "/api/now"))["suspects"]
 
 
-async def test_a_verdict_that_blames_the_code_suspects_no_machine_now(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("by_machine", "suspected"), [(0.0, []), (0.3, [0.3])])
+async def test_a_verdict_that_blames_the_code_suspects_a_machine_as_far_as_it_may_be_that(
+    tmp_path: Path, by_machine: float, suspected: list[float]
+) -> None:
     def software(snapshot: Snapshot, topology: Topology) -> Verdict:
-        return replace(diagnose(snapshot, topology), kind=Kind.SOFTWARE, evict=Eviction())
+        verdict = diagnose(snapshot, topology)
+        assert verdict.culprit is not None
+        causes = {StallCause.SOFTWARE: 0.6, StallCause.MACHINE: by_machine}
+        return replace(verdict, kind=Kind.SOFTWARE, evict=Eviction(), culprit=replace(verdict.culprit, causes=causes))
 
     async with browsed(tmp_path / "s.db", software) as site:
         await hang(site.on)
         now = await told(site.http, "/api/now")
-        assert now["suspects"] == [] and now["incidents"][0]["verdict"] == "software"
+        assert [one["probability"] for one in now["suspects"]] == suspected
+        assert now["incidents"][0]["verdict"] == "software"
 
 
 async def test_machines_are_listed_with_what_verdicts_said_of_them(tmp_path: Path) -> None:
