@@ -101,15 +101,13 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
 def moves_data(rank: Rank, state: RankState, motion: Motion) -> bool:
     """Whether what it writes, reads or waits for is seen to come or to go.
 
-    A writer that runs, or used the processor between the looks, writes. Whoever sleeps in a read, a request or a wait for its
+    Who runs, or used the processor between the looks, reads or writes. Whoever sleeps in a read or a write or waits for its
     loader and was woken again and again, or used the processor, got something of it. A loader whose workers work does load.
     """
     got_on = rank in motion.working or rank in motion.woken
-    if state.activity in (Activity.CHECKPOINT, Activity.STORAGE):
+    if state.activity is Activity.STORAGE:
         return got_on or rank in motion.fed or bool(state.busy)
-    if state.activity is Activity.DATALOADER:
-        return got_on or rank in motion.helped
-    return (got_on or rank in motion.fed) and state.activity is Activity.NETWORK
+    return state.activity is Activity.DATALOADER and (got_on or rank in motion.helped)
 
 
 def works_for_all(state: RankState, still: bool, working: bool) -> bool:

@@ -34,14 +34,17 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     request, a lock or a function of the user's speaks for the code, a service or a long duty as much as for the machine.
     Where it was looked at once, and nobody stated a standstill, its work may be a moment of the job: then nobody is to blame.
     """
-    lead = scene.look[blamed.ranks[0]]
+    # of several ranks of a machine one whose place has other causes, too, is enough to doubt that it is the machine
+    rank = next((rank for rank in blamed.ranks if causes_of(scene.look[rank])), blamed.ranks[0])
+    lead = scene.look[rank]
     shares = causes_of(lead)
     if shares is None or _unrelated([scene.look[rank] for rank in blamed.ranks]):
         return [blamed]
-    weights = {**shares, Kind.SLOW: shares[Kind.SLOW] * _at_work(blamed.ranks[0], lead, scene)}
+    begins = lead.activity is Activity.UNKNOWN and starting(scene)
+    weights = {**shares, Kind.SLOW: shares[Kind.SLOW] * _at_work(rank, lead, scene, begins)}
     total = sum(weights.values())
     causes = [replace(blamed, kind=Kind(cause), shares=(weight / total,)) for cause, weight in weights.items()]
-    if _moves(blamed.ranks[0], lead, scene):
+    if _moves(rank, lead, scene):
         because = (f"{blamed.reasons[0]}, and it gets on: what it writes, reads or asks for moves",)
         return [_nobody(one, Kind.NONE, because) if one.kind is Kind.SLOW else one for one in causes]
     if scene.motion.known or scene.stalled_s is not None or not _may_be_a_moment(lead):
@@ -63,7 +66,8 @@ def _moves(rank: Rank, state: RankState, scene: Scene) -> bool:
 
 def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     """An explanation by a service that many wait for, and the other one: that it serves them, and they are at work."""
-    at_work = max(_at_work(rank, scene.look[rank], scene) for rank in blamed.ranks)
+    begins = starting(scene)  # asked once: thousands of ranks may be served
+    at_work = max(_at_work(rank, scene.look[rank], scene, begins) for rank in blamed.ranks)
     silent, serves = WHY_MANY_ARE_SERVED["dependency"], WHY_MANY_ARE_SERVED["slow"] * at_work
     because = "many at once read, write or ask: a phase of the job may take that long"
     phase = _nobody(blamed, Kind.UNDETERMINED, (because,))
@@ -84,11 +88,14 @@ def _unrelated(states: Sequence[RankState]) -> bool:
     return len({state.place for state in held}) > 1 and not any(state.busy for state in held)
 
 
-def _at_work(rank: Rank, state: RankState, scene: Scene) -> float:
-    """What was seen between the looks, and for how long nothing moved, adds to the odds that it does a long duty."""
+def _at_work(rank: Rank, state: RankState, scene: Scene, begins: bool) -> float:
+    """What was seen between the looks, and for how long nothing moved, adds to the odds that it does a long duty.
+
+    `begins`: the job has not come together yet.
+    """
     motion = scene.motion
     lasts = 1.0 if scene.stalled_s is None else min(1.0, DUTY_S / scene.stalled_s)
-    if state.activity is Activity.UNKNOWN and starting(scene):
+    if state.activity is Activity.UNKNOWN and begins:
         return lasts * AT_WORK_IF_ASLEEP_AT_START
     if not motion.known:
         return lasts * (AT_WORK_IF_SEEN_ONCE if scene.stalled_s is None else 1.0)

@@ -13,7 +13,6 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import (
     UNAWAITED,
     WAITING_MOST,
     WAITING_REMARKABLE,
-    compiling,
     merely_failed,
     moves_data,
     weigh,
@@ -29,7 +28,6 @@ from hangdog_models.diagnosis.hypotheses.single_round import held
 from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_IN_STUCK_GROUP, proven
 from hangdog_models.diagnosis.observe.activity import SERVICES, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
-from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS
 from hangdog_models.diagnosis.stragglers.sample_lengths import replica
 from hangdog_models.diagnosis.waits.collective_counters import BY_COUNTERS
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
@@ -183,25 +181,18 @@ def _others(
         code = Factor(f"{len(ranks)} ranks of one machine are behind alike, which code does", BEHIND_ALIKE)
     service = Factor(f"a service does not answer, {doing}", odds.dependency)
     few = Factor("only one machine asks for it", min(1.0, SERVED_MACHINES / max(1, machines)) ** SERVED_POWER)
-    if state.activity is Activity.NETWORK:  # logging, uploading and fetching are what one rank does for all
-        few = Factor("one rank asks it for all", 1.0)
     if rank in motion.travelling and state.activity is Activity.STORAGE:
         few = Factor("it got on with other things between the looks", ROOT_TRAVELLING)
     served = []
     if not motion.known and len(waits.waiting) > WAITING_REMARKABLE:
         past = f"{len(waits.waiting)} ranks wait for it: they are past what they asked of a service"
         served = [Factor(past, 1 / min(WAITING_MOST, len(waits.waiting) / WAITING_REMARKABLE))]
-    still = rank in motion.still and not compiling(state)
     works = works_for_all(state, rank in motion.still, rank in motion.working) and at_barrier(look, waits)
-    pace = _pace(still, works or rank in motion.travelling)
+    pace = _pace(rank in motion.still, works or rank in motion.travelling)
     slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("stood still, or gets on with its work", pace))
     moving = moves_data(rank, state, motion)
     at_work = [Factor("it runs: what it writes or waits for moves", DATA_MOVES)] if moving else []
-    # compiling takes minutes on sound machines: of 32 simulated verdicts that called one slow which was seen at one place none was right
-    runs = rank in motion.travelling or rank in motion.working or rank in motion.helped
-    paused = compiling(state) and not runs and motion.rounds < ROUNDS
-    late = Kind.UNDETERMINED if paused else Kind.SLOW
-    return [(Kind.SOFTWARE, (code, *at_work)), (Kind.DEPENDENCY, (service, few, *served, *at_work)), (late, slow)]
+    return [(Kind.SOFTWARE, (code, *at_work)), (Kind.DEPENDENCY, (service, few, *served, *at_work)), (Kind.SLOW, slow)]
 
 
 def _pace(still: bool, works: bool) -> float:
