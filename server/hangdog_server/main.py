@@ -23,6 +23,7 @@ from hangdog_proto.generated.hangdog_pb2_grpc import (
 )
 from hangdog_proto.private_files import restrict_file
 from hangdog_server.actions.backends.actions_config import ActionsConfig, chosen
+from hangdog_server.actions.fault_domains import FaultDomains
 from hangdog_server.actions.reconcile import ActionLoop
 from hangdog_server.auth.audit_log import AuditLog, before
 from hangdog_server.auth.refused_requests import Tries
@@ -178,6 +179,9 @@ async def running(
         asyncio.create_task(phases.keep(), name="phases of jobs"),
         asyncio.create_task(campaigns.keep(), name="campaigns"),
         asyncio.create_task(acting.keep(), name="what is done to machines"),
+        asyncio.create_task(
+            FaultDomains(services.fleet, acting.chosen.actors).keep(), name="what machines share with others"
+        ),
         asyncio.create_task(agents.asking.keep(), name="asking what captures name"),
         *([asyncio.create_task(notifying.keep(), name="telling people")] if tells and tells.receivers else []),
         asyncio.create_task(Retention(services.store, settings, services.clock).keep(), name="retention"),

@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -30,6 +30,7 @@ from hangdog_server.auth.audit_log import AuditLog
 from hangdog_server.cluster.leadership import Leading
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.round_capture import steady
+from hangdog_server.protocol.switches import shared
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions, test_results
 from hangdog_server.store.actions import ActionRecord
@@ -42,6 +43,11 @@ TICK_S = 5.0
 MOVING_S = 1.0
 
 log = logging.getLogger(__name__)
+
+
+class _Place(NamedTuple):
+    switch: str
+    domains: tuple[str, ...]
 
 
 class ActionLoop:
@@ -117,10 +123,9 @@ class ActionLoop:
     async def _facts(self, incident: Incident, asked: Mapping[str, Any]) -> ActionFacts:
         """`asked` is what is remembered of an incident: megabytes in a large job, so it is read once."""
         fleet = self._services.fleet
-        domains: dict[str, str] = {}
-        if asked.get("job_toml"):
-            switches = read_job(asked["job_toml"])[1].switches
-            domains = {machine: switch for switch, machines in sorted(switches.items()) for machine in machines}
+        declared = read_job(asked["job_toml"])[1].switches if asked.get("job_toml") else {}
+        switches = shared(declared, _places(asked)).switches
+        domains = {machine: switch for switch, machines in sorted(switches.items()) for machine in machines}
         there = {seen.machine for seen in fleet.machines(steady())} | fleet.bodies().keys()
         there |= {*asked.get("asked", {}), *asked.get("absent", {})}
         copies, unread = await self._executor.copies(incident.job)
@@ -205,6 +210,15 @@ def _owner(asked: Mapping[str, Any]) -> Owner:
 def _pods(asked: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """The job's pods on each machine that was asked."""
     return {machine: tuple((one or {}).get("pods", ())) for machine, one in asked.get("asked", {}).items()}
+
+
+def _places(asked: Mapping[str, Any]) -> dict[str, _Place]:
+    """What each machine of the job hangs behind, as it was known when they were asked."""
+    reported = {**asked.get("absent", {}), **asked.get("asked", {})}
+    return {
+        machine: _Place(one.get("switch", ""), tuple(one.get("domains", ())))
+        for machine, one in ((machine, stated or {}) for machine, stated in reported.items())
+    }
 
 
 def _bodies(machines: Iterable[str], reported: object) -> dict[str, Body]:

@@ -42,6 +42,8 @@ class Fleet:
         self._forgot = float("-inf")
         #: What each machine was by its agent's last Hello.
         self._bodies: dict[str, Body] = {}
+        #: What each machine shares with others, by the labels of its node.
+        self._domains: dict[str, tuple[str, ...]] = {}
         self._roster = Roster()
         #: All jobs, and the machines of each, put together when somebody asks; the watch over the jobs does every second.
         self._jobs: tuple[str, ...] | None = None
@@ -178,7 +180,8 @@ class Fleet:
         running = self._running.get(job)
         if running is None:
             entry = self._roster.get(job)
-            running = entry.claims.owned() if entry is not None else {}
+            owned = entry.claims.owned() if entry is not None else {}
+            running = {machine: self.placed(machine, local) for machine, local in owned.items()}
             if running:
                 self._running[job] = running
         return dict(running)
@@ -247,8 +250,18 @@ class Fleet:
                 continue  # another owner's job had this name before
             ranks = tuple(rank for rank in local.ranks if rank not in taken)
             if ranks:
-                found[machine] = replace(local, ranks=ranks)
+                found[machine] = self.placed(machine, replace(local, ranks=ranks))
         return found
+
+    def place(self, domains: Mapping[str, tuple[str, ...]]) -> None:
+        """Notes what machines share with others."""
+        self._domains |= domains
+        self._running.clear()
+
+    def placed(self, machine: str, local: AnnouncedJob) -> AnnouncedJob:
+        """What a machine announces, with what is known of its place."""
+        domains = self._domains.get(machine, ())
+        return replace(local, domains=domains) if domains else local
 
     def machines(self, now: float) -> tuple[PastConnection, ...]:
         """All machines by name, the lost ones too."""
@@ -291,6 +304,7 @@ class Fleet:
             del self._disconnects[machine]
         there = self._connected.keys() | self._left.keys() | self._disconnects.keys()
         self._bodies = {machine: body for machine, body in self._bodies.items() if machine in there}
+        self._domains = {machine: shared for machine, shared in self._domains.items() if machine in there}
 
 
 def _findings_of(here: Connection | PastConnection, now: float) -> tuple[Finding, ...]:

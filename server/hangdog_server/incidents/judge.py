@@ -100,4 +100,6 @@ def _written(local: AnnouncedJob) -> dict[str, object]:
         reported["notes"] = local.notes
     if local.switch:
         reported["switch"] = local.switch
+    if local.domains:
+        reported["domains"] = local.domains
     return reported

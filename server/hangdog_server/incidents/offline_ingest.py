@@ -196,7 +196,7 @@ class OfflineIngest:
             {machine: reported[machine] for machine in sorted(reported, key=lambda one: (one not in there, one))}
         )
         conflicts = dict.fromkeys((*claims.conflicts(), *fleet.conflicts(job)))
-        reported = claims.owned()
+        reported = {machine: fleet.placed(machine, local) for machine, local in claims.owned().items()}
         running, absent = fleet.asked(job), fleet.absent(job, steady())
         silent = {machine: local for machine, local in (absent | running).items() if machine not in reported}
         why = {

@@ -193,6 +193,7 @@ def announced(stated: Mapping[str, Mapping[str, Any]]) -> dict[str, AnnouncedJob
             pods=tuple(one.get("pods", ())),
             notes=tuple(one.get("notes", ())),
             switch=one.get("switch", ""),
+            domains=tuple(one.get("domains", ())),
         )
         for machine, one in stated.items()
     }

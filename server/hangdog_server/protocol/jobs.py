@@ -12,6 +12,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.reading.job import read_job, read_sizes
 from hangdog_models.snapshot import Job
 from hangdog_models.topology import Layout
+from hangdog_server.protocol.switches import shared
 
 Ranks = tuple[Rank, ...]
 Placement = Mapping[str, Ranks]
@@ -26,7 +27,8 @@ class AnnouncedJob:
 
     `owner` is whose it is; `rendezvous` where the ranks of a job without a name meet, as they say; `contested` are ranks
     that several containers of the machine claim; `pods` are the UIDs of the pods that they run in. `notes` are what the agent
-    says of it that is not certain, or contradicts. `switch` is what its machine hangs behind, as Slurm says.
+    says of it that is not certain, or contradicts. `switch` is what its machine hangs behind, as Slurm says. `domains` are what its
+    machine shares with others by the labels of its node: no agent says them.
     """
 
     job: str
@@ -39,6 +41,7 @@ class AnnouncedJob:
     pods: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     switch: str = ""
+    domains: tuple[str, ...] = ()
 
 
 def sole(sizes: Collection[int | None]) -> int | None:
@@ -67,9 +70,10 @@ def describe(
         layout, notes = _announced(announced)
         described = Job(job, stalled_s=stalled_s)
     # A derived "node-3" names no machine of this cluster: only declared and reporting machines are placed upon.
-    switches = layout.switches or _switches(announced)
+    behind = shared(layout.switches, announced)
     machines = _merged(layout.machines, placed)
-    return described, replace(layout, machines=machines, ranks_per_machine=None, switches=switches), notes
+    layout = replace(layout, machines=machines, ranks_per_machine=None, switches=behind.switches)
+    return described, layout, (*notes, *behind.notes)
 
 
 def _contradicted(declared: Layout, announced: Mapping[str, AnnouncedJob]) -> tuple[str, ...]:
@@ -98,16 +102,6 @@ def _announced(announced: Mapping[str, AnnouncedJob]) -> tuple[Layout, tuple[str
         except HangdogError as error:
             notes.append(f"HANGDOG_TOPOLOGY={text!r} is not used: {error}")
     return Layout(world_size=_ordered(worlds)[0] if worlds else None, sizes=sizes), tuple(notes)
-
-
-def _switches(announced: Mapping[str, AnnouncedJob]) -> dict[str, tuple[str, ...]]:
-    """The machines behind each switch; nothing where one is behind all of them, or a machine's is not known."""
-    found: dict[str, list[str]] = {}
-    for machine, local in sorted(announced.items()):
-        found.setdefault(local.switch, []).append(machine)
-    if "" in found or len(found) < 2:
-        return {}
-    return {switch: tuple(machines) for switch, machines in found.items()}
 
 
 def _of_machines(note: str, count: int, all_of_them: int) -> str:

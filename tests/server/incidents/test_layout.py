@@ -1,5 +1,7 @@
 """The layout of a job: what people declare goes before what agents announce, and what does not fit is noted."""
 
+from dataclasses import replace
+
 import pytest
 
 from hangdog_models.errors import UnreadableEvidence
@@ -90,3 +92,86 @@ def test_an_announced_switch_survives_the_wire_and_the_store() -> None:
     local = decode.local_job(pb.LocalJob(job="llama", ranks=[0], switch="leaf\x1b0"))
     assert "\x1b" not in local.switch and local.switch.startswith("leaf")
     assert replay.announced({"a": judge._written(local)})["a"].switch == local.switch
+
+
+LEAF, SPINE = "network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine"
+RACK, ZONE = "topology.kubernetes.io/rack", "topology.kubernetes.io/zone"
+
+
+def labelled(label: str, *values: str, switches: str = "") -> dict[str, AnnouncedJob]:
+    """Machines a, b, … with this label, and behind the switch of Slurm that one letter of `switches` names."""
+    told = switches.ljust(len(values))
+    return {
+        machine: AnnouncedJob("llama", (Rank(at),), switch=told[at].strip(), domains=(f"{label}={value}",))
+        for at, (machine, value) in enumerate(zip("abcdef", values, strict=False))
+    }
+
+
+def both(one: dict[str, AnnouncedJob], other: dict[str, AnnouncedJob]) -> dict[str, AnnouncedJob]:
+    return {machine: replace(local, domains=local.domains + other[machine].domains) for machine, local in one.items()}
+
+
+def test_machines_whose_nodes_share_a_label_are_behind_one_switch_that_is_called_as_kubectl_finds_it() -> None:
+    _, layout, notes = describe("llama", "", labelled(LEAF, "s1", "s2", "s1"), {})
+    assert layout.switches == {f"{LEAF}=s1": ("a", "c"), f"{LEAF}=s2": ("b",)} and notes == ()
+
+
+def test_of_several_labels_the_one_with_the_fewest_machines_in_one_place_is_used() -> None:
+    racks, leafs = labelled(RACK, "r1", "r1", "r1", "r2"), labelled(LEAF, "s1", "s1", "s2", "s2")
+    for said in (both(racks, leafs), both(leafs, racks)):
+        assert {*describe("llama", "", said, {})[1].switches} == {f"{LEAF}=s1", f"{LEAF}=s2"}
+    alone = labelled(LEAF, "s1", "s2", "s3", "s4")
+    assert {*describe("llama", "", both(alone, racks), {})[1].switches} == {f"{RACK}=r1", f"{RACK}=r2"}
+
+
+@pytest.mark.parametrize("label", [SPINE, ZONE])
+def test_a_spine_or_a_zone_is_no_place_of_one_fault(label: str) -> None:
+    _, layout, notes = describe("llama", "", labelled(label, "x", "x", "y", "y"), {})
+    assert (layout.switches, notes) == ({}, ())
+
+
+def test_labels_that_not_all_machines_carry_are_not_used_and_it_is_said() -> None:
+    said = both(labelled(LEAF, "s1", "s1", "s2"), labelled(ZONE, "z", "z", "z"))
+    said["b"] = replace(said["b"], domains=(f"{ZONE}=z",))
+    _, layout, notes = describe("llama", "", said, {})
+    assert not layout.switches
+    assert notes == ("which machines share a switch is not known: no label of b tells it, as others' do",)
+    said["b"] = replace(said["b"], domains=(f"{RACK}=r1",))
+    assert describe("llama", "", said, {})[2] == (
+        "which machines share a switch is not known: their nodes carry labels of different kinds",
+    )
+
+
+def test_slurm_goes_before_labels_and_a_contradiction_is_said() -> None:
+    finer, coarser = labelled(LEAF, "s1", "s2", "s3", "s3", switches="aabb"), labelled(RACK, "r", "r", "r", "q")
+    for said in (finer, both(finer, coarser)):
+        _, layout, notes = describe("llama", "", said, {})
+        assert layout.switches == {"a": ("a", "b"), "b": ("c", "d")} and notes == ()
+    _, layout, notes = describe("llama", "", labelled(LEAF, "s1", "s2", "s1", "s2", switches="aabb"), {})
+    assert layout.switches == {"a": ("a", "b"), "b": ("c", "d")}
+    assert notes == (
+        "Slurm is believed, but the nodes' labels contradict it about switches: a is together with c there, and with b here",
+    )
+
+
+def test_a_person_goes_before_both_and_each_contradiction_is_said() -> None:
+    text = '[switches]\n"left" = ["a", "d"]\n"right" = ["b", "c", "elsewhere"]\n'
+    said = labelled(LEAF, "s1", "s2", "s1", "s2", switches="aabb")
+    _, layout, notes = describe("llama", text, said, {})
+    assert layout.switches == {"left": ("a", "d"), "right": ("b", "c", "elsewhere")}
+    assert notes == (
+        "job.toml is believed, but Slurm contradicts it about switches: a is together with b there, and with d here",
+        "job.toml is believed, but the nodes' labels contradict it about switches: a is together with c there, and with d here",
+    )
+
+
+def test_a_leaf_below_two_spines_is_a_contradiction() -> None:
+    said = both(labelled(LEAF, "s1", "s1", "s2"), labelled(SPINE, "p1", "p2", "p2"))
+    _, layout, notes = describe("llama", "", said, {})
+    assert {*layout.switches} == {f"{LEAF}=s1", f"{LEAF}=s2"}
+    assert notes == (f"the nodes' labels contradict each other: {LEAF}=s1 is below {SPINE}=p1, {SPINE}=p2",)
+
+
+def test_what_labels_say_is_kept_with_an_incident() -> None:
+    local = labelled(LEAF, "s1")["a"]
+    assert replay.announced({"a": judge._written(local)})["a"].domains == local.domains

@@ -144,6 +144,15 @@ class RestartPreviewer(Protocol):
         ...
 
 
+@runtime_checkable
+class PlaceReader(Protocol):
+    """An actor that knows what a machine shares with others, such as a switch, a rack or an NVLink domain."""
+
+    async def shares(self, machine: str) -> tuple[str, ...]:
+        """Each as `label=value`; empty where nothing is known of it. Changes nothing; raises BackendFailed."""
+        ...
+
+
 def reason_of(text: str) -> MachineMark:
     """What the reason of a machine that is out of use says."""
     if not text.startswith(OURS):

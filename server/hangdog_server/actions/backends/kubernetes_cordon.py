@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from hangdog_models.rules.node_labels import fault_domains
 from hangdog_server.actions.backends.backend import (
     BackendFailed,
     IsolationCase,
@@ -19,7 +20,7 @@ from hangdog_server.actions.backends.backend import (
     Mark,
     left_alone,
 )
-from hangdog_server.actions.backends.kube_api import KubeApi, named, understood
+from hangdog_server.actions.backends.kube_api import KubeApi, Unknown, named, understood
 from hangdog_server.actions.backends.kube_owners import Owners
 from hangdog_server.actions.backends.kube_pods import JOB_LABELS, Pod, Pods, labels
 from hangdog_server.actions.backends.kube_restarts import foreseen
@@ -98,6 +99,15 @@ class Kubernetes:
     async def contradicts(self, stated: JobPlacement) -> tuple[str, ...]:
         """Pods that are not where agents say, or are another job's."""
         return await self._pods.contradicts(stated)
+
+    async def shares(self, machine: str) -> tuple[str, ...]:
+        """By the labels of its node; nothing where there is no such node."""
+        try:
+            node = await self._api.get(f"/api/v1/nodes/{named(machine)}")
+        except Unknown:
+            return ()
+        with understood(machine):
+            return fault_domains(dict(node["metadata"].get("labels") or {}))
 
     async def run_of(self, case: IsolationCase) -> str:
         """The job's pods on it, by namespace, name and uid, as JSON."""
