@@ -4,8 +4,10 @@ Single words mean nothing: `--rank 16` is a size of LoRA, too, and data is prepa
 believed only where the number of ranks and the place where they meet stand beside it.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from hangdog_models.ranks import MAX_RANK
 
@@ -43,11 +45,15 @@ SIZES: Mapping[str, str] = {
     ),
     **dict.fromkeys(("pp_size", "pp_degree"), "pp"),
 }
+#: Sections about models beside the one that trains, as trainers by reinforcement have them: each has sizes of its own.
+OTHER_MODELS = re.compile("rollout|vllm|sglang|inference|generat|eval|critic|reward|teacher|draft", re.ASCII)
 #: Megatron's other order of ranks, which sizes alone do not tell.
 _OTHER_ORDER = "use_tp_pp_dp_mapping"
 #: Options that name a file with such sizes, and how its name ends: DeepSpeed's, torchtitan's, Megatron's, Lightning's.
 _FILES = frozenset(("deepspeed", "deepspeed_config", "ds_config", "config_file", "yaml_cfg", "config"))
 CONFIGS = (".json", ".toml", ".yaml", ".yml")
+#: Hydra's two options for its main file: its folder, absolute or from that of the script, and its name.
+_HYDRA_FOLDER, _HYDRA_NAME = ("--config-path", "-cp"), ("--config-name", "-cn")
 #: Files named by one command line that are looked at, and the longest path that the kernel takes.
 _MOST_FILES, _LONGEST_PATH = 2, 4096
 #: Arguments looked at: a generated command line has hundreds.
@@ -123,15 +129,25 @@ def _first(values: Mapping[str, str], names: Sequence[str]) -> tuple[int | None,
 
 def _configs(arguments: Sequence[str]) -> tuple[str, ...]:
     found: list[str] = []
+    hydra: dict[str, str] = {}
     for at, argument in enumerate(arguments[1:_MOST], 1):
         head, equals, value = argument.partition("=")
-        if not head.startswith("--") or _name(head) not in _FILES:
-            continue
         if not equals:
             value = arguments[at + 1] if at + 1 < len(arguments) else ""
-        if value.lower().endswith(CONFIGS) and len(value) <= _LONGEST_PATH:
+        if head in _HYDRA_FOLDER + _HYDRA_NAME:
+            hydra["folder" if head in _HYDRA_FOLDER else "name"] = value
+        elif head.startswith("--") and _name(head) in _FILES and value.lower().endswith(CONFIGS):
             found.append(value)
-    return tuple(found[:_MOST_FILES])
+    if len(hydra) == 2:
+        found += _of_hydra(arguments, **hydra)
+    return tuple([path for path in found if len(path) <= _LONGEST_PATH][:_MOST_FILES])
+
+
+def _of_hydra(arguments: Sequence[str], folder: str, name: str) -> Iterator[str]:
+    """The path of Hydra's main file; none where its folder is that of a package, or of a module whose file nobody names."""
+    script = arguments[1] if arguments[1].endswith(".py") else ""
+    if name and folder and "://" not in folder and (script or folder.startswith("/")):
+        yield str(PurePosixPath(script).parent / folder / f"{name.removesuffix('.yaml')}.yaml")
 
 
 def _name(head: str) -> str:
@@ -146,4 +162,6 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             continue
         if not equals:
             value = arguments[at + 1][:_LONGEST] if at + 1 < len(arguments) else ""
-        yield _name(head), value
+        name = _name(head)
+        if name not in SIZES or not OTHER_MODELS.search(head.lower()):
+            yield name, value

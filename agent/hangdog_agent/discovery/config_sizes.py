@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from hangdog_agent.discovery.command_line import CONFIGS, SIZES
+from hangdog_agent.discovery.command_line import CONFIGS, OTHER_MODELS, SIZES
 from hangdog_models.ranks import MAX_RANK
 from hangdog_models.reading.printable import printable
 
@@ -20,9 +20,13 @@ from hangdog_models.reading.printable import printable
 BYTES = 64 << 10
 #: Values looked at, and how deep they may lie.
 _MOST, _DEEP = 10_000, 20
-#: Sections about models beside the one that trains, as trainers by reinforcement have them: each has sizes of its own.
-_OTHERS = re.compile("rollout|vllm|sglang|inference|generat|eval|critic|reward|teacher|draft", re.ASCII)
 _LINE = re.compile(r"""( *)(?:- )?["']?([A-Za-z_][\w.-]{0,99})["']? *:(?: +["']?(\d{1,9})["']?)? *(?:#.*)?""", re.ASCII)
+#: Sizes under names that mean something in their section only: DeepSpeed's stages, and nanotron's.
+_IN_SECTIONS = {("pipeline", "stages"): "pp", **{("parallelism", dim): dim for dim in ("tp", "cp", "ep", "pp")}}
+#: Where a file says that what it is composed of goes before it, as Hydra's do whose list has more behind `_self_`.
+_COMPOSED = re.compile(r"^( *)- +_self_ *(?:#.*)?\n(?: *(?:#.*)?\n)*\1- ", re.MULTILINE)
+#: Megatron's other order of ranks, which sizes alone do not tell.
+_OTHER_ORDER = re.compile(r"""use[_-]tp[_-]pp[_-]dp[_-]mapping["']? *[:=] *true""", re.IGNORECASE)
 #: Characters of a file's name that are told.
 _NAME = 60
 
@@ -47,6 +51,10 @@ def read(path: str, data: bytes) -> ConfigSizes:
     if len(data) > BYTES:
         return ConfigSizes(name, problem=f"it is larger than {BYTES >> 10} KiB")
     text = data.decode("utf-8", "replace")
+    if _COMPOSED.search(text):
+        return ConfigSizes(name, problem="other files go before it")
+    if _OTHER_ORDER.search(text):
+        return ConfigSizes(name, problem="it has ranks in another order than tensor, data, pipeline")
     try:
         values = list(_values(PurePath(path).suffix.lower(), text))
     except (ValueError, RecursionError):
@@ -56,8 +64,8 @@ def read(path: str, data: bytes) -> ConfigSizes:
     contradicted: set[str] = set()
     for where, value in values:
         key = where[-1].rpartition(".")[2].replace("-", "_")
-        dim = "pp" if where[-2:] == ("pipeline", "stages") else SIZES.get(key)
-        if dim is None or not 0 < value <= MAX_RANK or any(_OTHERS.search(part.lower()) for part in where):
+        dim = _IN_SECTIONS.get(where[-2:]) or SIZES.get(key)
+        if dim is None or not 0 < value <= MAX_RANK or any(OTHER_MODELS.search(part.lower()) for part in where):
             continue
         if sizes.setdefault(dim, value) != value:
             contradicted.add(dim)

@@ -25,6 +25,8 @@ MANY = [f"--option-{number}" for number in range(200)]
         ("train.py --deepspeed --pipe-parallel-size 2 --model-parallel-size 2", {"pp": 2, "tp": 2}),
         ("pretrain_gpt.py --tensor-model-parallel-size 4 --use-tp-pp-dp-mapping", {}),
         ("train.py --tensor-model-parallel-size -1 --tp-size two --pp-size", {}),
+        ("ppo.py actor.tp_size=2 rollout.tensor_parallel_size=8 ++critic.megatron.tp_size=4", {"tp": 2}),
+        ("ppo.py --rollout-vllm.tp-size 8", {}),
         ("train.py --tp-size 0 --tp-size=99999999999999999999", {}),
     ],
 )  # fmt: skip

@@ -65,6 +65,12 @@ LIGHTNING = (
         ("accelerate.yml", ACCELERATE, {"tp": 2, "pp": 2}),
         ("lightning.yaml", LIGHTNING, {"tp": 2}),
         ("ppo.yaml", "actor:\n  tp_size: 2\nrollout:\n  vllm:\n    tp_size: 8\ncritic:\n  tp_size: 4\n", {"tp": 2}),
+        (
+            "nanotron.yaml",
+            "parallelism:\n  dp: 4\n  pp: 2\n  tp: 2\n  pp_engine: 1f1b\nmodel:\n  tp: 9\n",
+            {"tp": 2, "pp": 2},
+        ),
+        ("nemo.yaml", "defaults:\n  - model: 7b\n  - _self_\nmodel:\n  tensor_model_parallel_size: 4\n", {"tp": 4}),
         ("auto.json", '{"tensor_parallel": {"autotp_size": "auto"}, "tp_size": true, "pp_size": 0}', {}),
         ("list.json", "[1, 2, 3]", {}),
     ],
@@ -82,6 +88,12 @@ def test_what_is_read(name: str, text: str, sizes: dict[str, int]) -> None:
         ("titan.toml", b"= 3"),
         ("ds.json", b" " * (BYTES + 1)),
         ("a.toml", b"\xff\x00"),
+        (
+            "nemo.yaml",
+            b"defaults:\n  - _self_\n  # as tried\n\n  - model: 7b\nmodel:\n  tensor_model_parallel_size: 4\n",
+        ),
+        ("nemo.yaml", b"model:\n  tensor_model_parallel_size: 4\n  use_tp_pp_dp_mapping: True\n"),
+        ("m.json", b'{"tp_size": 4, "use_tp_pp_dp_mapping": true}'),
     ],
 )
 def test_what_cannot_be_read_is_said(name: str, data: bytes) -> None:
@@ -95,6 +107,9 @@ def test_hostile_files_cost_little_and_tell_nothing() -> None:
         ("long.yaml", "tp_size: 1\n" * 6000),
         ("slow.yaml", f"{' ' * 30_000}x: {'9' * 30_000}"),
         ("huge.json", '{"tp_size": ' + "9" * 4000 + "}"),
+        ("composed.yaml", "- _self_\n" + " #\n" * 15_000),
+        ("selves.yaml", "  - _self_\n\n" * 4_000),
+        ("blank.yaml", "- _self_\n" + " " * 60_000),
     ):
         began = time.thread_time()
         found = config_sizes.read(name, text.encode())
@@ -112,6 +127,14 @@ def test_hostile_files_cost_little_and_tell_nothing() -> None:
         ("python cli.py fit --config a.yaml --config b.yaml --config c.yaml", ("a.yaml", "b.yaml")),
         ("python train.py --deepspeed --config /etc/shadow", ()),
         ("python train.py --data x.json", ()),
+        ("python gpt.py --config-path=/results --config-name=run.yaml model.lr=1", ("/results/run.yaml",)),
+        ("python examples/gpt.py --config-name 7b --config-path ../conf", ("examples/../conf/7b.yaml",)),
+        ("python gpt.py -cn 7b -cp conf", ("conf/7b.yaml",)),
+        ("python gpt.py --config-name 7b", ()),
+        ("python -m nemo.gpt --config-path conf --config-name 7b", ()),
+        ("python -m nemo.gpt --config-path /conf --config-name 7b", ("/conf/7b.yaml",)),
+        ("python gpt.py --config-path pkg://nemo.conf --config-name 7b", ()),
+        ("server --config-path /config/contour.yaml", ()),
     ],
 )
 def test_which_files_a_command_line_names(line: str, paths: tuple[str, ...]) -> None:
