@@ -22,7 +22,7 @@ BYTES = 64 << 10
 _MOST, _DEEP = 10_000, 20
 _LINE = re.compile(r"""( *)(?:- )?["']?([A-Za-z_][\w.-]{0,99})["']? *:(?: +["']?(\d{1,9})["']?)? *(?:#.*)?""", re.ASCII)
 #: Sizes under names that mean something in their section only: DeepSpeed's stages, and nanotron's.
-_IN_SECTIONS = {("pipeline", "stages"): "pp", **{("parallelism", dim): dim for dim in ("tp", "cp", "ep", "pp")}}
+_IN_SECTIONS = {"pipeline.stages": "pp"} | {f"parallelism.{dim}": dim for dim in ("tp", "cp", "ep", "pp")}
 #: Where a file says that what it is composed of goes before it, as Hydra's do whose list has more behind `_self_`.
 _COMPOSED = re.compile(r"^( *)- +_self_ *(?:#.*)?\n(?: *(?:#.*)?\n)*\1- ", re.MULTILINE)
 #: Megatron's other order of ranks, which sizes alone do not tell.
@@ -64,7 +64,7 @@ def read(path: str, data: bytes) -> ConfigSizes:
     contradicted: set[str] = set()
     for where, value in values:
         key = where[-1].rpartition(".")[2].replace("-", "_")
-        dim = _IN_SECTIONS.get(where[-2:]) or SIZES.get(key)
+        dim = _IN_SECTIONS.get(".".join(where[-2:])) or SIZES.get(key)
         if dim is None or not 0 < value <= MAX_RANK or any(OTHER_MODELS.search(part.lower()) for part in where):
             continue
         if sizes.setdefault(dim, value) != value:

@@ -104,6 +104,15 @@ class _Known:
     def ranked(self) -> bool:
         return self.facts is not None and self.facts.ranked
 
+    def is_still(self, stat: Stat) -> bool:
+        """Whether it is the same process, with the parent and the program that are known: then all else may stay as it is."""
+        facts = self.facts
+        return (
+            facts is not None
+            and (self.row.started, self.row.parent) == (stat.started, stat.parent)
+            and (facts.comm, facts.image) == (stat.comm, stat.image)
+        )
+
 
 class ProcessTable:
     """The process table of this machine, taken again and again; `names` are environment variables to keep beside the allowed.
@@ -193,8 +202,11 @@ class ProcessTable:
 
     def _read(self, pid: int, now: float, risky_until: float) -> None:
         """Takes a process as it is now, or notes that it is gone."""
-        stat, known = self.proc.stat(pid), self._known.pop(pid, None)
+        stat, known = self.proc.stat(pid), self._known.get(pid)
         if stat is None:
+            self._known.pop(pid, None)
+            return
+        if known is not None and known.aside and known.is_still(stat):
             return
         reported = known.facts if known is not None and known.row.started == stat.started else None
         if reported is None or (reported.comm, reported.image) != (stat.comm, stat.image):
