@@ -190,7 +190,7 @@ def parse_environ(read: bytes, names: frozenset[str]) -> dict[str, str]:
 
 def _numbers(folder: str) -> tuple[int, ...]:
     try:
-        return tuple(sorted(int(name) for name in os.listdir(folder) if name.isdigit()))
+        return tuple(sorted(map(int, filter(str.isdigit, os.listdir(folder)))))
     except OSError:
         return ()
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from hangdog.demo.conductor import FOREIGN
 from hangdog.demo.pipes import first_line
@@ -40,12 +41,14 @@ class Stage:
     def last_words(self, name: str) -> str:
         return self._processes.last_line(name)
 
-    def agent(self) -> subprocess.Popen[bytes]:
-        """A server and an agent as they are run in a cluster, once they are connected."""
+    def agent(self, *options: str) -> subprocess.Popen[bytes]:
+        """A server and an agent as they are run in a cluster, with these options, once they are connected."""
         store = str(self.folder / "hangdog.db")
         server = self.start("server", "-m", "hangdog", "server", "--listen", "127.0.0.1:0", "--store", store)
         address = first_line(server, START_S).removeprefix("listening on ").strip()
-        agent = self.start("agent", "-m", "hangdog_agent.main", "--server", address, "--match-env", "=".join(MARK))
+        agent = self.start(
+            "agent", "-m", "hangdog_agent.main", "--server", address, "--match-env", "=".join(MARK), *options
+        )
         until = time.monotonic() + START_S
         while "connected to" not in self._processes.log("agent").read_text():
             if time.monotonic() > until:
@@ -71,11 +74,25 @@ def rank_environ(rank: int, world: int) -> dict[str, str]:
     }
 
 
-def cpu_s(pid: int) -> tuple[float, float]:
-    """Seconds of CPU a process has used, and those of its children that have ended: of an agent, its tools."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+class CpuUsed(NamedTuple):
+    """Seconds of CPU: of an agent its own, those of the processes that read files for it, and of its tools that have ended."""
+
+    own: float
+    readers: float
+    tools: float
+
+
+def cpu_s(pid: int) -> CpuUsed:
+    """What a process has used, its children that live, and those that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        tasks = [(folder / "children").read_text() for folder in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:  # it has ended meanwhile: what it used is its parent's
+        return CpuUsed(0.0, 0.0, 0.0)
     user, system, of_children, in_children = (int(field) / _TICKS_PER_S for field in fields[11:15])
-    return user + system, of_children + in_children
+    return CpuUsed(
+        user + system, sum(sum(cpu_s(int(child))) for child in " ".join(tasks).split()), of_children + in_children
+    )
 
 
 def memory_mib(pid: int, name: str) -> float:

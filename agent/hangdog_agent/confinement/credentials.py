@@ -77,15 +77,19 @@ def parse(status: str) -> Credentials:
     A program that runs as another user than the one who started it (setuid) has mixed ones. Its starter must not gain
     the program's rights by way of the agent, nor does any trainer run like that.
     """
-    lines = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     try:
-        uids = [int(word) for word in lines["Uid"].split()]
-        gids = [int(word) for word in lines["Gid"].split()]
-        groups = tuple(sorted({int(word) for word in lines.get("Groups", "").split()}))
-    except (KeyError, ValueError):
+        uids, gids = _numbers(status, "Uid"), _numbers(status, "Gid")
+        groups = tuple(sorted(set(_numbers(status, "Groups"))))
+    except ValueError:
         raise CredentialsRefused(_UNKNOWN) from None
     if len(uids) != 4 or len(gids) != 4 or len(groups) > _MOST_GROUPS:
         raise CredentialsRefused(_UNKNOWN)
     if len(set(uids)) > 1 or len(set(gids)) > 1:
         raise CredentialsRefused("it runs with another user's rights (setuid), and is not read")
     return Credentials(uids[0], gids[0], groups)
+
+
+def _numbers(status: str, name: str) -> list[int]:
+    """Those of one line, none where there is no such line: of fifty lines three matter, every second for every trainer."""
+    _, found, rest = f"\n{status}".partition(f"\n{name}:")
+    return [int(word) for word in rest.partition("\n")[0].split()] if found else []

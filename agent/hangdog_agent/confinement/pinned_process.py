@@ -8,8 +8,9 @@ from hangdog_agent.confinement.credentials import Credentials, CredentialsRefuse
 
 #: Descriptors looked through for a FIFO: their number is the trainer's choice, and each costs 2 µs.
 MOST_DESCRIPTORS = 1 << 16
-#: Read of `stat` and `status`; the groups of a user may be many.
-_MOST_BYTES = 1 << 20
+#: Read of `stat` and `status`: the groups of a user may be many. So much at once, which is all of nearly every one; room for
+#: the most would cost more than the reading.
+_MOST_BYTES, _AT_ONCE = 1 << 20, 1 << 14
 
 Inode = tuple[int, int]
 
@@ -85,7 +86,11 @@ class PinnedProcess:
         try:
             opened = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._home)
             try:
-                return os.read(opened, _MOST_BYTES)
+                read = part = os.read(opened, _AT_ONCE)
+                while part and len(read) < _MOST_BYTES:
+                    part = os.read(opened, _AT_ONCE)
+                    read += part
+                return read
             finally:
                 os.close(opened)
         except OSError:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import PurePath
 
 #: Scripts and modules of launchers, and our own: the rank they carry, if any, is a node's or a task's.
 _LAUNCHERS = frozenset(
@@ -46,7 +45,7 @@ def launches(comm: str, arguments: Sequence[str]) -> bool:
             return any(program.startswith(_TRACKERS) for program in rest[at + 1 : at + 2])
         if not argument.startswith("-"):
             # the script, or the value of an option such as -X: then the next one is looked at
-            if PurePath(argument).name in _LAUNCHERS:
+            if argument.rpartition("/")[2] in _LAUNCHERS:
                 return True
             if argument.endswith(".py") or "/" in argument:
                 return False

@@ -44,6 +44,8 @@ _MOST_ARGUMENTS = 64
 TURNS = 16
 #: An exec usually comes early in a process's life, and whoever is younger is read in every pass.
 YOUNG_S = 30.0
+#: Whose a trainer is, which may change without an exec, is asked again once in so many passes, and while it is young in each.
+OWNER_TURNS = 4
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 #: A log of Ray's that was there is read so often at most until it tells all: its first lines are written within a second.
 _LOG_READS = 8
@@ -133,6 +135,8 @@ class ProcessTable:
         self._stop = stop
         self._known: dict[int, _Known] = {}
         self._passes = 0
+        #: Who began later, in ticks after boot, is young.
+        self._young = 0.0
         self._avoided: dict[tuple[int, int], float] = {}
         self._siblings = Siblings(proc, environ_names.OWN_RANKS)
         self._lock = threading.Lock()
@@ -145,6 +149,7 @@ class ProcessTable:
         with self._lock:
             now = time.monotonic()
             risky_until = now + _RISKY_PASS_S
+            self._young = (time.clock_gettime(time.CLOCK_BOOTTIME) - YOUNG_S) * _TICKS_PER_S
             pids = self.proc.pids()
             for gone in self._known.keys() - pids:
                 del self._known[gone]
@@ -175,10 +180,11 @@ class ProcessTable:
         self._known[pid] = _Known(row, facts, kernel=False)
 
     def _settle(self, pids: Sequence[int]) -> None:
-        young = (time.clock_gettime(time.CLOCK_BOOTTIME) - YOUNG_S) * _TICKS_PER_S
         for known in (self._known[pid] for pid in pids if pid in self._known):
             above = self._above(known)
-            known.settled = known.row.started < young and _may_rest(known.facts, above[0].facts if above else None)
+            known.settled = known.row.started < self._young and _may_rest(
+                known.facts, above[0].facts if above else None
+            )
             known.aside = known.settled and not any(each.ranked for each in (known, *above))
 
     def _rows(self) -> tuple[discover.Process, ...]:
@@ -222,12 +228,14 @@ class ProcessTable:
             reported = replace(
                 reported, announced=announced or reported.announced, log_reads=reported.log_reads + there
             )
-        if (
-            reported is not None and reported.ranked and stat.state not in "ZX"
-        ):  # it may have changed its user since, without an exec
+        if reported is not None and reported.ranked and stat.state not in "ZX" and self._asks_owner(stat, reported):
             whose, inside = owner(self.proc, pid)
             reported = replace(reported, owner=whose, container=inside) if whose.known else reported
         self._known[pid] = _Known(_row(stat, reported), reported, stat.kernel)
+
+    def _asks_owner(self, stat: Stat, reported: _ProcessFacts) -> bool:
+        turn = (stat.pid + self._passes) % OWNER_TURNS == 0
+        return turn or stat.started >= self._young or not reported.owner.known
 
     def _ask(self, stat: Stat, before: _ProcessFacts | None, now: float, risky_until: float) -> _ProcessFacts | None:
         """Reads what a process tells of itself; None when it is ending, or hangs, or is left for later."""

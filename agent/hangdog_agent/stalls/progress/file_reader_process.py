@@ -9,11 +9,20 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from hangdog_agent.confinement import syscalls
 from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
 from hangdog_agent.confinement.pinned_process import PinnedProcess
+
+#: Wishes at one trainer that are reached together: each holds a descriptor meanwhile, of which there are 256.
+_TOGETHER = 16
+
+Wish = dict[str, Any]
+#: What a wish is looked up from: a file that the trainer has open, or its root folder and the path from there.
+Start = tuple[int, str | None]
 
 
 def main() -> None:
@@ -24,45 +33,65 @@ def main() -> None:
     except CredentialsRefused as error:
         sys.exit(str(error))
     for line in sys.stdin.buffer:
-        for wish in json.loads(line):
-            answer = _look(order["proc"], who, wish)
-            sys.stdout.buffer.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
-            sys.stdout.buffer.flush()
+        for wishes in _by_trainer(json.loads(line)):
+            for start, wish in zip(_reached(order["proc"], who, wishes), wishes, strict=True):
+                answer = _look(start, wish) if start is not None else None
+                sys.stdout.buffer.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
+                sys.stdout.buffer.flush()
 
 
-def _look(proc: str, who: Credentials, wish: dict[str, Any]) -> dict[str, Any] | None:
-    """One file; None where there is none, its user may not read it, or it is anything but a regular file."""
-    try:
-        handle = _opened(proc, who, wish)
-    except (OSError, CredentialsRefused, ValueError):  # ValueError: a path with a zero byte in it
-        return None
-    try:
-        return read(handle, wish)
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
+def _by_trainer(wishes: list[Wish]) -> Iterator[list[Wish]]:
+    """In their order, those at one trainer together: who it is has to be asked once for all of them."""
+    for _, group in groupby(wishes, key=lambda wish: (wish["pid"], wish["started"])):
+        mine = list(group)
+        yield from (mine[at : at + _TOGETHER] for at in range(0, len(mine), _TOGETHER))
 
 
-def _opened(proc: str, who: Credentials, wish: dict[str, Any]) -> int:
-    """An O_PATH descriptor of what a trainer of this user has open, or of what its path leads to."""
+def _reached(proc: str, who: Credentials, wishes: list[Wish]) -> list[Start | None]:
+    """Where the wishes at one trainer begin; None where it is not this user's, or has ended. Nothing here may hang."""
     with syscalls.privileged():
-        trainer = PinnedProcess(proc, wish["pid"], wish["started"])
         try:
-            if trainer.credentials() != who:
-                raise CredentialsRefused("it is another user's by now")
-            if wish["descriptor"] is not None:
-                return trainer.descriptor(wish["descriptor"])
-            root, path = trainer.root(), trainer.absolute(wish["path"])
+            trainer = PinnedProcess(proc, wishes[0]["pid"], wishes[0]["started"])
+        except CredentialsRefused:
+            return [None] * len(wishes)
+        try:
+            if trainer.credentials() != who:  # it is another user's by now
+                return [None] * len(wishes)
+            return [_start(trainer, wish) for wish in wishes]
+        except CredentialsRefused:
+            return [None] * len(wishes)
         finally:
             trainer.close()
+
+
+def _start(trainer: PinnedProcess, wish: Wish) -> Start | None:
     try:
-        return syscalls.open_inside(root, path, os.O_PATH)
+        if wish["descriptor"] is not None:
+            return trainer.descriptor(wish["descriptor"]), None
+        return trainer.root(), trainer.absolute(wish["path"])
+    except OSError:
+        return None
+
+
+def _look(start: Start, wish: Wish) -> dict[str, Any] | None:
+    """One file; None where there is none, its user may not read it, or it is anything but a regular file."""
+    handle, path = start
+    try:
+        if path is not None:
+            root, handle = handle, -1
+            try:
+                handle = syscalls.open_inside(root, path, os.O_PATH)
+            finally:
+                os.close(root)
+        return read(handle, wish)
+    except (OSError, CredentialsRefused, ValueError):  # ValueError: a path with a zero byte in it
+        return None
     finally:
-        os.close(root)
+        if handle >= 0:
+            os.close(handle)
 
 
-def read(handle: int, wish: dict[str, Any]) -> dict[str, Any] | None:
+def read(handle: int, wish: Wish) -> dict[str, Any] | None:
     """What a file is by its O_PATH descriptor, and what was appended: only a regular file is opened. Raises OSError."""
     seen = os.fstat(handle)
     if not stat.S_ISREG(seen.st_mode):  # opening a FIFO would make us its reader

@@ -22,6 +22,8 @@ _LOOK_UP_S = 0.002
 _HANGS_S = 3.0
 #: So long what hung is left alone, and a user whose process ended by itself. Seconds.
 _ASIDE_S = 60.0
+#: So long it is remembered whose a trainer is. Seconds.
+_OWNER_S = 10.0
 #: Users followed at the same time; each costs a process of 10 MiB.
 _MOST_READERS = 16
 #: Processes that do not die, for a dead file system holds them: with so many of one user's no more are started for it.
@@ -46,6 +48,7 @@ class Files(Generic[K]):
         self._readers: dict[Credentials, FileReader[K]] = {}
         self._aside: dict[K, float] = {}
         self._devices: dict[K, int] = {}
+        self._owners: dict[tuple[int, int], tuple[Credentials | None, float]] = {}
         self._dead: dict[int, float] = {}
         self._refused: dict[Credentials, float] = {}
         self._held: dict[Credentials, list[subprocess.Popen[bytes]]] = {}
@@ -66,23 +69,23 @@ class Files(Generic[K]):
             self._end(who)
 
     def _grouped(self, wishes: Mapping[K, FileQuery], now: float) -> dict[Credentials, dict[K, FileQuery]]:
-        whose: dict[tuple[int, int], Credentials | None] = {}
         groups: dict[Credentials, dict[K, FileQuery]] = {}
         for key, wish in wishes.items():
             if key in self._aside or self._devices.get(key) in self._dead or len(wish.path) > MOST_PATH:
                 continue
-            if wish.trainer not in whose:
-                whose[wish.trainer] = self._owner(wish.trainer[0])
-            who = whose[wish.trainer]
+            who, _ = self._owners.get(wish.trainer) or self._owner(wish.trainer, now)
             if who is not None and len(group := groups.setdefault(who, {})) < _MOST:
                 group[key] = wish
         return groups
 
-    def _owner(self, pid: int) -> Credentials | None:
+    def _owner(self, trainer: tuple[int, int], now: float) -> tuple[Credentials | None, float]:
+        """Whose files its are; it is another user's sooner or later, but whoever opens them asks again."""
         try:
-            return credentials.of(pid, self._proc)
+            who: Credentials | None = credentials.of(trainer[0], self._proc)
         except (CredentialsRefused, ProcessLookupError):
-            return None
+            who = None
+        self._owners[trainer] = who, now + _OWNER_S
+        return self._owners[trainer]
 
     def _begin(self, who: Credentials, wishes: dict[K, FileQuery], now: float) -> None:
         reader = self._readers.get(who)
@@ -160,6 +163,7 @@ class Files(Generic[K]):
             self._held.setdefault(who, []).append(undead)
 
     def _expire(self, now: float) -> None:
+        self._owners = {trainer: known for trainer, known in self._owners.items() if known[1] > now}
         self._aside = {key: until for key, until in self._aside.items() if until > now}
         self._dead = {device: until for device, until in self._dead.items() if until > now}
         self._refused = {who: until for who, until in self._refused.items() if until > now}
