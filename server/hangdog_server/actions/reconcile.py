@@ -45,7 +45,7 @@ MOVING_S = 1.0
 log = logging.getLogger(__name__)
 
 
-class _Place(NamedTuple):
+class _MachinePlace(NamedTuple):
     switch: str
     domains: tuple[str, ...]
 
@@ -212,11 +212,11 @@ def _pods(asked: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {machine: tuple((one or {}).get("pods", ())) for machine, one in asked.get("asked", {}).items()}
 
 
-def _places(asked: Mapping[str, Any]) -> dict[str, _Place]:
+def _places(asked: Mapping[str, Any]) -> dict[str, _MachinePlace]:
     """What each machine of the job hangs behind, as it was known when they were asked."""
     reported = {**asked.get("absent", {}), **asked.get("asked", {})}
     return {
-        machine: _Place(one.get("switch", ""), tuple(one.get("domains", ())))
+        machine: _MachinePlace(one.get("switch", ""), tuple(one.get("domains", ())))
         for machine, one in ((machine, stated or {}) for machine, stated in reported.items())
     }
 

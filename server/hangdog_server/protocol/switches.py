@@ -17,7 +17,7 @@ Switches = Mapping[str, tuple[str, ...]]
 _MOST_NOTES = 3
 
 
-class Placed(Protocol):
+class NetworkPlace(Protocol):
     """Where a machine hangs: `switch` as Slurm says, `domains` as its node's labels do, each as `label=value`."""
 
     @property
@@ -34,12 +34,12 @@ class SharedSwitches:
     notes: tuple[str, ...] = ()
 
 
-def shared(declared: Switches, announced: Mapping[str, Placed]) -> SharedSwitches:
+def shared(declared: Switches, announced: Mapping[str, NetworkPlace]) -> SharedSwitches:
     """What a person declares goes before what Slurm says, and that before labels; where they contradict, it is noted."""
     levels = _levels(announced)
     narrowest = min(filter(_groups, _usable(levels)), key=_largest, default={})
-    told = (("job.toml", declared), ("Slurm", _of_slurm(announced)), ("the nodes' labels", narrowest))
-    given = [(who, switches) for who, switches in told if switches]
+    sources = (("job.toml", declared), ("Slurm", _of_slurm(announced)), ("the nodes' labels", narrowest))
+    given = [(who, switches) for who, switches in sources if switches]
     if not given:
         return SharedSwitches({}, tuple(_incomplete(announced, levels)))
     (who, believed), *others = given
@@ -47,13 +47,13 @@ def shared(declared: Switches, announced: Mapping[str, Placed]) -> SharedSwitche
     return SharedSwitches(believed, tuple(notes[:_MOST_NOTES]))
 
 
-def _of_slurm(announced: Mapping[str, Placed]) -> Switches:
+def _of_slurm(announced: Mapping[str, NetworkPlace]) -> Switches:
     """The machines behind each switch; nothing where one is behind all of them, or a machine's is not known."""
     found = _by_name((machine, local.switch) for machine, local in announced.items())
     return {} if "" in found or len(found) < 2 else found
 
 
-def _levels(announced: Mapping[str, Placed]) -> dict[str, Switches]:
+def _levels(announced: Mapping[str, NetworkPlace]) -> dict[str, Switches]:
     """By label the machines of each of its values; only what all machines carry."""
     by_label: dict[str, dict[str, str]] = {}
     for machine, local in announced.items():
@@ -89,7 +89,7 @@ def _largest(switches: Switches) -> int:
     return max(map(len, switches.values()), default=0)
 
 
-def _incomplete(announced: Mapping[str, Placed], levels: Mapping[str, Switches]) -> Iterator[str]:
+def _incomplete(announced: Mapping[str, NetworkPlace], levels: Mapping[str, Switches]) -> Iterator[str]:
     """Why labels that some machines carry are of no use."""
     used = {label for family in node_labels.families() for label in family.used}
     silent = [name for name, local in announced.items() if used.isdisjoint(map(_label, local.domains))]
