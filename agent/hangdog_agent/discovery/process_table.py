@@ -144,7 +144,7 @@ class ProcessTable:
     def take(self) -> tuple[discover.Process, ...]:
         """All processes now, less those that have to do with no trainer. A zombie keeps what it told while it lived.
 
-        State and CPU time of what is neither young nor a trainer may be those of `TURNS` passes ago.
+        State and CPU time of what is neither young nor a trainer may be old ones.
         """
         with self._lock:
             now = time.monotonic()
