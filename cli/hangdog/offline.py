@@ -49,11 +49,10 @@ def open_case(
     """
     paths = [Path(path)] if isinstance(path, str | PathLike) else [Path(one) for one in path]
     snapshot, layout = (
-        open_bundle.open_bundle(paths[0], limits, progress)
+        open_bundle.open_bundle(paths[0], limits, progress, stalled_s)
         if len(paths) == 1
-        else open_bundle.open_bundles(paths, limits, progress)
+        else open_bundle.open_bundles(paths, limits, progress, stalled_s)
     )
     shape, notes = topology.build(layout, snapshot.highest_rank())
     account = replace(snapshot.account, notes=(*remarks, *snapshot.account.notes, *notes))
-    job = snapshot.job if stalled_s is None else replace(snapshot.job, stalled_s=stalled_s)
-    return investigate(replace(snapshot, job=job, account=account), shape, options)
+    return investigate(replace(snapshot, account=account), shape, options)

@@ -58,6 +58,22 @@ def test_somebody_who_says_that_it_stands_still_is_believed(tmp_path: Path) -> N
     assert verdict.suspects[0].ranks == (5,) and not verdict.evict.machines
 
 
+def test_who_says_so_beside_the_bundle_is_believed_as_much(tmp_path: Path) -> None:
+    in_file, bare = tmp_path / "in-file", tmp_path / "bare"
+    in_file.mkdir()
+    bare.mkdir()
+    stated = judged(in_file, {5: 38}, job="[job]\nstalled_s = 1800\n")
+    assert not judged(bare, {5: 38}).suspects
+    assert triage(bare, stalled_s=1800).suspects == stated.suspects
+    machines = [bare / name for name in ("gpu-0", "gpu-1")]
+    for machine in machines:
+        machine.mkdir()
+        for file in bare.glob(f"{machine.name}-*.log"):
+            file.rename(machine / file.name)
+    assert not triage(machines).suspects
+    assert triage(machines, stalled_s=1800).suspects[0].ranks == (5,)
+
+
 def test_who_is_waited_for_again_and_again_holds_the_job_back(tmp_path: Path) -> None:
     verdict = judged(tmp_path, {}, dict.fromkeys((0, 1, 2, 3, 4, 6, 7), 30_000))
     assert headline(verdict).startswith("slow: rank 5 on gpu-1 holds the job back (90%)")

@@ -30,17 +30,23 @@ _USAGE = "give a directory of evidence files, or a .zip, .tar.gz or .tar.zst of 
 _HINT = "put py-spy dumps in it, one a rank: py-spy dump --json --pid PID > rank0.json"
 
 
-def open_bundle(path: Path, limits: Limits = DEFAULTS, progress: Progress | None = None) -> tuple[Snapshot, Layout]:
+def open_bundle(
+    path: Path, limits: Limits = DEFAULTS, progress: Progress | None = None, stalled_s: float | None = None
+) -> tuple[Snapshot, Layout]:
     """Reads a bundle; whatever cannot be read is in the snapshot's account, by name and with the reason.
 
-    `progress` is called with the number of files done and in all (0: not known). Raises WrongUse when there is nothing
-    at `path`, UnreadableBundle when nothing in it is evidence. A log or a report in which nothing is wrong is evidence.
+    `progress` is called with the number of files done and in all (0: not known). `stalled_s` is for how many seconds nothing
+    had been seen to move; it counts before what `job.toml` says. Raises WrongUse when there is nothing at `path`,
+    UnreadableBundle when nothing in it is evidence. A log or a report in which nothing is wrong is evidence.
     """
-    return _assembled(escaped(str(path)), _read(path, limits, progress))
+    return _assembled(escaped(str(path)), _read(path, limits, progress), stalled_s)
 
 
 def open_bundles(
-    paths: Sequence[Path], limits: Limits = DEFAULTS, progress: Progress | None = None
+    paths: Sequence[Path],
+    limits: Limits = DEFAULTS,
+    progress: Progress | None = None,
+    stalled_s: float | None = None,
 ) -> tuple[Snapshot, Layout]:
     """Reads the bundles of several machines as one; the limits hold for all of them together."""
     labels = _labels(paths)
@@ -52,7 +58,7 @@ def open_bundles(
         if not parts[-1].placed:
             parts[-1].notes.append(f"{labels[len(parts) - 1]} holds no readable evidence")
     named = ", ".join(escaped(str(path)) for path in paths[:3]) + (", ..." if len(paths) > 3 else "")
-    return _assembled(named, join(list(zip(labels, parts, strict=True))))
+    return _assembled(named, join(list(zip(labels, parts, strict=True))), stalled_s)
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:
@@ -123,8 +129,9 @@ def _add_evidence(opened: BundleParts, entry: BundleEntry, limits: Limits) -> No
     opened.files_read += 1
 
 
-def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
-    found, without_rank, remarks = counted(opened.placed, opened.layout, opened.job.stalled_s is not None)
+def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple[Snapshot, Layout]:
+    job = opened.job if stalled_s is None else replace(opened.job, stalled_s=stalled_s)
+    found, without_rank, remarks = counted(opened.placed, opened.layout, job.stalled_s is not None)
     layout, contradictions = with_folders(opened.layout, found)
     placed, taken = by_rank(found, layout)
     placing = place(placed, layout)
@@ -144,7 +151,7 @@ def _assembled(path: str, opened: BundleParts) -> tuple[Snapshot, Layout]:
         ),
     )
     snapshot = Snapshot(
-        opened.job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account,
+        job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account,
         assembly.got_on,
     )  # fmt: skip
     return snapshot, with_seen(layout, assembly.records, assembly.ras)
