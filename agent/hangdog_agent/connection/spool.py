@@ -79,6 +79,7 @@ class Spool:
         name = f"{self._number:08d}-{secrets.token_hex(8)}.look"
         message.id = name.removesuffix(".look")
         message.began_s = self._clocks.unix() - stood_s
+        message.stood_s = stood_s
         content = self._packed(message, self._clocks.since_boot() - stood_s)
         full = sum(self._sizes.values()) + len(content) > self._settings.spool_bytes
         if full or len(self._sizes) >= self._settings.spool_looks:

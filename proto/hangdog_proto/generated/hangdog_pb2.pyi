@@ -931,6 +931,7 @@ class Spooled(google.protobuf.message.Message):
     REFUSED_FIELD_NUMBER: builtins.int
     BOOT_FIELD_NUMBER: builtins.int
     SERIAL_FIELD_NUMBER: builtins.int
+    STOOD_S_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Names this message among all of its machine's; echoed in the receipt."""
     stall: builtins.str
@@ -951,6 +952,8 @@ class Spooled(google.protobuf.message.Message):
     """The machine as it was then, as in Hello: nothing is done to one that was started anew since. Absent from older agents."""
     serial: builtins.str
     """As above."""
+    stood_s: builtins.float
+    """For how many seconds the job had stood still when this was captured; 0 from older agents."""
     @property
     def job(self) -> global___LocalJob:
         """The job as it was then."""
@@ -974,9 +977,10 @@ class Spooled(google.protobuf.message.Message):
         refused: builtins.int = ...,
         boot: builtins.str = ...,
         serial: builtins.str = ...,
+        stood_s: builtins.float = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["captured", b"captured", "job", b"job"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "began_s", b"began_s", "boot", b"boot", "captured", b"captured", "id", b"id", "interval_s", b"interval_s", "job", b"job", "refused", b"refused", "rounds", b"rounds", "serial", b"serial", "stall", b"stall", "why", b"why"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "began_s", b"began_s", "boot", b"boot", "captured", b"captured", "id", b"id", "interval_s", b"interval_s", "job", b"job", "refused", b"refused", "rounds", b"rounds", "serial", b"serial", "stall", b"stall", "stood_s", b"stood_s", "why", b"why"]) -> None: ...
 
 global___Spooled = Spooled
 

@@ -119,6 +119,8 @@ def recorded(machine: str, spooled: pb.Spooled, settings: ServerSettings, now: f
         raise WrongUse(f"a standstill {spooled.age_s:g} s ago cannot be")
     if not (math.isfinite(spooled.interval_s) and 0 <= spooled.interval_s <= settings.max_interval_s):
         raise WrongUse(f"looks {spooled.interval_s:g} s apart cannot be")
+    if not (math.isfinite(spooled.stood_s) and 0 <= spooled.stood_s <= _OLDEST_S):
+        raise WrongUse(f"a standstill of {spooled.stood_s:g} s cannot be")
     return OfflineCapture(
         machine=machine,
         id=name(spooled.id, "spooled look", _ID),
@@ -135,4 +137,5 @@ def recorded(machine: str, spooled: pb.Spooled, settings: ServerSettings, now: f
         packed=spooled.captured.capture.SerializeToString(),
         boot=spooled.boot[:NAME],
         serial=spooled.serial[:NAME],
+        stood_s=spooled.stood_s,
     )

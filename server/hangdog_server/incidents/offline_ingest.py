@@ -203,9 +203,10 @@ class OfflineIngest:
             machine: _silence(machine) if machine in running else fleet.gone(machine, steady()) for machine in silent
         }
         findings = [finding for machine in silent for finding in fleet.findings(machine, steady())]
+        stood_s = _stood_s(held)
         plan = RoundPlan(
             order=name,
-            job=Job(job),
+            job=Job(job, stalled_s=stood_s or None),
             rounds=max(kept.rounds for kept in held),
             interval_s=held[0].interval_s,
             asked={machine: local.ranks for machine, local in reported.items()},
@@ -214,12 +215,11 @@ class OfflineIngest:
         )
         announced = silent | reported
         bodies = {kept.machine: Body(kept.boot, kept.serial) for kept in held}
-        await self._services.store.remember(
-            name,
-            remembered(
-                plan, "", announced, why, findings, done=reported, attempt=attempt, bodies=bodies, conflicts=conflicts
-            ),
+        asked = remembered(
+            plan, "", announced, why, findings, done=reported, attempt=attempt, bodies=bodies, conflicts=conflicts
         )
+        captured = min(kept.began for kept in held) + stood_s
+        await self._services.store.remember(name, {**asked, "stood_s": stood_s, "began": captured})
         with self._services.telemetry.stage(IncidentStage.JUDGING):
             verdict = await asyncio.to_thread(
                 _judged, plan, held, why, findings, announced, conflicts, self._services.judge
@@ -269,6 +269,14 @@ def _judged(
     account = replace(snapshot.account, notes=(*snapshot.account.notes, *notes))
     snapshot = replace(snapshot, findings=(*snapshot.findings, *findings), account=account)
     return triage(snapshot, "", announced, gather.placement(gathering), judge)
+
+
+def _stood_s(held: Sequence[OfflineCapture]) -> float:
+    """For how long no machine had seen the job move when the last of them looked; 0 where one of them does not say."""
+    longest: dict[str, float] = {}
+    for kept in held:
+        longest[kept.machine] = max(longest.get(kept.machine, 0.0), kept.stood_s)
+    return min(longest.values())
 
 
 def _refused(held: Sequence[OfflineCapture]) -> dict[str, int]:

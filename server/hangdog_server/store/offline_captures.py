@@ -20,7 +20,7 @@ class OfflineCapture:
     """One message of one machine's standstill, which began at `began` (Unix seconds by the server's clock).
 
     `round`, `last` and `more` are as in an answer to an order, `rounds` and `interval_s` what the agent set out to take,
-    `boot` and `serial` what the machine was then.
+    `boot` and `serial` what the machine was then. `stood_s`: for how long the job had stood still when it was captured; 0: unknown.
     """
 
     machine: str
@@ -38,6 +38,7 @@ class OfflineCapture:
     packed: bytes
     boot: str = ""  # what is kept of older agents, or by older servers, has none
     serial: str = ""
+    stood_s: float = 0.0
     #: Which job it is of: `local.job` is what that is called now, and another owner's may have been called so.
     whose: str = ""
 

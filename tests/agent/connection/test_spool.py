@@ -41,6 +41,7 @@ def test_what_is_put_is_read_again_oldest_first_until_it_is_dropped(tmp_path: Pa
     assert rounds(spool) == [0, 1, 2]
     first = spool.read(spool.waiting()[0])
     assert first is not None and (first.began_s, first.age_s, first.id) == (NOON - 7.0, 7.0, spool.waiting()[0])
+    assert first.stood_s == 7.0
     spool.drop(first.id)
     spool.drop(first.id)
     assert rounds(spool) == [1, 2]

@@ -198,6 +198,7 @@ async def test_what_was_recorded_while_no_server_was_there(tmp_path: Path) -> No
                     stall="s",
                     job=told,
                     age_s=90.0,
+                    stood_s=60.0,
                     captured=captured,
                     rounds=2,
                     interval_s=2.0,
@@ -210,6 +211,7 @@ async def test_what_was_recorded_while_no_server_was_there(tmp_path: Path) -> No
         name = kept[0].id
         verdict = from_json(json.loads((await on.store.find(name)).verdict))
         same(verdict, await exported(on, name, tmp_path / "out"))
+        assert "stalled_s = 60.0\n" in (tmp_path / "out" / "job.toml").read_text()
 
 
 async def test_an_incident_that_has_no_captures_yet_is_no_bundle_to_believe(tmp_path: Path) -> None:

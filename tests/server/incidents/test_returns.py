@@ -78,6 +78,23 @@ async def test_looks_of_several_machines_are_one_incident_judged_when_all_came(t
         assert asked["rounds"] == 2 and set(asked["asked"]) == {"a", "b"} and len(captures) == 4
 
 
+@pytest.mark.parametrize(("said_by_b", "known"), [(70.0, 70.0), (900.0, 300.0), (0.0, None)])
+async def test_for_how_long_the_job_stood_then_is_as_each_machine_knew_it(
+    tmp_path: Path, said_by_b: float, known: float | None
+) -> None:
+    listener = Listener()
+    async with stage(tmp_path / "s.db", listener) as on, on.agent("a") as a, on.agent("b") as b:
+        await a.hello()
+        await b.hello()
+        looks = (look(0, 1, number=number, rounds=2, age_s=400.0, stood_s=295.0 + 5 * number) for number in (0, 1))
+        assert await handed_over(a, *looks) == ["", ""]
+        assert await handed_over(b, look(2, 3, rounds=1, age_s=400.0, stood_s=said_by_b)) == [""]
+        (incident,) = await judged(on)
+        assert listener.snapshot is not None and listener.snapshot.job.stalled_s == known
+        asked, _ = await on.store.recall(incident.id)
+        assert asked["began"] - asked["stood_s"] == incident.began
+
+
 async def test_what_is_sent_again_is_acknowledged_again_and_kept_once(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db") as on:
         async with on.agent("a") as a:
@@ -184,6 +201,7 @@ async def test_a_server_that_ends_before_it_judged_judges_when_it_starts_again(t
         ({"stall": "x" * 101}, "is no name of a standstill"),
         ({"age_s": float("nan")}, "cannot be"),
         ({"age_s": -1.0}, "cannot be"),
+        ({"stood_s": float("inf")}, "cannot be"),
         ({"rounds": 0}, "look 0 of 0"),
         ({"interval_s": 1e9}, "cannot be"),
         ({"job": pb.LocalJob(job="")}, "is no name of a job"),
