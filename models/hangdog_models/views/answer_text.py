@@ -44,7 +44,8 @@ def judged_by(rules: str) -> str:
 def answer(verdict: Verdict) -> str:
     """What it is, and who; how likely, where who it is and why are two matters."""
     if _apart(verdict) and verdict.culprit is not None:
-        return _who_and_why(verdict.culprit, verdict.kind)
+        unseen = not set(verdict.coverage.missing).isdisjoint(verdict.culprit.ranks)
+        return _who_and_why(verdict.culprit, verdict.kind, unseen)
     names, first = verdict.evict.machines, verdict.suspects[0] if verdict.suspects else None
     culprits = verdict.culprit.machines if verdict.culprit else ()
     several, alternatives = len(names) > 1, len(names) > 1 and bool(culprits) and not set(names) <= set(culprits)
@@ -120,12 +121,14 @@ def _apart(verdict: Verdict) -> bool:
     return verdict.kind is not Kind.GROUP or not whole
 
 
-def _who_and_why(culprit: Culprit, kind: Kind) -> str:
-    """Who holds the job up and why, the likeliest first, and of equals the verdict's kind."""
+def _who_and_why(culprit: Culprit, kind: Kind, unseen: bool) -> str:
+    """Who holds the job up and why, the likeliest first, and of equals the verdict's kind; nothing tells it of the `unseen`."""
     several = len(culprit.ranks) > 1 or len(culprit.machines) > 1
     likely = [(p, cause) for cause, p in culprit.causes.items() if p >= LEAST]
     likely.sort(key=lambda one: (-round(one[0], 9), str(one[1]) != str(kind)))
     who, holds, share = _culprit(culprit), "hold" if several else "holds", percent(culprit.probability)
+    if unseen and likely and likely[0][1] is StallCause.UNKNOWN:
+        return f"{who} {holds} the job up ({share}), and nothing tells why"
     if len(likely) == 1 and percent(likely[0][0]) == share:
         if likely[0][1] is StallCause.SLOW:
             return f"{who} {holds} the job back ({share})"

@@ -9,7 +9,8 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Act, Kind, Verdict
-from support.cases.stories import first, job, look, snapshot
+from hangdog_models.views.first_line import headline
+from support.cases.stories import first, job, look, snapshot, trace, twice
 
 PIPELINE = job(pp=4, per_machine=1)
 FOUR = tuple(map(Rank, range(4)))
@@ -60,6 +61,53 @@ def test_who_left_neither_a_dump_nor_a_stack_and_is_awaited_is_looked_at_first()
         assert f"rank 2 left {nothing}" in verdict.because[0]
         assert "look at it first; it may be dead, stopped or merely not captured" in verdict.because[0]
         assert verdict.next[0].why.startswith("the stack or dump of rank 2, and whether it is alive")
+
+
+def gloo(rank: int, group: tuple[Rank, ...], name: str = "0") -> RankCounters:
+    """It has launched a collective that does not complete; gloo's recorder does not tell what has begun."""
+    return RankCounters(Rank(rank), {name: 7}, {name: 6}, (), {name: group}, {})
+
+
+def named(verdict: Verdict) -> tuple[tuple[int, ...], float]:
+    return (verdict.culprit.ranks, verdict.culprit.probability) if verdict.culprit else ((), 0.0)
+
+
+def test_where_all_others_wait_for_the_one_that_left_nothing_it_is_the_culprit_that_is_not_seen() -> None:
+    told = [gloo(rank, FOUR) for rank in (0, 1, 3)]
+    by_dumps = judged(snapshot(), told, job(dp=4, per_machine=1))
+    by_stacks = diagnose(twice([*look({"0-2": "gather"}), trace(3, "capture tool missing")]), job(dp=4, per_machine=1))
+    for verdict, who in ((by_dumps, 2), (by_stacks, 3)):
+        ranks, probability = named(verdict)
+        assert ranks == (who,) and probability > 0.7
+        assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ()), "nothing tells why"
+        assert f"rank {who} on node-{who} holds the job up" in headline(verdict)
+        assert "nothing tells why" in headline(verdict)
+
+
+def test_of_several_that_left_nothing_each_has_its_part_and_those_of_one_machine_theirs_together() -> None:
+    wide = tuple(map(Rank, range(16)))
+    apart = judged(snapshot(), [gloo(rank, wide) for rank in range(14)], job(dp=16, per_machine=1))
+    assert 0.2 < named(apart)[1] < 0.5 and len(named(apart)[0]) == 1 and not apart.evict.machines
+    together = judged(snapshot(), [gloo(rank, wide) for rank in range(14)], job(dp=16, per_machine=2))
+    assert named(together)[0] == (14, 15) and named(together)[1] > 0.7
+
+
+def test_who_left_nothing_and_is_awaited_by_nobody_is_not_named() -> None:
+    """Ranks 0 and 1 wait for rank 2. Rank 3 left nothing either, is in another group, and rank 2 may wait for it."""
+    groups = {"a": (Rank(0), Rank(1), Rank(2)), "b": (Rank(2), Rank(3))}
+    told = [replace(gloo(rank, groups["a"], "a"), members=groups) for rank in range(2)]
+    others = [gloo(rank, tuple(map(Rank, range(4, 8))), "c") for rank in range(4, 7)]
+    verdict = judged(snapshot(), [*told, *others], job(dp=8, per_machine=1))
+    assert all(3 not in suspect.ranks or suspect.probability < 0.2 for suspect in verdict.suspects)
+    assert 3 not in named(verdict)[0] and named(verdict)[1] < 0.5
+
+
+def test_beside_one_that_waits_for_nobody_or_tells_not_for_whom_who_left_nothing_may_be_innocent() -> None:
+    eight = job(dp=8, per_machine=1)
+    at_work = diagnose(twice(look({"0-5": "gather", "6": "user"})), eight)
+    assert named(at_work)[0] == (6,)
+    elsewhere = diagnose(twice(look({"0-3": "gather", "4-6": "item"})), eight)
+    assert 7 not in named(elsewhere)[0] or named(elsewhere)[1] < 0.5
 
 
 def test_of_a_pipeline_the_neighbours_of_the_lost_dump_are_named_and_no_other_stage() -> None:

@@ -12,10 +12,10 @@ from hangdog_models.diagnosis.hypotheses import (
     roots,
     structure,
     stuck_groups,
+    unseen,
 )
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_IN_STUCK_GROUP, proven
 from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.waits.waits import Waits
@@ -24,8 +24,6 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
-CULPRIT_UNSEEN = likelihood("culprit_unseen")
-CULPRIT_UNCAPTURED = likelihood("culprit_uncaptured")
 HEALTHY_MOMENT = likelihood("healthy_moment")
 JOB_AT_WORK = likelihood("job_at_work")
 MOMENT_AMONG_FEW = likelihood("moment_among_few")
@@ -36,11 +34,6 @@ PLACES_AT_REST_IN_STAGES = likelihood("places_at_rest_in_stages")
 SPREAD_POWER = likelihood("spread_power")
 SLOW_STEP = likelihood("slow_step")
 SLOW_STEP_POWER = likelihood("slow_step_power")
-
-
-def explain_unseen(scene: Scene) -> list[Hypothesis]:
-    """Always: the culprit may not be in the evidence."""
-    return [unseen(scene.captured, scene.topology.world_size, inside=proven(scene))]
 
 
 def explain_moment(scene: Scene) -> list[Hypothesis]:
@@ -59,16 +52,6 @@ def explain_moment(scene: Scene) -> list[Hypothesis]:
 def explain_slow_step(scene: Scene) -> list[Hypothesis]:
     """Where the job moved on in the look before: it may be in a slow step."""
     return [slow_step(scene.motion)] if scene.motion.moved_on and scene.motion.known else []
-
-
-def unseen(captured: int, expected: int, *, inside: bool = False) -> Hypothesis:
-    """The explanation that remains: the culprit is not in the evidence. `inside`: a group that was seen whole is stuck."""
-    share = max(0.0, 1 - captured / expected) if expected else 1.0  # RAS may count more than belong to the job
-    because = (f"{expected - captured} of {expected} ranks were not captured",) if captured < expected else ()
-    factors = odds("the culprit left no evidence", CULPRIT_UNSEEN + CULPRIT_UNCAPTURED * share)
-    if inside:
-        factors = (*factors, Factor("a group that was seen whole has joined and does not complete", NOT_IN_STUCK_GROUP))
-    return Hypothesis(Kind.UNDETERMINED, factors, reasons=because)
 
 
 def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
@@ -114,7 +97,7 @@ EXPLANATIONS: tuple[Callable[[Scene], Sequence[Hypothesis]], ...] = (
     missing_dumps.explain,
     structure.explain,
     contradiction.explain,
-    explain_unseen,
+    unseen.explain,
 )
 
 

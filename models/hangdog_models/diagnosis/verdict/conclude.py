@@ -5,6 +5,7 @@ from math import prod
 from typing import TypeAlias
 
 from hangdog_models.diagnosis.findings.failing_paths import PATH
+from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
@@ -19,7 +20,7 @@ from hangdog_models.rules.ruleset import Wait
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Activity, Kind, Suspect, Verdict
+from hangdog_models.verdict import Activity, Culprit, Kind, StallCause, Suspect, Verdict
 
 SHARPNESS = likelihood("sharpness")
 WORTH_NAMING_FIRST = likelihood("worth_naming_first")
@@ -56,7 +57,7 @@ def conclude(case: Case) -> Verdict:
     causes, culprit = who_and_why.causes(weighed), who_and_why.culprit(weighed, case.topology)
     best = max((kind for kind in Kind if kind is not Kind.UNDETERMINED), key=lambda kind: (share[kind], kind))
     # who it is may be known where why is open: then the likeliest cause is told
-    known = culprit is not None and culprit.probability >= DECIDES
+    known = culprit is not None and culprit.probability >= DECIDES and not _silent(culprit, case.look)
     kind = best if share[best] >= DECIDES or known else Kind.UNDETERMINED
     # what holds most of the job up blames nobody, where somebody is to blame
     blaming = [(one, p) for one, p in weighed if culprit is None or not who_and_why.names_most(one, case.topology)]
@@ -65,6 +66,12 @@ def conclude(case: Case) -> Verdict:
     reasons = because(case, weighed, kind, evict, suspects)
     # of an open case, what the best explanation reached: it was not enough
     return written(case, kind, min(1.0, share[best]), reasons, suspects, evict, causes, culprit)
+
+
+def _silent(culprit: Culprit, look: Look) -> bool:
+    """Whether it left nothing that tells why: then no cause is likely, however likely it is that others wait for it."""
+    unknown = culprit.causes.get(StallCause.UNKNOWN, 0.0) >= max(culprit.causes.values())
+    return unknown and any(rank in look and merely_failed(look[rank]) for rank in culprit.ranks)
 
 
 def probabilities(hypotheses: Sequence[Hypothesis]) -> list[tuple[Hypothesis, float]]:
