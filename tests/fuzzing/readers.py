@@ -1,10 +1,14 @@
 """The readers of foreign evidence, each as a function of bytes."""
 
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hangdog.evidence.content import read_contents
-from hangdog.evidence.naming import name_of
+from hangdog.evidence.naming import name_of, number_of
+from hangdog.evidence.packed.archive import archive_entries
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import job
 from hangdog_models.reading.collectives import (
@@ -103,6 +107,25 @@ def _kubernetes(text: str) -> object:
     return kubernetes_text.recognises(text), kubernetes_text.read(text)
 
 
+def _dcgm(document: Any) -> object:
+    return dcgm.recognises(document), dcgm.sound(document), dcgm.read(document)
+
+
+def _naming(path: str) -> object:
+    return number_of(path), name_of(path)
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    return TemporaryDirectory()
+
+
+def _archive(data: bytes) -> object:
+    file = Path(_folder().name) / "packed"
+    file.write_bytes(data)
+    return list(archive_entries(file, DEFAULTS, lambda done, total: None))
+
+
 TARGETS: dict[str, Target] = {
     "pyspy": _document(pyspy.read),
     "pyspy_text": _text(pyspy_text.read),
@@ -134,12 +157,16 @@ TARGETS: dict[str, Target] = {
     "amd_smi": _text(_amd_smi),
     "amd_smi_json": _document(amd_smi.read_document),
     "npu_smi": _text(_npu_smi),
-    "dcgm": _document(dcgm.read),
+    "dcgm": _document(_dcgm),
     "diagnosis": _text(test_report.read_diagnosis),
     "findings_json": _document(findings_json.read),
     "proc": _document(proc_status.read),
     "proc_status": _text(proc_status.read_status),
     "failure": _text(capture_failure.read),
     "job": _text(job.read_job),
+    "rounds": _text(job.read_interval),
+    "sizes": _text(job.read_sizes),
+    "naming": _text(_naming),
+    "archive": _archive,
     "content": lambda data: read_contents(name_of("machine-a/x"), data, DEFAULTS),
 }

@@ -1,8 +1,13 @@
 """A small piece of evidence of each kind, as the readers expect it: what is then damaged."""
 
+import gzip
 import json
 import pickle  # noqa: TID251  # makes seeds; only our own reader reads them
+import tarfile
+from io import BytesIO
+from zipfile import ZipFile, ZipInfo
 
+from hangdog.evidence.packed.zst import zstd
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.hardware import findings_json
@@ -255,6 +260,24 @@ _CONTAINER_TEXT = """{"log":"[rank3]: CUDA error: uncorrect","stream":"stderr","
 2026-01-02T03:04:05.678+01:00 stdout F  3
 """
 
+
+def _packed(how: str) -> bytes:
+    """A folder of two files in an archive, the same each time."""
+    files, packed = {"run/rank0.json": b"[]", "run/job.toml": b"[job]\nworld_size = 2\n"}, BytesIO()
+    if how == "zip":
+        with ZipFile(packed, "w") as archive:
+            for name, data in files.items():
+                archive.writestr(ZipInfo(name), data)
+        return packed.getvalue()
+    with tarfile.open(fileobj=packed, mode="w") as tarball:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tarball.addfile(member, BytesIO(data))
+    plain = packed.getvalue()
+    return zstd.compress(plain) if how == "zst" else gzip.compress(plain, mtime=0) if how == "gz" else plain
+
+
 SEEDS: dict[str, tuple[object, ...]] = {
     "pyspy": ([_THREAD],),
     "flight_recorder": (_RECORDER,),
@@ -303,6 +326,13 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "pyspy_raw": ('process 7:"python t.py";thread (0x7): MainThread;<module> (t.py:1);f (libc.so.6) 19\n<module> (t.py:1);g (a.py:3) 2\n',),
     "failure": ("Error: Failed to get process executable name.\nReason: Permission denied\n",),
     "job": ("[job]\nworld_size = 8\n[topology]\ntp = 2\norder = 'tp-dp'\n[machines]\na = '0-3'\n",),
+    "rounds": ("interval_s = 0.75\n",),
+    "sizes": ("tp=2,dp=2, pp=2",),
+    "naming": (
+        "machine-a/round-1/rank12.dataloader-0.json", "rank_3.proc.json", "nccl_trace_rank_7", "fr_trace_5.json",
+        "attempt_0/3/stderr.log", "rank-0.error.txt",
+    ),
+    "archive": tuple(_packed(how) for how in ("", "gz", "zst", "zip")),
     "plain_pickle": tuple(pickle.dumps(_RECORDER, protocol)[2:] for protocol in (2, 4, 5)),
 }  # fmt: skip
 SEEDS |= dict.fromkeys(("pyspy_text", "pystack", "gdb"), (_STACK_TEXT,))
