@@ -8,9 +8,9 @@ from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, ProcessTrace
-from hangdog_models.topology import Topology
+from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Kind, Verdict
-from support.cases.stories import C10D, first, job, look, snapshot, trace
+from support.cases.stories import C10D, first, job, look, snapshot, trace, twice
 
 WIDE = job(dp=64, per_machine=8)
 
@@ -97,3 +97,18 @@ def test_the_default_group_is_the_worlds_however_few_used_it() -> None:
     counters = tuple(RankCounters(Rank(r), {"0": 1}, {"0": 0}, (), {}, {"0": "default_pg"}, {"0": 1}) for r in range(2))
     verdict = diagnose(replace(snapshot(seen, seen), counters=counters), four)
     assert verdict.kind is not Kind.GROUP and not verdict.evict.machines
+
+
+def test_an_idle_worker_of_a_pool_of_actors_is_no_suspect() -> None:
+    """verl and OpenRLHF on Ray: the driver waits in `ray.get` for its workers, and a pool of them has nothing to do."""
+    ray = "ray/_private/worker.py"
+    idle = ["<module> ray/_private/workers/default_worker.py", f"main_loop {ray}"]
+    driver = ["<module> main.py", "fit verl/trainer/ppo/ray_trainer.py", f"get {ray}", f"get_objects {ray}"]
+    eight = tuple(map(Rank, range(8)))
+    pools = build(Layout(world_size=8, ranks_per_machine=1, groups={"dp": (eight[:4], eight[4:])}), None)[0]
+    stuck = twice([*look({"0-1,3": "gather", "2": "user"}), *(trace(rank, idle, state="S") for rank in range(4, 8))])
+    verdict = diagnose(stuck, pools)
+    assert verdict.culprit is not None and verdict.culprit.ranks == (2,)
+    assert {rank for suspect in verdict.suspects for rank in suspect.ranks} == {2}
+    waits = twice([trace(0, driver, state="S"), *(trace(rank, idle, state="S") for rank in range(1, 8))])
+    assert not diagnose(waits, pools).suspects

@@ -5,6 +5,7 @@ import pytest
 from hangdog_models.diagnosis.observe.activity import read
 from hangdog_models.diagnosis.observe.call_site import place_of
 from hangdog_models.ranks import Rank
+from hangdog_models.reading.stacks import pyspy_text
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Frame, ProcessState, ProcessTrace, Thread
 from support.cases.stories import C10D, trace
@@ -16,6 +17,8 @@ ARRAY = "jax/_src/array.py"
 ORBAX = "orbax/checkpoint/_src"
 RAY = "ray/_private/worker.py"
 SHM = "vllm/distributed/device_communicators/shm_broadcast.py"
+CLIENT = "vllm/v1/engine/core_client.py"
+SERVED = "trl/generation/vllm_client.py"
 AOT = "torch/_functorch/_aot_autograd"
 CODEGEN = f"{AOT}/subclass_codegen.py:codegen(compiled_function_forward)"
 INDUCTOR = "/tmp/torchinductor_user/3t/c3tlmjy7zdxgw3.py"
@@ -42,6 +45,34 @@ PADDLE = "paddle/distributed/communication"
 DEEPSPEED = "deepspeed/runtime"
 MEGATRON = ["train megatron/training/training.py", "train_step megatron/training/training.py"]
 TRAINER = "transformers/trainer.py"
+
+SENDS = """Process 4711: /usr/bin/python3 grpo.py
+Python v3.12.3 (/usr/bin/python3.12)
+
+Thread 4711 (active): "MainThread"
+    barrier (vllm/distributed/utils.py:412)
+    update_named_param (trl/generation/vllm_client.py:741)
+    sync_weights (trl/generation/vllm_generation.py:655)
+    _generate_single_turn (trl/trainer/grpo_trainer.py:1301)
+    training_step (trl/trainer/grpo_trainer.py:1129)
+    train (transformers/trainer.py:2325)
+    <module> (grpo.py:41)
+Thread 4780 (idle): "Thread-1"
+    wait (threading.py:359)
+    run (tqdm/_monitor.py:60)
+"""
+WAITS = """Process 4712: /usr/bin/python3 grpo.py
+Python v3.12.3 (/usr/bin/python3.12)
+
+Thread 4712 (idle): "MainThread"
+    barrier (torch/distributed/distributed_c10d.py:4818)
+    wrapper (torch/distributed/c10d_logger.py:81)
+    wait_for_everyone (accelerate/state.py:409)
+    _generate_single_turn (trl/trainer/grpo_trainer.py:1304)
+    training_step (trl/trainer/grpo_trainer.py:1129)
+    train (transformers/trainer.py:2325)
+    <module> (grpo.py:41)
+"""
 
 
 def _frame(written: str) -> Frame:
@@ -90,6 +121,35 @@ def _frame(written: str) -> Frame:
           f"acquire_read {SHM}"], "idle", "some", "answer"),
         (["run_busy_loop vllm/v1/engine/core.py", "_process_input_queue vllm/v1/engine/core.py", "get queue.py",
           "wait threading.py"], "idle", "none", "_process_input_queue"),
+        (["generate vllm/entrypoints/llm.py", "step vllm/v1/engine/llm_engine.py", f"get_output {CLIENT}", "get queue.py",
+          "wait threading.py"], "idle", "some", "answer"),
+        (["sleep vllm/v1/engine/llm_engine.py", f"call_utility {CLIENT}", "result concurrent/futures/_base.py",
+          "wait threading.py"], "idle", "some", "answer"),
+        (["__init__ vllm/entrypoints/llm.py", f"__init__ {CLIENT}", "launch_core_engines vllm/v1/engine/utils.py",
+          "wait_for_engine_startup vllm/v1/engine/utils.py", "poll zmq/sugar/poll.py"], "idle", "some", "answer"),
+        (["step_with_batch_queue vllm/v1/engine/core.py", "result vllm/v1/executor/multiproc_executor.py",
+          "_wait_for_response vllm/v1/executor/multiproc_executor.py"], "idle", "some", "answer"),
+        (["collective_rpc vllm/v1/executor/multiproc_executor.py", f"enqueue {SHM}", f"acquire_write {SHM}"],
+         "collective", "group", "broadcast"),
+        # weights on their way to vLLM: OpenRLHF 0.8, TRL 1.6
+        (["update_weight openrlhf/trainer/ray/vllm_worker_wrap.py", "broadcast vllm/distributed/device_communicators/pynccl.py"],
+         "collective", "group", "broadcast"),
+        ([f"init_communicator {SERVED}", "create vllm/distributed/utils.py"], "rendezvous", "some", "init"),
+        ([f"init_communicator {SERVED}", "__init__ vllm/distributed/device_communicators/pynccl.py",
+          "broadcast_obj vllm/distributed/utils.py"], "collective", "some", "broadcast_obj"),
+        ([f"update_named_param {SERVED}", "broadcast vllm/distributed/device_communicators/pynccl.py"],
+         "collective", "group", "broadcast"),
+        ([f"update_named_param {SERVED}", "barrier vllm/distributed/utils.py"], "collective", "some", "barrier"),
+        ([f"generate {SERVED}", f"_post {SERVED}", "urlopen urllib3/connectionpool.py", "readinto socket.py"],
+         "network", "none", "generation server"),
+        ([f"chat {SERVED}", "result concurrent/futures/_base.py", "wait threading.py"],
+         "network", "none", "generation server"),
+        (["llm_worker trl/scripts/vllm_serve.py", "recv multiprocessing/connection.py", "_recv multiprocessing/connection.py"],
+         "idle", "none", "llm_worker"),
+        (["train train.py", "generate sglang/srt/entrypoints/engine.py", "run_until_complete asyncio/base_events.py",
+          "select selectors.py"], "idle", "some", "answer"),
+        (["_batch_level_generate_sequences verl/workers/rollout/sglang_rollout/sglang_rollout.py",
+          "run_until_complete asyncio/base_events.py", "select selectors.py"], "idle", "some", "answer"),
         (["forward model.py", "tensor_model_parallel_all_reduce vllm/distributed/communication_op.py",
           "all_reduce vllm/distributed/device_communicators/pynccl.py"], "collective", "group", "all_reduce"),
         (["forward model.py", "send sglang/srt/distributed/device_communicators/pynccl.py"], "p2p", "peer", "send"),
@@ -104,6 +164,9 @@ def _frame(written: str) -> Frame:
           "wrapper ray/_private/client_mode_hook.py", f"get {RAY}", f"get_objects {RAY}"], "idle", "some", "ray.get"),
         (["do_exec_tasks ray/dag/compiled_dag_node.py", "read ray/experimental/channel/shared_memory_channel.py",
           f"get_objects {RAY}"], "idle", "none", "read"),
+        (["result vllm/v1/executor/ray_utils.py", "get ray/experimental/compiled_dag_ref.py",
+          "_execute_until ray/dag/compiled_dag_node.py", "read ray/experimental/channel/shared_memory_channel.py",
+          f"get_objects {RAY}"], "idle", "some", "ray.get"),
         (["train train.py", "__next__ ray/data/_internal/block_batching/iter_batches.py", f"get {RAY}", f"get_objects {RAY}"],
          "dataloader", "none", "__next__"),
         (["train train.py", "barrier ray/train/v2/_internal/execution/collective_impl.py", f"get {RAY}", f"get_objects {RAY}"],
@@ -240,3 +303,14 @@ def test_a_wrapper_of_a_collective_is_not_its_caller(wrapper: str, caller: str) 
 def test_wrappers_around_a_layer_are_no_place(wrapper: str) -> None:
     inside = tuple(_frame(written) for written in ("train train.py", wrapper, "attend model.py"))
     assert place_of(inside, RULES).signature.places == (("train", "train.py"), ("attend", "model.py"))
+
+
+def test_a_dump_of_py_spy_of_a_trainer_that_sends_weights_to_vllm() -> None:
+    """TRL 1.6: the other trainers wait for rank 0, and it for a server which has not taken the weights."""
+    (sends,) = pyspy_text.read(SENDS)
+    (waits,) = pyspy_text.read(WAITS)
+    sending, waiting = (
+        read(ProcessTrace(Rank(at), pid=one.pid, threads=one.threads), RULES) for at, one in enumerate((sends, waits))
+    )
+    assert (sending.activity, sending.wait, sending.operation) == ("collective", "some", "barrier")
+    assert (waiting.activity, waiting.wait) == ("collective", "group")
