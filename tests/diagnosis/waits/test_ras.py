@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hangdog_models.collectives import RasCommunicator, RasMember, RasReport, RasStatus
-from hangdog_models.diagnosis.hypotheses.unseen import unseen
+from hangdog_models.diagnosis.hypotheses.explanations import unseen
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.verdict import Act, Kind, Verdict

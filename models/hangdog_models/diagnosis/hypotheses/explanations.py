@@ -1,6 +1,7 @@
 """All hypotheses that explain what was seen, each with odds; their shares of the sum are the probabilities."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.hypotheses import (
@@ -12,10 +13,12 @@ from hangdog_models.diagnosis.hypotheses import (
     roots,
     structure,
     stuck_groups,
-    unseen,
 )
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
+from hangdog_models.diagnosis.hypotheses.multiple_roots import NAMED_ALONE
+from hangdog_models.diagnosis.hypotheses.reason_text import reasons
 from hangdog_models.diagnosis.hypotheses.scene import Scene
+from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_IN_STUCK_GROUP, proven
 from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.waits.waits import Waits
@@ -24,6 +27,9 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
+CULPRIT_UNSEEN = likelihood("culprit_unseen")
+CULPRIT_UNCAPTURED = likelihood("culprit_uncaptured")
+CULPRIT_AMONG_MISSING = likelihood("culprit_among_missing")
 HEALTHY_MOMENT = likelihood("healthy_moment")
 JOB_AT_WORK = likelihood("job_at_work")
 MOMENT_AMONG_FEW = likelihood("moment_among_few")
@@ -34,6 +40,26 @@ PLACES_AT_REST_IN_STAGES = likelihood("places_at_rest_in_stages")
 SPREAD_POWER = likelihood("spread_power")
 SLOW_STEP = likelihood("slow_step")
 SLOW_STEP_POWER = likelihood("slow_step_power")
+
+
+def explain_unseen(scene: Scene) -> list[Hypothesis]:
+    """Always: the culprit may not be in the evidence. Where it can only be one of a few ranks, these are named.
+
+    Each of their machines has an equal part of the odds. Nobody is named for the rest, nor for the part of a machine that
+    nobody was seen to wait for: what was not captured may have joined the others, and something between them be broken.
+    """
+    inside = proven(scene)
+    whole = unseen(scene.captured, scene.topology.world_size, inside=inside)
+    units = {} if inside else _left(scene)
+    if not units or len(units) > NAMED_ALONE:
+        return [whole]
+    part = CULPRIT_AMONG_MISSING / len(units)
+    found = [
+        replace(whole, ranks=ranks, units=(unit,), reasons=reasons(ranks, scene.look, scene.waits), shares=(part,))
+        for unit, ranks in sorted(units.items(), key=lambda item: item[1])
+        if any(map(scene.waits.holds_for, ranks))
+    ]
+    return [*found, replace(whole, shares=(1 - part * len(found),))]
 
 
 def explain_moment(scene: Scene) -> list[Hypothesis]:
@@ -52,6 +78,16 @@ def explain_moment(scene: Scene) -> list[Hypothesis]:
 def explain_slow_step(scene: Scene) -> list[Hypothesis]:
     """Where the job moved on in the look before: it may be in a slow step."""
     return [slow_step(scene.motion)] if scene.motion.moved_on and scene.motion.known else []
+
+
+def unseen(captured: int, expected: int, *, inside: bool = False) -> Hypothesis:
+    """That the culprit is not in the evidence. `inside`: a group that was seen whole is stuck."""
+    share = max(0.0, 1 - captured / expected) if expected else 1.0  # RAS may count more than belong to the job
+    because = (f"{expected - captured} of {expected} ranks were not captured",) if captured < expected else ()
+    factors = odds("the culprit left no evidence", CULPRIT_UNSEEN + CULPRIT_UNCAPTURED * share)
+    if inside:
+        factors = (*factors, Factor("a group that was seen whole has joined and does not complete", NOT_IN_STUCK_GROUP))
+    return Hypothesis(Kind.UNDETERMINED, factors, reasons=because)
 
 
 def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
@@ -81,6 +117,25 @@ def slow_step(motion: Motion) -> Hypothesis:
     return Hypothesis(Kind.UNDETERMINED, factors, reasons=(because,))
 
 
+def _left(scene: Scene) -> Mapping[str, tuple[Rank, ...]]:
+    """The ranks that left no evidence, by machine, where all others are seen to wait for them; else nothing.
+
+    Then nobody else is left who could be the culprit. Whoever waits and does not tell for whom may wait for anybody.
+    """
+    look, waits, topology = scene.look, scene.waits, scene.topology
+    missing = waits.roots
+    if any(look[rank].activity is not Activity.MISSING for rank in missing):
+        return {}
+    if len(missing) != topology.world_size - scene.captured or not waits.waiting:
+        return {}
+    if not waits.reached_from(missing).issuperset(waits.waiting):
+        return {}
+    units: dict[str, list[Rank]] = {}
+    for rank in missing:
+        units.setdefault(topology.machine(rank) or f"rank {rank}", []).append(rank)
+    return {unit: tuple(ranks) for unit, ranks in units.items()}
+
+
 def _seen(look: Look) -> list[tuple[RankState, list[Rank]]]:
     return [(state, ranks) for state, ranks in sites(look) if state.frames]
 
@@ -97,7 +152,7 @@ EXPLANATIONS: tuple[Callable[[Scene], Sequence[Hypothesis]], ...] = (
     missing_dumps.explain,
     structure.explain,
     contradiction.explain,
-    unseen.explain,
+    explain_unseen,
 )
 
 

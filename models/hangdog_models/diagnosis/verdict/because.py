@@ -72,8 +72,8 @@ def _open(case: Case, weighed: Sequence[tuple[Hypothesis, float]], suspects: Seq
         lead = suspicious + suspects[0].because[0]
     else:
         lead = _nobody(case)
-    told = suspects[0].because if suspects else ()
-    return [lead, *(line for line in reasons if line not in told), *_collect_next(case, suspects)]
+    lines = suspects[0].because if suspects else ()
+    return [lead, *(line for line in reasons if line not in lines), *_collect_next(case, suspects)]
 
 
 def _seen(case: Case) -> bool:
