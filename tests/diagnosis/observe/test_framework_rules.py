@@ -131,6 +131,12 @@ def _frame(written: str) -> Frame:
           "_wait_for_response vllm/v1/executor/multiproc_executor.py"], "idle", "some", "answer"),
         (["collective_rpc vllm/v1/executor/multiproc_executor.py", f"enqueue {SHM}", f"acquire_write {SHM}"],
          "collective", "group", "broadcast"),
+        # an engine inside of the process that asks it is no other process
+        (["generate vllm/entrypoints/llm.py", f"get_output {CLIENT}", "step vllm/v1/engine/core.py",
+          "execute_model vllm/v1/worker/gpu_model_runner.py"], "unknown", "none", None),
+        (["llm_worker trl/scripts/vllm_serve.py", "generate vllm/entrypoints/llm.py", "tokenize text.py"], "unknown", "none", None),
+        (["train train.py", "generate sglang/srt/entrypoints/engine.py", "run_until_complete asyncio/base_events.py",
+          "generate_request sglang/srt/managers/tokenizer_manager.py"], "unknown", "none", None),
         # weights on their way to vLLM: OpenRLHF 0.8, TRL 1.6
         (["update_weight openrlhf/trainer/ray/vllm_worker_wrap.py", "broadcast vllm/distributed/device_communicators/pynccl.py"],
          "collective", "group", "broadcast"),
@@ -141,7 +147,7 @@ def _frame(written: str) -> Frame:
          "collective", "group", "broadcast"),
         ([f"update_named_param {SERVED}", "barrier vllm/distributed/utils.py"], "collective", "some", "barrier"),
         ([f"generate {SERVED}", f"_post {SERVED}", "urlopen urllib3/connectionpool.py", "readinto socket.py"],
-         "network", "none", "generation server"),
+         "network", "none", "urlopen"),
         ([f"chat {SERVED}", "result concurrent/futures/_base.py", "wait threading.py"],
          "network", "none", "generation server"),
         (["llm_worker trl/scripts/vllm_serve.py", "recv multiprocessing/connection.py", "_recv multiprocessing/connection.py"],

@@ -9,8 +9,10 @@ from hangdog_models.stack import Frame
 
 #: Where torch.distributed's own operations live: their caller tells more than they do.
 _FRONT_DOORS = ("distributed_c10d.py", "_functional_collectives.py", "torch/_ops.py")
-#: Code of torch itself: called from inside of torch's own waits, it is no code of the program.
-_LIBRARY = ("torch/",)
+#: Code of torch itself, and what Python waits by: called from inside of a library's own waits, it is no code of the program.
+_LIBRARY = (
+    "torch/", "threading.py", "queue.py", "concurrent/futures/_base.py", "asyncio/", "selectors.py", "multiprocessing/connection.py",
+)  # fmt: skip
 #: Names that a thousand different functions bear.
 _TELLS_NOTHING = {"wrapper", "wrapped", "inner", "fn", "call", "unwrap"}
 
