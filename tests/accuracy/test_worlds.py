@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-import worlds
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.verdict import Kind
 from support.cases.stories import job, look, twice
+from worlds.__main__ import main
+from worlds.score import score
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings" / "frameworks"
 SHAPE = job(tp=2, dp=2, pp=2)
@@ -36,25 +37,25 @@ RIGHT: dict[str, Any] = {"verdict": ["machine"], "must_include_ranks": "5", "evi
 )
 def test_a_verdict_is_right_when_all_that_is_expected_holds(want: dict[str, Any], right: bool) -> None:
     assert VERDICT.kind is Kind.MACHINE and VERDICT.evict.machines == ("node-2",)
-    assert worlds.score("case-1-loader", RIGHT | want, VERDICT, SHAPE).right is right
+    assert score("case-1-loader", RIGHT | want, VERDICT, SHAPE).right is right
 
 
 def test_the_first_suspect_counts_where_somebody_is_to_be_found() -> None:
-    assert worlds.score("x-loader", RIGHT, VERDICT, SHAPE).first is True
-    assert worlds.score("x-loader", RIGHT | {"must_include_ranks": "1"}, VERDICT, SHAPE).first is False
-    assert worlds.score("x-none", {"verdict": ["none"]}, VERDICT, SHAPE).first is None
+    assert score("x-loader", RIGHT, VERDICT, SHAPE).first is True
+    assert score("x-loader", RIGHT | {"must_include_ranks": "1"}, VERDICT, SHAPE).first is False
+    assert score("x-none", {"verdict": ["none"]}, VERDICT, SHAPE).first is None
 
 
 def test_a_folder_of_cases_is_judged_and_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(RECORDINGS / "transformers-sigstop", tmp_path / "a1-sigstop")
-    assert worlds.main([str(tmp_path), "--misses"]) == 0
+    assert main([str(tmp_path), "--misses"]) == 0
     assert "sigstop" in capsys.readouterr().out
-    assert worlds.main([str(tmp_path), "--format", "json"]) == 0
+    assert main([str(tmp_path), "--format", "json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)
     assert (one["case"], one["kind"], one["right"], one["first"]) == ("a1-sigstop", "sigstop", True, True)
 
 
 def test_an_empty_folder_is_wrong_use(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as ended:
-        worlds.main([str(tmp_path)])
+        main([str(tmp_path)])
     assert ended.value.code == 2

@@ -5,8 +5,9 @@ from functools import cache
 
 import pytest
 
+from fit.reweighed import judging_by
 from hangdog_models.rules.likelihoods import packaged
-from support.cases.reweighed import Answers, answers, changed, judging_by
+from support.cases.reweighed import Answers, answers, changed
 
 pytestmark = [pytest.mark.slow]
 

@@ -12,7 +12,7 @@ from hangdog_models.errors import OurFault
 
 #: The table used.
 TABLE = "likelihoods@2026-11"
-_KEYS = {"name", "value", "meaning", "evidence", "case"}
+_KEYS = {"name", "value", "meaning", "evidence", "case", "judged", "error", "scenes", "worlds"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Likelihood:
     """One row: its number, or its numbers by cause; what these multiply or decide; and what they rest on.
 
     `case` names a case whose verdict changes with the number, one for each cause; it is empty where none is known.
+    `judged`: what was set by judgement, where a fit has moved it; empty where none has.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Likelihood:
     meaning: str
     evidence: str
     case: str | Mapping[str, str]
+    judged: float | Mapping[str, float] | None = None
 
 
 def parse(text: str) -> Mapping[str, Likelihood]:
@@ -79,16 +81,22 @@ def _found(name: str) -> Likelihood:
 def _row(row: Mapping[str, Any]) -> Likelihood:
     if unknown := set(row) - _KEYS:
         raise ValueError(f"{row.get('name')!r} has unknown keys {sorted(unknown)}")
-    name, value, case = row["name"], row["value"], row.get("case", "")
+    name, value, case = row["name"], _value(row["name"], row["value"]), row.get("case", "")
     for key in ("name", "meaning", "evidence"):
         if not isinstance(row[key], str) or not row[key].strip():
             raise ValueError(f"{name!r}: {key} = {row[key]!r} says nothing")
-    if not isinstance(value, Mapping):
-        return Likelihood(name, _number(name, value), row["meaning"], row["evidence"], case)
-    if not value or (case and set(case) != set(value)):
+    if isinstance(value, Mapping) and case and set(case) != set(value):
         raise ValueError(f"{name!r} has not a case for each of its causes {sorted(value)}")
-    numbers = {cause: _number(name, number) for cause, number in value.items()}
-    return Likelihood(name, numbers, row["meaning"], row["evidence"], case)
+    judged = _value(name, row["judged"]) if "judged" in row else None
+    return Likelihood(name, value, row["meaning"], row["evidence"], case, judged)
+
+
+def _value(name: str, value: object) -> float | Mapping[str, float]:
+    if not isinstance(value, Mapping):
+        return _number(name, value)
+    if not value:
+        raise ValueError(f"{name!r} has no causes")
+    return {cause: _number(name, number) for cause, number in value.items()}
 
 
 def _number(name: str, value: object) -> float:

@@ -9,7 +9,6 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -19,7 +18,6 @@ from typing import Any
 
 import pytest
 
-import hangdog_models
 from accuracy.simulator.incident import Incident
 from accuracy.simulator.make import incident
 from hangdog.offline import open_case
@@ -46,26 +44,6 @@ def changed(name: str, cause: str, times: float) -> Mapping[str, Likelihood]:
     multiplied = {**value, cause: value[cause] * times} if isinstance(value, Mapping) else value * times
     rows[name] = replace(rows[name], value=multiplied)
     return rows
-
-
-@contextmanager
-def judging_by(rows: Mapping[str, Likelihood]) -> Iterator[None]:
-    """Within, whoever imports the diagnosis gets one that reads these rows; afterwards the one there was before."""
-    before = {name: module for name, module in sys.modules.items() if name.startswith(DIAGNOSIS)}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(likelihoods, "packaged", lambda: rows)
-        patch.setattr(hangdog_models, "diagnosis", before[DIAGNOSIS])  # an import puts another one there
-        _forget()
-        try:
-            yield
-        finally:
-            _forget()
-            sys.modules.update(before)
-
-
-def _forget() -> None:
-    for name in [name for name in sys.modules if name.startswith(DIAGNOSIS)]:
-        del sys.modules[name]
 
 
 def answers(case: str) -> Answers:

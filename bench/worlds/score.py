@@ -1,33 +1,15 @@
-"""How right `hangdog triage` is on a world made by somebody else: folders of evidence with what is expected of the verdict.
+"""What a verdict on a case of a world is worth, and a row of such figures for each kind of case."""
 
-    python bench/worlds.py FOLDER [FOLDER ...] [--misses] [--format text|json]
-
-Each folder holds cases; a case is a folder with `expected.toml` and the evidence beside it, or in `bundle/` or `bundle.tar.gz`. The
-keys are those of the corpus: `verdict`, `must_include_ranks`, `must_include_any_ranks`, `must_include_machines`, `must_not_evict`,
-`evict_at_most`. Cases are told apart by what their names say after the first `-`. Exit status: 0, or 1 where a machine is evicted
-that is not to be.
-"""
-
-import argparse
-import json
-import sys
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from hangdog.evidence.open_bundle import open_bundle
-from hangdog_models import topology
-from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank, parse_ranks
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Verdict
 
 #: How a machine is written in `must_not_evict` that only its ranks name.
 OF_RANKS = "rank:"
-#: Where the evidence of a case is, if it is not beside `expected.toml`.
-EVIDENCE = ("bundle", "bundle.tar.gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +33,6 @@ class Result:
     @property
     def right(self) -> bool:
         return self.word and self.named and not self.innocent
-
-
-def judged(case: Path) -> Result:
-    """Judges one case; its folder is read as anybody's is."""
-    want = tomllib.loads((case / "expected.toml").read_text(encoding="utf-8"))
-    evidence = next((case / name for name in EVIDENCE if (case / name).exists()), case)
-    snapshot, layout = open_bundle(evidence)
-    shape, _ = topology.build(layout, snapshot.highest_rank())
-    verdict = diagnose(snapshot, shape)
-    return score(case.name, want, verdict, shape)
 
 
 def score(name: str, want: Mapping[str, Any], verdict: Verdict, shape: Topology) -> Result:
@@ -117,33 +89,3 @@ def table(results: Sequence[Result]) -> Iterator[str]:
 def _share(of: Iterable[bool]) -> str:
     held = list(of)
     return f"{sum(held) / len(held):.0%}" if held else "-"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    parser.add_argument("--misses", action="store_true", help="also list each case that is not right")
-    parser.add_argument("--format", choices=("text", "json"), default="text", dest="form")
-    asked = parser.parse_args(arguments)
-    cases = sorted(path.parent for folder in asked.folders for path in folder.glob("*/expected.toml"))
-    if not cases:
-        parser.error(f"no case (a folder with expected.toml) in {', '.join(map(str, asked.folders))}")
-    results = []
-    for at, case in enumerate(cases, 1):
-        results.append(judged(case))
-        if sys.stderr.isatty():
-            print(f"\r{at} of {len(cases)}", end="", file=sys.stderr)
-    if asked.form == "json":
-        print(json.dumps([{**asdict(one), "right": one.right} for one in results], indent=1))
-    else:
-        print("\n".join(table(results)))
-        for one in results if asked.misses else []:
-            if not one.right:
-                print(
-                    f"{one.case}: {one.verdict} {one.said:.0%}" + (", evicts who is not to be" if one.innocent else "")
-                )
-    return 1 if any(one.innocent for one in results) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Fits the table of likelihoods to cases whose truth is known, and judges each world by numbers fitted without it."""
