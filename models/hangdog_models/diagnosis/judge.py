@@ -32,6 +32,9 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     reader = activity.RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
     moved = motion.observe(looks, motion.work(snapshot.rounds, snapshot.interval_s, snapshot.got_on))
+    stalled_s = snapshot.job.stalled_s
+    if len(looks) == 1 and stalled_s is not None and stalled_s >= motion.STATED_S:
+        moved = motion.stood(looks[0], stalled_s)
     last = call_lines.tell_apart(_last(looks), moved, topology)
     crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()
     records = positions.ordered(snapshot.counters)
@@ -43,7 +46,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     captured = max(sum(state.activity is not Activity.MISSING for state in look.values()), ras.answered)
     clusters = clustering(options.clustering)(look, topology)
     odd = outliers.find(clusters, look, held, topology)
-    scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured, snapshot.job.stalled_s)
+    scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured, stalled_s)
     seen = any(state.frames for state in look.values())
     hypotheses = reports.weighed(explain(scene), snapshot.findings, topology, seen=seen)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, contradictions)

@@ -79,3 +79,9 @@ def test_a_peer_whose_own_hardware_says_so_is_evicted() -> None:
     lost = Finding("kernel log", "Xid 79", Impact.CONVICTS, "the GPU is gone", "node-5")
     verdict = said(lost, *(path(reporter, "node-5") for reporter in ("node-0", "node-1", "node-3")))
     assert verdict.evict.machines == ("node-5",)
+
+
+def test_a_path_to_a_machine_that_is_not_the_job_s_evicts_nobody() -> None:
+    error = Finding("kernel log", "Xid 79", Impact.PATH, "a link is gone", "elsewhere")
+    verdict = said(error)
+    assert verdict.suspects[0].machines == ("elsewhere",) and verdict.evict.machines == ()

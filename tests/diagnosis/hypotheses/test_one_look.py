@@ -128,3 +128,26 @@ def test_a_stated_standstill_is_no_moment_of_a_step() -> None:
     unstated, short, long, longer = (verdict.suspects[0].probability for verdict in known)
     assert unstated == short < long < longer
     assert all(first(verdict) == (3,) for verdict in known)
+
+
+def test_one_look_at_a_standstill_that_was_stated_decides_what_two_looks_do() -> None:
+    ranks = [trace(rank, "loader" if rank == 5 else "metrics", state="S") for rank in range(8)]
+    shape = job(tp=2, dp=2, pp=2)
+    one, two = snapshot(ranks), snapshot(ranks, ranks)
+    stated = diagnose(replace(one, job=replace(one.job, stalled_s=1800.0)), shape)
+    assert stated.evict.machines == diagnose(two, shape).evict.machines == ("node-2",)
+    assert "unchanged in the 1800 s that were stated" in " ".join(stated.suspects[0].because)
+
+
+def test_a_standstill_that_a_phase_may_last_as_well_is_no_second_look() -> None:
+    ranks = [trace(rank, "loader" if rank == 5 else "metrics", state="S") for rank in range(8)]
+    one = snapshot(ranks)
+    short = diagnose(replace(one, job=replace(one.job, stalled_s=60.0)), job(tp=2, dp=2, pp=2))
+    assert "unchanged" not in " ".join(short.suspects[0].because)
+
+
+def test_who_runs_where_a_standstill_was_stated_is_not_said_to_have_stood_there() -> None:
+    ranks = [trace(rank, "user" if rank == 5 else "metrics", state="R" if rank == 5 else "S") for rank in range(8)]
+    one = snapshot(ranks)
+    verdict = diagnose(replace(one, job=replace(one.job, stalled_s=1800.0)), job(tp=2, dp=2, pp=2))
+    assert first(verdict) == (5,) and "unchanged" not in " ".join(verdict.suspects[0].because)

@@ -171,14 +171,14 @@ def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: 
             "moving": ROOT_MOVING,
             "travelling": ROOT_TRAVELLING,
         }[moved]
-        factors.append(Factor(f"{moved} in {motion.rounds} looks", times))
+        factors.append(Factor(f"{moved} in {motion.over}", times))
     elif state.activity is Activity.COMPUTE:
         factors.append(Factor("seen once, while so many wait", min(1.0, len(waits.waiting) / WAITING_REMARKABLE)))
     if shared:
         pass
     elif moves_data(rank, state, motion):
         factors.append(Factor("it runs: what it writes or waits for moves", DATA_MOVES))
-    elif motion.known and state.sleeping and rank not in motion.counted and state.activity in _TRANSFERS:
+    elif motion.rounds > 1 and state.sleeping and rank not in motion.counted and state.activity in _TRANSFERS:
         factors.append(Factor("it sleeps, and nobody counted whether anything comes", UNCOUNTED_SLEEPER))
     # its other captures failed, the others stand still
     seen_once = motion.known and not moved and bool(state.frames)

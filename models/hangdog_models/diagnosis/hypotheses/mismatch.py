@@ -72,7 +72,7 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     still = motion.known and set(odd) <= motion.still
     factors = [Factor("ranks in different operations wait for each other", MISMATCH_SEEN_ONCE)]
     if crossed or still:
-        so = "counters show two groups crossed" if crossed else f"so in {motion.rounds} looks"
+        so = "counters show two groups crossed" if crossed else f"so in {motion.over}"
         factors.append(Factor(so, MISMATCH_CONFIRMED))
     elif alone:
         factors.append(Factor("few against many", FEW_AGAINST_MANY * (1 - 2 * len(odd) / len(waits.waiting))))

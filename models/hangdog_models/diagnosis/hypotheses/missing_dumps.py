@@ -62,7 +62,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
         if waits.outside(look):
             factors.append(Factor("a rank outside of all collectives explains it better", GROUP_BESIDE_ROOT))
         if motion.still.issuperset(set(ranks) - {rank}):
-            factors.append(Factor(f"none has moved in {motion.rounds} looks", GROUP_STILL))
+            factors.append(Factor(f"none has moved in {motion.over}", GROUP_STILL))
         others = tuple(one for one in ranks if one != rank)
         text = (
             f"{ranks_of(others)} {wait(others)} for {ranks_of([rank])}, which left no flight recorder dump: look at it first; "

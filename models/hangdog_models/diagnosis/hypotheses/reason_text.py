@@ -49,11 +49,11 @@ def _position(ranks: list[Rank], state: RankState, waits: Waits, motion: Motion 
     elif not text.endswith(OUTSIDE):
         text += f", {OUTSIDE}"
     if motion is not None and set(ranks) <= motion.still:
-        text += f", unchanged in {motion.rounds} looks"
+        text += f", unchanged in {motion.over}"
     elif motion is not None and set(ranks) <= motion.moving:
-        text += f", at different lines of it in {motion.rounds} looks"
+        text += f", at different lines of it in {motion.over}"
     elif motion is not None and set(ranks) <= motion.travelling:
-        text += f", and elsewhere in other ones of {motion.rounds} looks"
+        text += f", and elsewhere in other ones of {motion.over}"
     return [text, f"{ranks_of(ranks)}: {state.missing}"] if state.missing else [text]
 
 

@@ -85,7 +85,7 @@ def _factors(hold: GroupWait, waits: Waits, motion: Motion, look: Look) -> list[
     if hold.lasting:
         factors.append(Factor("the watchdog gave it up", GROUP_STILL))
     elif motion.still.issuperset(hold.inside):
-        factors.append(Factor(f"none has moved in {motion.rounds} looks", GROUP_STILL))
+        factors.append(Factor(f"none has moved in {motion.over}", GROUP_STILL))
     if waits.outside(look):
         factors.append(Factor("a rank outside of all collectives explains it better", GROUP_BESIDE_ROOT))
     return factors

@@ -28,6 +28,8 @@ WORKED_SHARE, WORKED_S = 0.05, 0.1
 WOKEN_PER_S, WOKEN = 3.0, 10
 #: The same of one that is woken by data alone, in a read or a write: a look that has to stop it wakes it twice.
 FED_PER_S = 1.5
+#: A standstill of so many seconds that is stated says as much as a second look: a phase of a job seldom lasts longer.
+STATED_S = 120.0
 #: And from so many that went to another place: a culprit that is busy for ever does, two may, a crowd of victims does not.
 GONE_AT_LEAST, GONE_SHARE = 4, 0.05
 
@@ -47,6 +49,7 @@ class Motion:
     `stepped`: at these the job's own progress advanced between the last two looks, by its step lines, heartbeat or collectives.
     `helped`: processes of its own used the processor between the looks: a compiler, the workers of its loader.
     `fed`: its thread was woken more often than looks wake it, and not from a sleep that it set itself: whoever waits for data gets it.
+    `stated_s`: for so many seconds nothing has moved, as was stated, and one look shows where the ranks have stood since.
     """
 
     rounds: int
@@ -62,10 +65,16 @@ class Motion:
     stepped: tuple[Rank, ...] = ()
     helped: frozenset[Rank] = frozenset()
     fed: frozenset[Rank] = frozenset()
+    stated_s: float | None = None
 
     @property
     def known(self) -> bool:
-        return self.rounds > 1
+        return self.rounds > 1 or self.stated_s is not None
+
+    @property
+    def over(self) -> str:
+        """Over what it is known."""
+        return f"{self.rounds} looks" if self.stated_s is None else f"the {self.stated_s:.0f} s that were stated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,15 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
         work.helped,
         work.fed,
     )
+
+
+def stood(look: Look, stated_s: float) -> Motion:
+    """What one look and a stated standstill show together: who does not run has stood there as long.
+
+    Who runs may be in a loop, which only a second look would tell.
+    """
+    still = frozenset(rank for rank, state in look.items() if _shows(state) and not state.busy)
+    return Motion(1, still, frozenset(), stated_s=stated_s)
 
 
 def work(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Rank] = ()) -> Work:

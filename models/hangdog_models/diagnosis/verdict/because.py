@@ -133,7 +133,7 @@ def _kept(
         return [NO_MACHINE]
     if not narrow:
         return [ONE_MACHINE if len(case.topology.machines) == 1 else MOST_OF_THE_JOB]
-    return [TOO_WIDE, *(_collect_next(case, suspects) if case.motion.rounds < 2 else ())]
+    return [TOO_WIDE, *(_collect_next(case, suspects) if not case.motion.known else ())]
 
 
 def _only_named(weighed: Sequence[tuple[Hypothesis, float]], suspect: Suspect) -> bool:
@@ -171,7 +171,7 @@ def _collect_next(case: Case, suspects: Sequence[Suspect]) -> list[str]:
     if len(absent) == len(world):
         steps.append("stacks of all ranks, in two looks a few seconds apart: they show who waits for whom")
     else:
-        if case.motion.rounds < 2:
+        if not case.motion.known:
             steps.append(
                 "a second look a few seconds later, to see what does not move (in a bundle: round-0/, round-1/)"
             )

@@ -29,8 +29,14 @@ def decide(
     if lead is not None and _too_soon(case, lead, suspects):
         return Eviction()
     if kind is Kind.GROUP and suspects and 2 * len(suspects[0].machines) <= len(case.topology.machines):
-        return eviction.smallest({frozenset(s.machines): s.probability for s in suspects if s.machines}, case.options)
+        return eviction.smallest(_inside(case, suspects), case.options)
     return Eviction()
+
+
+def _inside(case: Case, suspects: Sequence[Suspect]) -> Mapping[frozenset[str], float]:
+    """The machines of groups, where all of them are the job's: a path may end elsewhere."""
+    sets = {frozenset(suspect.machines): suspect.probability for suspect in suspects}
+    return {machines: p for machines, p in sets.items() if machines and machines <= set(case.topology.machines)}
 
 
 def lead_group(weighed: Sequence[tuple[Hypothesis, float]], kind: Kind) -> GroupWait | None:
@@ -52,7 +58,7 @@ def many_ends(hold: GroupWait, suspects: Sequence[Suspect]) -> bool:
 def _too_soon(case: Case, hold: GroupWait, suspects: Sequence[Suspect]) -> bool:
     """Whether a group is too wide for the one look there is."""
     wide = bool(suspects) and len(suspects[0].machines) > ONE_LOOK_MOST
-    return wide and case.motion.rounds < 2 and not hold.lasting
+    return wide and not case.motion.known and not hold.lasting
 
 
 def blamed(case: Case, weighed: Sequence[tuple[Hypothesis, float]]) -> Mapping[frozenset[str], float]:

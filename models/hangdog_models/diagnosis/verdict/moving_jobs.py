@@ -72,7 +72,11 @@ def _alone(case: Case) -> frozenset[Rank]:
     Where one is late in every step the others wait for it most of the time, and two looks may well find them at that.
     """
     outside = [rank for rank in case.waits.roots if case.look[rank].activity is not Activity.MISSING]
-    reported = case.motion.rounds <= 2 and all(case.look[rank].rule == BY_DEVICE for rank in outside)
+    reported = (
+        case.motion.rounds <= 2
+        and case.motion.stated_s is None
+        and all(case.look[rank].rule == BY_DEVICE for rank in outside)
+    )
     return frozenset(outside) if reported else frozenset()
 
 
