@@ -33,8 +33,8 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
     moved = motion.observe(looks, motion.work(snapshot.rounds, snapshot.interval_s, snapshot.got_on))
     stalled_s = snapshot.job.stalled_s
-    if len(looks) == 1 and stalled_s is not None and stalled_s >= motion.STATED_S:
-        moved = motion.stood(looks[0], stalled_s)
+    if stalled_s is not None and stalled_s >= motion.STATED_S:
+        moved = motion.stated(moved, looks, stalled_s)
     last = call_lines.tell_apart(_last(looks), moved, topology)
     crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()
     records = positions.ordered(snapshot.counters)

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind, Verdict
 from support.cases.stories import job, look, snapshot
 
@@ -83,5 +85,6 @@ def test_a_peer_whose_own_hardware_says_so_is_evicted() -> None:
 
 def test_a_path_to_a_machine_that_is_not_the_job_s_evicts_nobody() -> None:
     error = Finding("kernel log", "Xid 79", Impact.PATH, "a link is gone", "elsewhere")
-    verdict = said(error)
+    counted = [RankCounters(Rank(rank), {}, {}, (), {}, {}, {}, "flight recorder") for rank in range(7)]
+    verdict = diagnose(replace(snapshot(), counters=tuple(counted), findings=(error,)), job(tp=2, dp=2, pp=2))
     assert verdict.suspects[0].machines == ("elsewhere",) and verdict.evict.machines == ()

@@ -134,8 +134,8 @@ def test_one_look_at_a_standstill_that_was_stated_decides_what_two_looks_do() ->
     ranks = [trace(rank, "loader" if rank == 5 else "metrics", state="S") for rank in range(8)]
     shape = job(tp=2, dp=2, pp=2)
     one, two = snapshot(ranks), snapshot(ranks, ranks)
-    stated = diagnose(replace(one, job=replace(one.job, stalled_s=1800.0)), shape)
-    assert stated.evict.machines == diagnose(two, shape).evict.machines == ("node-2",)
+    stated, seen = (diagnose(replace(s, job=replace(s.job, stalled_s=1800.0)), shape) for s in (one, two))
+    assert stated.evict.machines == seen.evict.machines == ("node-2",)
     assert "unchanged in the 1800 s that were stated" in " ".join(stated.suspects[0].because)
 
 

@@ -178,7 +178,7 @@ def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: 
         pass
     elif moves_data(rank, state, motion):
         factors.append(Factor("it runs: what it writes or waits for moves", DATA_MOVES))
-    elif motion.rounds > 1 and state.sleeping and rank not in motion.counted and state.activity in _TRANSFERS:
+    elif motion.known and motion.stated_s is None and _uncounted(rank, state, motion):
         factors.append(Factor("it sleeps, and nobody counted whether anything comes", UNCOUNTED_SLEEPER))
     # its other captures failed, the others stand still
     seen_once = motion.known and not moved and bool(state.frames)
@@ -194,6 +194,10 @@ def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: 
         factors.append(Factor("nobody was seen to wait for it", UNAWAITED if speaks else 0.0))
     factors.append(Factor("share of the waiting ranks it explains", explained))
     return factors
+
+
+def _uncounted(rank: Rank, state: RankState, motion: Motion) -> bool:
+    return state.sleeping and rank not in motion.counted and state.activity in _TRANSFERS
 
 
 def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float]:

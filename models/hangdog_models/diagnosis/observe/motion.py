@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.ranks import Rank
@@ -49,7 +49,7 @@ class Motion:
     `stepped`: at these the job's own progress advanced between the last two looks, by its step lines, heartbeat or collectives.
     `helped`: processes of its own used the processor between the looks: a compiler, the workers of its loader.
     `fed`: its thread was woken more often than looks wake it, and not from a sleep that it set itself: whoever waits for data gets it.
-    `stated_s`: for so many seconds nothing has moved, as was stated, and one look shows where the ranks have stood since.
+    `stated_s`: for so many seconds nothing had moved, as was stated; one look then shows where the ranks have stood since.
     """
 
     rounds: int
@@ -74,7 +74,11 @@ class Motion:
     @property
     def over(self) -> str:
         """Over what it is known."""
-        return f"{self.rounds} looks" if self.stated_s is None else f"the {self.stated_s:.0f} s that were stated"
+        return (
+            f"{self.rounds} looks"
+            if self.rounds > 1 or self.stated_s is None
+            else f"the {self.stated_s:.0f} s that were stated"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +140,15 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
     )
 
 
-def stood(look: Look, stated_s: float) -> Motion:
-    """What one look and a stated standstill show together: who does not run has stood there as long.
+def stated(motion: Motion, looks: Sequence[Look], stated_s: float) -> Motion:
+    """What is seen to move or not, where it was stated that nothing had moved for so long: then one look tells, too.
 
-    Who runs may be in a loop, which only a second look would tell.
+    In it, who does not run has stood there as long. Who runs may be in a loop, which only a second look would tell.
     """
-    still = frozenset(rank for rank, state in look.items() if _shows(state) and not state.busy)
-    return Motion(1, still, frozenset(), stated_s=stated_s)
+    if motion.rounds > 1 or len(looks) != 1:
+        return replace(motion, stated_s=stated_s)
+    still = frozenset(rank for rank, state in looks[0].items() if _shows(state) and not state.busy)
+    return replace(motion, still=still, stated_s=stated_s)
 
 
 def work(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Rank] = ()) -> Work:
