@@ -16,7 +16,7 @@ IN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy frameworks healthy fuzz locks base-image clean
+.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy fit frameworks healthy fuzz locks base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,9 @@ bench: .venv/dev.stamp ## how the cost of a diagnosis grows with the job
 
 accuracy: .venv/dev.stamp ## how often the diagnosis is right on simulated incidents (ARGS=--quick for a look)
 	$(IN)/python bench/accuracy $(ARGS)
+
+fit: .venv/dev.stamp ## fit the table of likelihoods to worlds whose truth is known, and judge each by the others (ARGS="WORLD=FOLDER ... --write")
+	$(IN)/python bench/fit $(ARGS)
 
 frameworks: .venv/dev.stamp ## record real trainers of other frameworks anew, busy and broken, and judge them (ARGS="--only jax"; an hour)
 	$(IN)/python bench/frameworks install
