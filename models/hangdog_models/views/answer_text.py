@@ -115,7 +115,7 @@ def doing(cluster: ClusterView) -> str:
 def _apart(verdict: Verdict) -> bool:
     """Whether it is known who holds the job up, and why is another question: nobody is evicted, and it is no whole group."""
     found = verdict.culprit
-    if found is None or found.probability < HALF or verdict.evict.machines or verdict.kind is Kind.NONE:
+    if found is None or found.probability < HALF or verdict.evict.machines:
         return False
     whole = verdict.suspects and len(found.ranks) > 1 and found.ranks == verdict.suspects[0].ranks
     return verdict.kind is not Kind.GROUP or not whole
@@ -130,7 +130,7 @@ def _who_and_why(culprit: Culprit, kind: Kind, unseen: bool) -> str:
     if unseen and likely and likely[0][1] is StallCause.UNKNOWN:
         return f"{who} {holds} the job up ({share}), and nothing tells why"
     if len(likely) == 1 and percent(likely[0][0]) == share:
-        if likely[0][1] is StallCause.SLOW:
+        if likely[0][1] in (StallCause.SLOW, StallCause.HEALTHY):
             return f"{who} {holds} the job back ({share})"
         return f"{who} {holds} the job up, because of {_reason(likely[0][1], culprit)} ({share})"
     why = " or ".join(f"{_reason(cause, culprit)} ({percent(p)})" for p, cause in likely[:2])

@@ -45,8 +45,11 @@ def beside_a_barrier(
 
 
 def test_whoever_runs_code_of_its_own_is_slow_and_evicts_nobody() -> None:
-    verdict = beside_a_barrier(trace(3, EVALUATION, state="R", active=True, gil=True), ran_s=0.9, wakes=5)
+    own = ["<module> train.py", "refine policy.py", "edit_distance policy.py"]
+    verdict = beside_a_barrier(trace(3, own, state="R", active=True, gil=True), ran_s=0.9, wakes=5)
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (3,), ())
+    evaluates = beside_a_barrier(trace(3, EVALUATION, state="R", active=True, gil=True), ran_s=0.9, wakes=5)
+    assert evaluates.kind is Kind.NONE and evaluates.culprit is not None and evaluates.culprit.ranks == (3,)
 
 
 def test_whose_thread_does_not_run_is_not_at_work() -> None:
@@ -151,7 +154,7 @@ def test_a_writer_that_a_slow_file_system_wakes_twice_a_second_writes() -> None:
 
 def test_who_waits_for_a_thread_of_its_own_waits_for_what_that_one_does() -> None:
     """A writer, an upload or a prefetch runs beside the thread that trains, which asks for its result."""
-    result = ["<module> train.py", "publish checkpoint.py", "result concurrent/futures/_base.py", "wait threading.py"]
+    result = ["<module> train.py", "flush metrics.py", "result concurrent/futures/_base.py", "wait threading.py"]
     verdict = beside_a_barrier(trace(3, result, state="S"))
     assert first(verdict) == (3,) and not verdict.evict.machines
     lock = ["<module> train.py", "flush metrics.py", "acquire logging/__init__.py"]
@@ -159,13 +162,13 @@ def test_who_waits_for_a_thread_of_its_own_waits_for_what_that_one_does() -> Non
 
 
 def test_the_longer_a_standstill_the_less_it_is_a_duty() -> None:
-    evaluating = trace(3, EVALUATION, state="R", active=True, gil=True)
-    seen = snapshot([*look({"0-2,4-15": "gather"}), evaluating])
+    own = trace(3, ["<module> train.py", "refine policy.py"], state="R", active=True, gil=True)
+    seen = snapshot([*look({"0-2,4-15": "gather"}), own])
 
     def duty(stalled_s: float) -> float:
         return diagnose(replace(seen, job=replace(seen.job, stalled_s=stalled_s)), WIDE).causes[StallCause.SLOW]
 
-    assert duty(60.0) > duty(600.0) > duty(6000.0)
+    assert duty(600.0) > duty(1800.0) > duty(6000.0)
 
 
 def test_who_sleeps_while_the_others_gather_does_no_duty() -> None:

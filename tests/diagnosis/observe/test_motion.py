@@ -54,11 +54,15 @@ def test_compiling_is_slow_not_guilty() -> None:
     assert (early.kind, first(early), early.evict.machines) == (Kind.SLOW, (7,), ())
 
 
-def test_a_rank_that_gets_on_with_its_work_is_slow_and_one_in_a_loop_is_not() -> None:
+def awaited(verdict: Verdict) -> tuple[int, ...]:
+    return verdict.culprit.ranks if verdict.culprit is not None else ()
+
+
+def test_a_rank_that_gets_on_with_its_work_is_healthy_and_one_in_a_loop_is_not() -> None:
     waiting = look({"1-7": "barrier"})
     evaluating = [[trace(0, stack, active=True), *waiting] for stack in ("user", "other", "user", "other", "user")]
     verdict = diagnose(snapshot(*evaluating), CUBE)
-    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
+    assert (verdict.kind, awaited(verdict), verdict.evict.machines) == (Kind.NONE, (0,), ())
     stepping = look({"1-7": "backward"})
     looping = [[trace(0, "user", shift=at, active=True), *stepping] for at in range(3)]
     looped = diagnose(snapshot(*looping), CUBE)  # which may be an evaluation: nobody is evicted for it
@@ -87,7 +91,7 @@ def test_a_rank_at_work_while_the_others_are_at_a_barrier_works_for_all() -> Non
     waiting = look({"1-7": "barrier"})
     working = [[trace(0, "user", shift=at, active=True), *waiting] for at in range(3)]
     verdict = diagnose(snapshot(*working), CUBE)
-    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SLOW, (0,), ())
+    assert (verdict.kind, awaited(verdict), verdict.evict.machines) == (Kind.NONE, (0,), ())
 
 
 def test_one_long_call_beside_a_barrier_is_work_where_the_processor_is_used_and_else_a_suspicion() -> None:
@@ -102,11 +106,10 @@ def test_one_long_call_beside_a_barrier_is_work_where_the_processor_is_used_and_
             looks.append([structs.replace(evaluating, state=used), *look({"1-7": "barrier"})])
         return diagnose(snapshot(*looks), CUBE)
 
-    assert verdict(1.0).kind in (Kind.SLOW, Kind.UNDETERMINED)
-    assert verdict(0.0).kind is not Kind.SLOW
-    assert (
-        first(verdict(0.0)) == first(verdict(1.0)) == (0,)
-    )  # named in both: a device that hangs keeps its host as busy
+    assert verdict(1.0).kind in (Kind.NONE, Kind.UNDETERMINED)
+    assert verdict(0.0).kind not in (Kind.NONE, Kind.SLOW)
+    # a device that hangs keeps its host as busy
+    assert awaited(verdict(0.0)) == (0,)
     assert not verdict(1.0).evict.machines
 
 

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangdog_models.diagnosis.hypotheses.activity_odds import causes_of, in_an_operator
+from hangdog_models.diagnosis.hypotheses.blame_factors import works_for_all
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
+from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.observe.activity import RankState, sites
+from hangdog_models.diagnosis.observe.activity import SERVICES, RankState, sites
+from hangdog_models.diagnosis.observe.duties import duty
 from hangdog_models.diagnosis.observe.motion import Motion
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause, likelihood
@@ -14,6 +17,12 @@ from hangdog_models.verdict import Activity, Kind
 
 #: What a healthy job does now and then on one rank, for minutes.
 _DUTIES = (Activity.NETWORK, Activity.COMPUTE, Activity.COMPILE, Activity.CHECKPOINT)
+#: What is seen of one that works for all. What it reads, writes or asks of others has causes of its own.
+_AT_WORK = (
+    Activity.COMPUTE, Activity.DEVICE_SYNC, Activity.UNKNOWN, Activity.LOCK, Activity.GC, Activity.LAUNCH,
+)  # fmt: skip
+WHY_IN_A_DUTY = by_cause("why_in_a_duty")
+WHY_ALL_ARE_SERVED = by_cause("why_all_are_served")
 WHY_MANY_ARE_SERVED = by_cause("why_many_are_served")
 #: What a loop without an end shows as well.
 LOOPS = (Activity.COMPUTE, Activity.GC)
@@ -37,7 +46,9 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     # of several ranks of a machine one whose place has other causes, too, is enough to doubt that it is the machine
     rank = next((rank for rank in blamed.ranks if causes_of(scene.look[rank])), blamed.ranks[0])
     lead = scene.look[rank]
-    shares = causes_of(lead)
+    if (does := _own_duty(rank, lead, scene)) is not None:
+        return _duty(blamed, rank, does, scene)
+    shares = WHY_ALL_ARE_SERVED if _all_are_served(lead, scene) else causes_of(lead)
     if shares is None or _unrelated([scene.look[rank] for rank in blamed.ranks]):
         return [blamed]
     begins = lead.activity is Activity.UNKNOWN and starting(scene)
@@ -51,6 +62,31 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
         return causes
     because = ("one look cannot tell a duty that takes its time from one that is stuck",)
     return [_nobody(one, Kind.UNDETERMINED, because) if one.kind is Kind.SLOW else one for one in causes]
+
+
+def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene) -> list[Hypothesis]:
+    """The causes of standing in what one rank does for all: a healthy phase first of all, as long as phases last."""
+    weights = {**WHY_IN_A_DUTY, Kind.NONE: WHY_IN_A_DUTY[Kind.NONE] * _at_work(rank, scene.look[rank], scene, False)}
+    total = sum(weights.values())
+    because = (f"rank {rank} {does}: a healthy job waits for that as well",)
+    causes = [replace(blamed, kind=Kind(cause), shares=(weight / total,)) for cause, weight in weights.items()]
+    return [replace(one, reasons=because) if one.kind is Kind.NONE else one for one in causes]
+
+
+def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
+    """What it does for all: it is at work while they wait at a barrier, or in a function that says so and that none of them is in."""
+    works = works_for_all(state, rank in scene.motion.still, rank in scene.motion.working)
+    if works and at_barrier(scene.look, scene.waits):
+        return "is at work while the others are at a barrier"
+    found = duty(state.frames) if state.activity in _AT_WORK and not state.queued else None
+    if found is None:
+        return None
+    does, at = found
+    way = [(frame.function, frame.file) for frame in state.frames]
+    others = [{(one.function, one.file) for one in other.frames} for other, _ in sites(scene.look) if other.waits]
+    # a stack that does not show the way which both came tells nothing of where they parted
+    parted = [other for other in others if not other.isdisjoint(way[:at])]
+    return f"{does}, which no other rank does" if parted and all(way[at] not in other for other in others) else None
 
 
 def _nobody(explanation: Hypothesis, kind: Kind, because: tuple[str, ...]) -> Hypothesis:
@@ -80,6 +116,12 @@ def _may_be_a_moment(state: RankState) -> bool:
     if state.activity is Activity.UNKNOWN:
         return state.sleeping and not state.dozing and not in_an_operator(state)
     return state.activity in _DUTIES
+
+
+def _all_are_served(state: RankState, scene: Scene) -> bool:
+    """Whether the whole job stands at what one service gives it, so that nobody waits for anybody: a slow batch looks like that."""
+    seen = [other for other, _ in sites(scene.look) if other.frames]
+    return not scene.waits.waiting and state.activity in SERVICES and all(o.activity is state.activity for o in seen)
 
 
 def _unrelated(states: Sequence[RankState]) -> bool:

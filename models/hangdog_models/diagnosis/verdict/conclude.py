@@ -85,7 +85,8 @@ def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kin
     """One entry for each machine (or group) that hypotheses of the verdict's kind name; when undetermined, for the likeliest cause."""
     causes: dict[_Key, dict[Kind, list[tuple[Hypothesis, float]]]] = {}
     for hypothesis, p in weighed:
-        if hypothesis.kind is Kind.UNDETERMINED or kind not in (hypothesis.kind, Kind.UNDETERMINED):
+        # a healthy phase accuses nobody; who is in it is the culprit
+        if hypothesis.kind in (Kind.UNDETERMINED, Kind.NONE) or kind not in (hypothesis.kind, Kind.UNDETERMINED):
             continue
         together = hypothesis.hold is not None and hypothesis.hold.dim == PATH
         keys: list[_Key] = [hypothesis.ranks] if hypothesis.hold is not None else []

@@ -8,6 +8,7 @@ from hangdog_models.verdict import Act, Culprit, Eviction, Kind, StallCause, Ste
 
 #: How a reason begins that says what would decide; each is a step of its own.
 COLLECT = "collect next: "
+HEALTHY_PHASE = "a healthy job waits for that as well: look again if it lasts"
 
 
 def next_steps(
@@ -50,7 +51,7 @@ def next_steps(
         ),
         Kind.DEPENDENCY: (Step(Act.RESTORE_SERVICE, (), "the job goes on when it answers"), *collect),
         Kind.SLOW: tuple(more + test if seen else test + more),
-        Kind.NONE: (Step(Act.WAIT, (), "the job is making progress"),),
+        Kind.NONE: (Step(Act.WAIT, (), HEALTHY_PHASE if culprit else "the job is making progress"),),
         Kind.UNDETERMINED: (*collect, Step(Act.ASK_PEOPLE, (), "they know whether it may take that long")),
     }[kind]
 

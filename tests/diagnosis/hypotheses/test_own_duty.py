@@ -1,0 +1,84 @@
+"""What one rank does for all: as long as phases last it is a healthy one, and by that alone no machine is evicted."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import ProcessTrace
+from hangdog_models.verdict import Kind, StallCause, Verdict
+from support.cases.stories import C10D, job, look, snapshot, trace
+
+SHAPE = job(dp=8)
+STEP = ["<module> train.py", "fit trainer.py", "training_step trainer.py", f"all_reduce {C10D}"]
+EVALUATES = ["<module> train.py", "fit trainer.py", "_validate trainer.py", "score metrics.py"]
+READS_BACK = [*EVALUATES[:3], "item torch/_tensor.py"]
+AT_BARRIER = ["<module> train.py", "prepare data.py", f"barrier {C10D}"]
+
+
+def of(first: Sequence[str], others: Sequence[str], **seen: bool) -> list[ProcessTrace]:
+    state = "R" if seen.get("active") else "S"
+    return [trace(0, first, state=state, **seen), *(trace(rank, others, state="S") for rank in range(1, 8))]
+
+
+def judged(*looks: Sequence[ProcessTrace], stalled_s: float | None = None) -> Verdict:
+    story: Snapshot = snapshot(*looks)
+    return diagnose(replace(story, job=replace(story.job, stalled_s=stalled_s)), SHAPE)
+
+
+def test_one_rank_that_evaluates_is_a_phase_of_a_healthy_job() -> None:
+    once = of(EVALUATES, STEP, active=True, gil=True)
+    for verdict in (judged(once, once), judged(once, stalled_s=60.0)):
+        assert verdict.kind is Kind.NONE and not verdict.evict.machines
+        assert "evaluates, which no other rank does" in " ".join(verdict.because)
+
+
+def test_it_is_held_for_one_for_as_long_as_phases_last() -> None:
+    once = of(EVALUATES, STEP, active=True, gil=True)
+    healthy = [judged(once, stalled_s=s).causes[StallCause.HEALTHY] for s in (60.0, 600.0, 1800.0, 7200.0)]
+    assert min(healthy[:2]) > 0.5 and healthy[1] > healthy[2] > healthy[3]
+    late = judged(once, stalled_s=7200.0)
+    assert late.kind is not Kind.NONE and late.culprit is not None and late.culprit.ranks == (0,)
+    assert not late.evict.machines
+
+
+def test_the_same_where_all_evaluate_is_no_duty_of_one() -> None:
+    reduces = [*EVALUATES[:3], f"all_reduce {C10D}"]
+    once = of(EVALUATES, reduces, active=True, gil=True)
+    assert judged(once, once).kind is not Kind.NONE
+
+
+def test_stacks_that_do_not_show_where_they_parted_tell_of_no_duty() -> None:
+    once = of(EVALUATES, [f"all_reduce {C10D}"], active=True, gil=True)
+    assert judged(once, once).kind is not Kind.NONE
+
+
+def test_a_value_that_an_evaluation_reads_back_is_no_sick_gpu() -> None:
+    once = of(READS_BACK, STEP, active=True)
+    assert not judged(once, once).evict.machines
+    trained = of([*STEP[:3], "item torch/_tensor.py"], STEP, active=True)
+    assert judged(trained, trained).causes[StallCause.HEALTHY] < judged(once, once).causes[StallCause.HEALTHY]
+
+
+def test_one_that_works_while_all_others_are_at_a_barrier_works_for_them() -> None:
+    counts = ["<module> train.py", "prepare data.py", "count data.py"]
+    looks = [of(counts, AT_BARRIER, active=True, gil=True) for _ in range(2)]
+    looks[1][0] = trace(0, counts, state="R", shift=1, active=True, gil=True)
+    verdict = judged(*looks)
+    assert verdict.kind is Kind.NONE and "while the others are at a barrier" in " ".join(verdict.because)
+
+
+@pytest.mark.parametrize("reason", ["stopped", "uninterruptible sleep"])
+def test_who_is_held_in_a_duty_is_held(reason: str) -> None:
+    once = [trace(0, reason), *of(EVALUATES, STEP)[1:]]
+    assert judged(once, once).kind is Kind.MACHINE
+
+
+def test_a_job_of_one_machine_that_waits_for_data_as_a_whole_evicts_nobody() -> None:
+    once = look({"0-7": "loader"})
+    verdict = diagnose(snapshot(once, once), job(dp=8, per_machine=8))
+    assert not verdict.evict.machines and verdict.kind is Kind.DEPENDENCY
+    one = diagnose(snapshot(*[look({"0-6": "metrics", "7": "loader"})] * 2), job(dp=8, per_machine=8))
+    assert one.causes[StallCause.MACHINE] > verdict.causes[StallCause.MACHINE]

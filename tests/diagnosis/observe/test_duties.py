@@ -1,0 +1,39 @@
+"""Which functions say that a rank does something for all."""
+
+import pytest
+
+from hangdog_models.diagnosis.observe.duties import duty
+from hangdog_models.stack import Frame
+
+
+@pytest.mark.parametrize(
+    ("function", "does"),
+    [
+        ("_validate", "evaluates"),
+        ("evaluation_loop", "evaluates"),
+        ("runEvaluation", "evaluates"),
+        ("save_checkpoint", "saves"),
+        ("build_index_mapping", "prepares data"),
+        ("tokenize_function", "prepares data"),
+        ("upload_folder", "reports"),
+        # of operators and of every step
+        ("index_select", ""),
+        ("log_softmax", ""),
+        ("retrieval_step", ""),
+        ("medieval", ""),
+        ("write_metrics", ""),
+        ("get_dataset_batch", ""),
+    ],
+)
+def test_a_function_says_it_by_a_word_of_its_name(function: str, does: str) -> None:
+    found = duty([Frame("<module>", "train.py"), Frame(function, "code.py")])
+    assert found == ((does, 1) if does else None)
+
+
+def test_libraries_that_are_part_of_every_step_say_nothing() -> None:
+    assert duty([Frame("save", "torch/autograd/function.py"), Frame("evaluate", "libc", module="libc.so")]) is None
+
+
+def test_the_outermost_one_counts() -> None:
+    stack = [Frame("evaluate", "a.py"), Frame("save_predictions", "a.py")]
+    assert duty(stack) == ("evaluates", 0)
