@@ -7,6 +7,7 @@ from typing import TypeVar
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import WrongUse
 from hangdog_models.findings import Finding
+from hangdog_models.past_incidents import Family
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
 
@@ -49,6 +50,7 @@ class Snapshot:
 
     `ras` holds reports of one job from old to new; `findings` are what logs and hardware say by themselves.
     `got_on` are the ranks that completed operations between the last two rounds that hold a flight record of them.
+    `past` are earlier incidents of whoever may know them, by their kind.
     """
 
     job: Job
@@ -59,6 +61,7 @@ class Snapshot:
     findings: tuple[Finding, ...] = ()
     account: Account = Account()
     got_on: tuple[Rank, ...] = ()
+    past: tuple[Family, ...] = ()
 
     def highest_rank(self) -> Rank | None:
         """The highest rank any evidence speaks of, None when there is none."""

@@ -10,6 +10,7 @@ SEEN = {"observe", "waits", "clustering"}
 #: Constants of the other folders that move no odds, and what they are instead.
 NO_ODDS = {
     "options.py": {},
+    "findings/incident_history.py": {"NAMED": "incidents shown", "DAY_S": "a unit", "HOUR_S": "a unit"},
     "findings/tcp_retransmits.py": {"_SHOWN": "sentences shown"},
     "findings/hardware.py": {"_STRENGTH": "an order"},
     "hypotheses/blame_factors.py": {"ASKED_ALONE": "bounds the cost"},

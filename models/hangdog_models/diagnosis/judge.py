@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.clustering.catalogue import clustering
-from hangdog_models.diagnosis.findings import reports
+from hangdog_models.diagnosis.findings import incident_history, reports
 from hangdog_models.diagnosis.hypotheses import contradiction, outliers
 from hangdog_models.diagnosis.hypotheses.explanations import explain
 from hangdog_models.diagnosis.hypotheses.scene import Scene
@@ -49,6 +49,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured, stalled_s)
     seen = any(state.frames for state in look.values())
     hypotheses = reports.weighed(explain(scene), snapshot.findings, topology, seen=seen)
+    hypotheses = incident_history.weighed(hypotheses, snapshot.past, clusters, topology)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, contradictions)
 
 

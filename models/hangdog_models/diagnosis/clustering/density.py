@@ -4,14 +4,16 @@ from collections.abc import Sequence
 
 from hangdog_models.diagnosis.clustering.distance import CUT
 
-#: Points a cluster has at least. A place that many ranks share counts as so many points: multiplicity is density.
+#: Points a cluster has at least. A place that was seen often counts as so many points: multiplicity is density.
 LEAST = 2
 #: Distance of ranks in one and the same place: not zero, for then density would be infinite.
 SAME = 0.01
 
 
-def density(distances: Sequence[Sequence[float]], counts: Sequence[int]) -> list[int]:
-    """The cluster of each point, numbered by first appearance; `counts` says how many ranks each point stands for.
+def density(distances: Sequence[Sequence[float]], counts: Sequence[int], whole: float = CUT) -> list[int]:
+    """The cluster of each point, numbered by first appearance; `counts` says how often each point was seen.
+
+    What is nearer than `whole` is not torn apart, however dense its parts are.
 
     A pair of points at the cut from everything stands beside the real ones: without any surroundings HDBSCAN calls a
     single cluster noise, and with `allow_single_cluster` it takes two places for one. It is dropped from the answer.
@@ -30,7 +32,7 @@ def density(distances: Sequence[Sequence[float]], counts: Sequence[int]) -> list
     model = hdbscan.HDBSCAN(
         min_cluster_size=LEAST,
         min_samples=LEAST - 1,  # this library does not count the point itself
-        cluster_selection_epsilon=CUT - SAME,  # what is nearer is not torn apart, however dense its parts are
+        cluster_selection_epsilon=whole - SAME,
         metric="precomputed",
     )
     labels = model.fit(square).labels_.tolist()

@@ -43,8 +43,8 @@ PASSING = 0.3
 DEEPEST = 100
 
 #: Innermost frames that only sleep: who called them tells the place.
-_SLEEPS = {"wait", "_wait", "wait_for", "acquire", "sleep", "select", "poll", "_poll", "epoll_wait", "do_poll", "ppoll"}
-_SLEEPS |= {"futex", "futex_wait", "nanosleep", "clock_nanosleep", "sched_yield", "clock_gettime", "pthread_cond_wait"}
+SLEEPS = {"wait", "_wait", "wait_for", "acquire", "sleep", "select", "poll", "_poll", "epoll_wait", "do_poll", "ppoll"}
+SLEEPS |= {"futex", "futex_wait", "nanosleep", "clock_nanosleep", "sched_yield", "clock_gettime", "pthread_cond_wait"}
 
 
 def path(state: RankState) -> Path:
@@ -57,7 +57,7 @@ def path(state: RankState) -> Path:
     end = len(steps)
     if state.operation is not None:
         end = next((at + 1 for at in range(len(steps) - 1, -1, -1) if steps[at][0] == state.label), end)
-    while end > 1 and steps[end - 1][0] in _SLEEPS:
+    while end > 1 and steps[end - 1][0] in SLEEPS:
         end -= 1
     once = tuple(dict.fromkeys(reversed(steps[:end])))[:DEEPEST]
     return once[::-1]

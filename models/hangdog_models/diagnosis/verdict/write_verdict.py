@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
+from hangdog_models.diagnosis.clustering.cluster_views import views
 from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.verdict.case import Case
@@ -10,7 +10,6 @@ from hangdog_models.diagnosis.verdict.next_steps import next_steps
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER
 from hangdog_models.verdict import (
-    ClusterView,
     Coverage,
     Culprit,
     Eviction,
@@ -47,7 +46,7 @@ def written(
         suspects=suspects,
         evict=evict,
         groups=() if kind is Kind.NONE else _groups(case, suspects),
-        clusters=tuple(_view(number, cluster) for number, cluster in enumerate(case.clusters)),
+        clusters=views(case.clusters),
         coverage=_coverage(case),
         evidence=EvidenceReport(account.files_read, account.ignored, account.unreadable, account.notes),
         rules=case.rules,
@@ -74,15 +73,6 @@ def _groups(case: Case, suspects: Sequence[Suspect]) -> tuple[StuckGroup, ...]:
         if hold.joined and hold.inside in named:
             found.setdefault((str(hold.dim), hold.inside), f"stuck together in {hold.what}")
     return tuple(StuckGroup(dim, ranks, why) for (dim, ranks), why in list(found.items())[:GROUPS_SHOWN])
-
-
-def _view(number: int, cluster: Cluster) -> ClusterView:
-    sample = cluster.sample
-    label = sample.label or sample.operation or sample.rule
-    if sample.waits and sample.operation and sample.label not in ("", sample.operation):
-        label = f"{sample.operation} of {sample.label}"
-    stack = sample.signature.written() if sample.signature else ()
-    return ClusterView(number, cluster.ranks, sample.activity, sample.dim, label, stack)
 
 
 def _coverage(case: Case) -> Coverage:

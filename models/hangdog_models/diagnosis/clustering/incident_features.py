@@ -1,0 +1,44 @@
+"""By what an incident is compared with others: from the clusters that a verdict shows, so that old verdicts tell it, too."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hangdog_models.past_incidents import IncidentFeatures
+from hangdog_models.ranks import Rank
+from hangdog_models.verdict import ClusterView, Kind, Verdict
+
+#: Innermost frames that are compared. A frame this far out counts for nothing beside the others.
+DEEPEST = 24
+#: Longest text of a frame or a wait that is kept, in characters.
+LONGEST = 240
+#: Verdicts by which a single machine's ranks are known to hold the job up, whatever made them.
+_KINDS = (Kind.MACHINE, Kind.SOFTWARE, Kind.DEPENDENCY)
+#: Ranks, and different waits of the others, that are kept; the most frequent ones.
+RANKS, WAITS = 64, 8
+
+
+def of_verdict(verdict: Verdict) -> IncidentFeatures | None:
+    """The features of a judged incident; None where no single machine is named, or where it stood is not known."""
+    culprit = verdict.culprit
+    if culprit is None or len(culprit.machines) != 1 or verdict.kind not in _KINDS:
+        return None
+    return of_ranks(culprit.machines[0], culprit.ranks, verdict.clusters)
+
+
+def of_ranks(machine: str, ranks: Sequence[Rank], clusters: Sequence[ClusterView]) -> IncidentFeatures | None:
+    """The features of an incident that these ranks of a machine are to blame for; None where they left no stack."""
+    where = next((one for one in clusters if ranks and ranks[0] in one.ranks), None)
+    if where is None or not where.stack:
+        return None
+    others: Counter[str] = Counter()
+    for cluster in clusters:
+        if cluster is not where:
+            others[f"{cluster.activity} {cluster.dim or ''} {cluster.label}"[:LONGEST]] += len(cluster.ranks)
+    total = others.total()
+    return IncidentFeatures(
+        machine,
+        tuple(ranks[:RANKS]),
+        str(where.activity),
+        tuple(frame[:LONGEST] for frame in where.stack[-DEEPEST:]),
+        tuple((wait, count / total) for wait, count in others.most_common(WAITS)),
+    )

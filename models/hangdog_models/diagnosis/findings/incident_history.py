@@ -1,0 +1,119 @@
+"""What earlier incidents of the same kind say: the same place on several machines is the code, on one machine again and again the machine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from hangdog_models.counts import counted, named
+from hangdog_models.diagnosis.clustering.cluster_views import views
+from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
+from hangdog_models.diagnosis.clustering.incident_families import family_of
+from hangdog_models.diagnosis.clustering.incident_features import of_ranks
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.past_incidents import Family, Outcome, PastIncident
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import by_cause, likelihood
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+FAMILY_ELSEWHERE = by_cause("family_elsewhere")
+FAMILY_HERE = likelihood("family_here")
+FAMILY_TESTED = likelihood("family_tested")
+FAMILY_MOST = likelihood("family_most")
+#: Incidents that a reason names, the latest ones.
+NAMED = 3
+#: Seconds of a day and of an hour, for the words.
+DAY_S, HOUR_S = 86400, 3600
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """An incident's `family` among those of before, as seen from the `machine` that is blamed now, which has these `ranks`.
+
+    That it was the same ranks of the same machine before tells nothing: it may be what only these ranks do.
+    """
+
+    family: Family
+    machine: str
+    ranks: tuple[Rank, ...]
+
+    @cached_property
+    def elsewhere(self) -> float:
+        """For how many machines it counts that speak for the code: others, unless tests found a fault in them, and cleared ones."""
+        weights: dict[str, float] = {}
+        for one in self.family:
+            machine = one.features.machine
+            if one.outcome is Outcome.CLEARED:
+                weights[machine] = FAMILY_TESTED
+            elif machine != self.machine and one.outcome is Outcome.OPEN:
+                weights.setdefault(machine, 1)
+        return min(FAMILY_MOST, sum(weights.values()))
+
+    @cached_property
+    def here(self) -> float:
+        """For how many incidents it counts that speak for this machine: where it had other ranks, and where tests convicted it."""
+        mine = [one for one in self.family if one.features.machine == self.machine]
+        weights = (
+            FAMILY_TESTED if one.outcome is Outcome.CONVICTED else 1
+            for one in mine
+            if one.outcome is Outcome.CONVICTED or (one.outcome is Outcome.OPEN and self._moved(one))
+        )  # fmt: skip
+        return min(FAMILY_MOST, sum(weights))
+
+    def _moved(self, one: PastIncident) -> bool:
+        return set(self.ranks).isdisjoint(one.features.ranks)
+
+    def factors(self, kind: Kind) -> tuple[Factor, ...]:
+        """What it adds to the odds of an explanation of this kind."""
+        found = []
+        if self.elsewhere and kind in FAMILY_ELSEWHERE:
+            found.append(Factor(self.words, FAMILY_ELSEWHERE[kind] ** self.elsewhere))
+        if self.here and kind is Kind.MACHINE:
+            found.append(Factor(self.words, FAMILY_HERE**self.here))
+        return tuple(found)
+
+    @cached_property
+    def words(self) -> str:
+        """What people are told of it."""
+        machines = {one.features.machine for one in self.family}
+        where = counted(len(machines), "machine") if machines != {self.machine} else f"{self.machine} only"
+        longest = max(one.ago_s for one in self.family)
+        days, hours = round(longest / DAY_S), round(longest / HOUR_S)
+        within = counted(max(1, hours), "hour") if hours < DAY_S // HOUR_S else counted(days, "day")
+        latest = sorted(self.family, key=lambda one: (one.ago_s, one.id))[:NAMED]
+        seen = f"seen {counted(len(self.family), 'time')} before in {within} on {where}"
+        return f"{seen} ({named([one.id for one in latest])}): {self._says()}"
+
+    def _says(self) -> str:
+        if self.elsewhere > self.here:
+            return "speaks for the code"
+        if self.here > self.elsewhere:
+            return f"speaks for {self.machine}"
+        if not self.here and {one.features.machine for one in self.family} == {self.machine}:
+            return "by the same ranks, so it may be the machine or what they do"
+        return "speaks neither for the code nor for the machine"
+
+
+def weighed(
+    found: Sequence[Hypothesis], past: Sequence[Family], clusters: Sequence[Cluster], topology: Topology
+) -> tuple[Hypothesis, ...]:
+    """The explanations with what the history says of those that blame one machine."""
+    if not past:
+        return tuple(found)
+    shown = views(clusters)
+    known: dict[tuple[str, tuple[Rank, ...]], Recurrence] = {}
+    moved = []
+    for hypothesis in found:
+        if len(hypothesis.units) != 1 or not hypothesis.ranks or hypothesis.hold is not None:
+            moved.append(hypothesis)
+            continue
+        machine, ranks = hypothesis.units[0], hypothesis.ranks
+        if (machine, ranks) not in known:
+            features = of_ranks(machine, ranks, shown)
+            family = family_of(features, past) if features is not None else ()
+            known[machine, ranks] = Recurrence(family, machine, tuple(topology.machines.get(machine, ranks)))
+        again = known[machine, ranks]
+        if again.family:
+            hypothesis = hypothesis.moved(*again.factors(hypothesis.kind)).with_reasons(again.words)
+        moved.append(hypothesis)
+    return tuple(moved)

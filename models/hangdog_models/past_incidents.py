@@ -1,0 +1,42 @@
+"""What is kept of an incident so that the next one like it is known again: where its culprit stood, and what came of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Outcome(StrEnum):
+    """What is known of the culprit's machine, apart from what the verdict said of it."""
+
+    OPEN = "open"
+    CONVICTED = "convicted"  # tests found a fault in it
+    CLEARED = "cleared"  # tests were run and found none
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentFeatures:
+    """By what incidents are compared: one machine's ranks that held the job up, what they did and where.
+
+    `place` is the stack of the first of them, outermost frame first. `waits` says what the others stood in, as parts of all.
+    """
+
+    machine: str
+    ranks: tuple[int, ...]
+    activity: str
+    place: tuple[str, ...]
+    waits: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PastIncident:
+    """An earlier incident, which began `ago_s` seconds before the one that is judged."""
+
+    id: str
+    ago_s: float
+    features: IncidentFeatures
+    outcome: Outcome = Outcome.OPEN
+
+
+#: Incidents of one kind, as far as their places tell.
+Family: TypeAlias = Sequence[PastIncident]
