@@ -22,6 +22,7 @@ from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents import resume
 from hangdog_server.incidents.capture_archive import Archive
 from hangdog_server.incidents.gc_freeze import spared
+from hangdog_server.incidents.incident_memory import IncidentMemory
 from hangdog_server.incidents.judge import Judge
 from hangdog_server.incidents.resume import Cut
 from hangdog_server.incidents.round_capture import RoundCapture, steady
@@ -110,6 +111,7 @@ class IncidentRun:
         self._unstored: Callable[[], Awaitable[None]] | None = None
         self._archive: Archive | None = None
         self._unbegun: tuple[Incident, dict[str, Any]] | None = None
+        self._memory = IncidentMemory(services.judge, services.store, self.name, self._user)
 
     def follow(self) -> AsyncIterator[ProgressUpdate]:
         """All steps from the first to the last, as they are said; raises what the incident failed of."""
@@ -119,6 +121,11 @@ class IncidentRun:
     def capture(self) -> RoundCapture | None:
         """What takes in the answers of agents, and who of them comes and goes; none before anybody is asked."""
         return self._rounds.capturing if self._rounds is not None else None
+
+    @property
+    def _user(self) -> str:
+        """Whose job it is; empty where that is not known, as when nobody is back yet after a server's end."""
+        return self._services.fleet.whose(self._job)[1].user
 
     async def lead(self) -> None:
         """Leads the incident to its end; whatever goes wrong is said and remembered, and ends here."""
@@ -164,7 +171,11 @@ class IncidentRun:
     async def _through(self) -> None:
         began = steady()
         what = self._what
-        verdict = await (self._taken_up(what) if isinstance(what, Cut) else self._begun(what))
+        recall = asyncio.create_task(self._memory.recall(self._services.clock()), name=f"history of {self.name}")
+        try:
+            verdict = await (self._taken_up(what) if isinstance(what, Cut) else self._begun(what))
+        finally:
+            recall.cancel()
         with self._services.telemetry.stage(IncidentStage.STORING):
             unstored = await self._remember(verdict)
         self._services.telemetry.lasted(self._request.origin(), steady() - began)
@@ -203,7 +214,7 @@ class IncidentRun:
             asked = resume.as_it_stands(cut)
             await store.remember(self.name, asked)
         self._say(IncidentState.CAPTURING, "judging what had come before the server's end")
-        return await asyncio.to_thread(resume.judged, cut, asked, services.judge)
+        return await asyncio.to_thread(resume.judged, cut, asked, self._memory.judge)
 
     async def _looked(self, rounds: CaptureRounds, about: IncidentSubject) -> Verdict:
         services, plan = self._services, about.plan
@@ -239,7 +250,7 @@ class IncidentRun:
             relevant.say(ProgressUpdate(name, IncidentState.CAPTURING, text, ""))
 
         return CaptureRounds(
-            about, services.fleet, archive, services.judge, self._settings, progress, services.telemetry
+            about, services.fleet, archive, self._memory.judge, self._settings, progress, services.telemetry
         )
 
     def _asked(self, rounds: CaptureRounds) -> dict[str, object]:
@@ -253,11 +264,11 @@ class IncidentRun:
             services, store = self._services, self._services.store
             await self._written()
             if self._before is not None and self._rounds is not None:
-                await store.judged_again(self.name, self._asked(self._rounds), verdict, services.clock())
+                await store.judged_again(self.name, self._asked(self._rounds), verdict, services.clock(), self._user)
             else:
                 if self._rounds is not None:
                     await store.remember(self.name, self._asked(self._rounds))
-                await store.judged(self.name, verdict, services.clock())
+                await store.judged(self.name, verdict, services.clock(), self._user)
                 services.telemetry.count(IncidentState.JUDGED)
             services.judged.set()
             services.telemetry.count(verdict.kind)

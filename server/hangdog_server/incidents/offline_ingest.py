@@ -26,6 +26,7 @@ from hangdog_server.cluster.leadership import Leading
 from hangdog_server.cluster.rank_claims import overlap
 from hangdog_server.incidents import decode, gather, round_diff
 from hangdog_server.incidents.gather import Gathering, RoundPlan
+from hangdog_server.incidents.incident_memory import IncidentMemory
 from hangdog_server.incidents.incident_run import IncidentServices, new_name
 from hangdog_server.incidents.judge import Judge, remembered, triage, without_eviction
 from hangdog_server.incidents.resume import ATTEMPTS, KEPT
@@ -167,7 +168,9 @@ class OfflineIngest:
             async with self._judging:
                 verdict = await self._verdict(name)
                 with telemetry.stage(IncidentStage.STORING):
-                    await self._services.store.judged(name, verdict, self._services.clock())
+                    await self._services.store.judged(
+                        name, verdict, self._services.clock(), self._services.fleet.whose(case.job)[1].user
+                    )
                     await self._services.store.remember(
                         name, {**(await self._services.store.kept(name))[0], "attempt": 0}
                     )
@@ -220,10 +223,10 @@ class OfflineIngest:
         )
         captured = min(kept.began for kept in held) + stood_s
         await self._services.store.remember(name, {**asked, "stood_s": stood_s, "began": captured})
+        memory = IncidentMemory(self._services.judge, self._services.store, name, fleet.whose(job)[1].user)
+        await memory.recall(self._services.clock())
         with self._services.telemetry.stage(IncidentStage.JUDGING):
-            verdict = await asyncio.to_thread(
-                _judged, plan, held, why, findings, announced, conflicts, self._services.judge
-            )
+            verdict = await asyncio.to_thread(_judged, plan, held, why, findings, announced, conflicts, memory.judge)
         return without_eviction(verdict, conflicts)
 
     async def _attempt(self, name: str) -> int:

@@ -13,12 +13,13 @@ import sqlalchemy as sa
 
 from hangdog_models.errors import WrongUse
 from hangdog_models.machine_history import MentionKind
+from hangdog_models.past_incidents import Outcome
 from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.planning.campaign.level_planner import Conclusion
 from hangdog_models.reading.hardware.test_report import Diagnosed
 from hangdog_server.store import test_results
 from hangdog_server.store.store import LAST
-from hangdog_server.store.tables import CAMPAIGNS, LAUNCHES, LEDGER, storable
+from hangdog_server.store.tables import CAMPAIGNS, LAUNCHES, LEDGER, TESTS, storable
 
 #: The kind under which the ledger, which is about verdicts, keeps what a campaign says.
 KIND = "diagnosis"
@@ -220,6 +221,20 @@ def glimpses(
         for each in (about, recent)
     )
     return first, second
+
+
+def tested(connection: sa.Connection, incidents: Collection[str]) -> dict[tuple[str, str], Outcome]:
+    """What the campaigns about these incidents came to of each machine, by incident and machine: convicted, or all passed."""
+    query = sa.select(CAMPAIGNS.c.id, CAMPAIGNS.c.incident, CAMPAIGNS.c.convicted).where(
+        CAMPAIGNS.c.state == CampaignState.DONE, CAMPAIGNS.c.incident.in_(sorted(incidents))
+    )
+    about = {row.id: row for row in connection.execute(query)}
+    outcomes: dict[tuple[str, str], set[str]] = {}
+    tests = sa.select(TESTS.c.campaign, TESTS.c.machine, TESTS.c.outcome).where(TESTS.c.campaign.in_(sorted(about)))
+    for campaign, machine, outcome in connection.execute(tests):
+        outcomes.setdefault((about[campaign].incident, machine), set()).add(outcome)
+    found = {key: Outcome.CLEARED for key, seen in outcomes.items() if seen == {LaunchResult.PASS}}
+    return found | {(row.incident, name): Outcome.CONVICTED for row in about.values() for name in row.convicted}
 
 
 def find(connection: sa.Connection, prefix: str) -> Campaign:

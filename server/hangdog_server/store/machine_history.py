@@ -4,17 +4,25 @@ Written in the transaction that keeps the verdict. A line is added when a machin
 outlives the incident where that is removed for its size.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
+from hangdog_models.diagnosis.clustering.incident_features import KINDS
+from hangdog_models.incident import IncidentState
 from hangdog_models.machine_history import MachineRecord, MentionKind, VerdictMention
+from hangdog_models.past_incidents import IncidentFeatures, PastIncident
 from hangdog_models.verdict import Verdict
-from hangdog_server.store.tables import INCIDENTS, LEDGER
+from hangdog_server.store import actions
+from hangdog_server.store.tables import INCIDENTS, INTENTS, LEDGER
 
 #: A hypothesis of more machines than this (a group that spans a good part of the job) says nothing of any of them.
 MOST = 64
+#: Incidents that a new one is compared with: the latest, and none from before so many seconds. Code and machines change.
+COMPARED, COMPARED_S = 200, 90 * 86400.0
 #: Lines forgotten in one transaction.
 FORGOTTEN = 1000
 
@@ -82,6 +90,38 @@ def worst(connection: sa.Connection, since: float, limit: int) -> tuple[MachineR
 def last(since: float) -> sa.Select[Any]:
     """The latest line of each machine in each incident, of those from `since` (Unix seconds) on."""
     return _latest().where(LEDGER.c.at >= since)
+
+
+def past(connection: sa.Connection, incident: str, now: float) -> tuple[tuple[str, PastIncident], ...]:
+    """The latest incidents that a new one may be compared with, newest first, each with whose job it was.
+
+    Neither one that a person dismissed, nor one that was over before anything was done.
+    """
+    mine = INTENTS.c.incident == INCIDENTS.c.id
+    dismissed = sa.exists().where(mine, INTENTS.c.state == actions.ActionState.DISMISSED)
+    acted = sa.exists().where(mine, INTENTS.c.state.in_(actions.TOOK))
+    query = sa.select(INCIDENTS.c.id, INCIDENTS.c.began, INCIDENTS.c.owner, INCIDENTS.c.features).where(
+        INCIDENTS.c.state == IncidentState.JUDGED,
+        INCIDENTS.c.began >= now - COMPARED_S,
+        INCIDENTS.c.kind.in_(KINDS),
+        INCIDENTS.c.id != incident,
+        ~dismissed,
+        sa.or_(INCIDENTS.c.went_on_s == 0, acted),
+    )
+    rows = connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(COMPARED))
+    return tuple(
+        (row.owner, PastIncident(row.id, max(0.0, now - row.began), features))
+        for row in rows
+        if (features := _features(row.features)) is not None
+    )
+
+
+def _features(stored: Mapping[str, Any]) -> IncidentFeatures | None:
+    """What was kept of an incident; None where nothing was, or another version of hangdog kept it."""
+    try:
+        return msgspec.convert(stored, IncidentFeatures)
+    except msgspec.ValidationError:
+        return None
 
 
 def forget(connection: sa.Connection, before: float) -> bool:

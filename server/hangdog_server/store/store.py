@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Concatenate
 
 import sqlalchemy as sa
 
+from hangdog_models.diagnosis.clustering.incident_features import of_verdict
 from hangdog_models.errors import WrongUse
 from hangdog_models.incident import ENDED, SUSPECTED_WHY, EarlierVerdict, Incident, IncidentState
 from hangdog_models.verdict import Verdict, to_json
@@ -77,13 +79,18 @@ class Store(Transactions):
         """Notes that an incident reached a state."""
         await self.do(self._fenced(_move, name), name, state, at, note)
 
-    async def judged(self, name: str, verdict: Verdict, at: float) -> None:
-        """Keeps an incident's verdict, with it its last state, and what it says of machines."""
-        await self.do(self._fenced(_judged, name), name, verdict, at)
+    async def judged(self, name: str, verdict: Verdict, at: float, user: str = "") -> None:
+        """Keeps an incident's verdict, with it its last state, what it says of machines, and by what later ones are compared.
 
-    async def judged_again(self, name: str, asked: Mapping[str, Any], verdict: Verdict, at: float) -> None:
+        `user`: whose job it is; empty: nobody knows.
+        """
+        await self.do(self._fenced(_judged, name), name, verdict, at, user)
+
+    async def judged_again(
+        self, name: str, asked: Mapping[str, Any], verdict: Verdict, at: float, user: str = ""
+    ) -> None:
         """Keeps the verdict of a further look at the same stall in place of the one before, which is noted as an earlier one."""
-        await self.do(self._fenced(_judged_again, name), name, asked, verdict, at)
+        await self.do(self._fenced(_judged_again, name), name, asked, verdict, at, user)
 
     async def went_on(self, name: str, stood_s: float) -> WentOn | None:
         """Notes that the job of an incident went on, having stood so long; None where that is noted, or it is gone."""
@@ -180,8 +187,8 @@ def _move(connection: sa.Connection, name: str, state: IncidentState, at: float,
     connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(state=state, changed=at, note=note))
 
 
-def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float) -> None:
-    document = to_json(verdict)
+def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float, user: str) -> None:
+    document, features = to_json(verdict), of_verdict(verdict)
     text = json.dumps(document)
     connection.execute(
         INCIDENTS.update()
@@ -194,19 +201,23 @@ def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float) -
             evict=document["evict"]["machines"],
             verdict=text,
             verdict_bytes=len(text),
+            features=asdict(features) if features is not None else {},
+            owner=user,
         )
     )
     machine_history.note(connection, name, verdict, at)
 
 
-def _judged_again(connection: sa.Connection, name: str, asked: Mapping[str, Any], verdict: Verdict, at: float) -> None:
+def _judged_again(
+    connection: sa.Connection, name: str, asked: Mapping[str, Any], verdict: Verdict, at: float, user: str
+) -> None:
     row = connection.execute(sa.select(INCIDENTS).where(INCIDENTS.c.id == name).with_for_update()).first()
     if row is None:  # retention was first
         return
     before = _incident(row)
     noted = {"look": before.looks, "at": before.changed, "kind": before.kind, "confidence": before.confidence}
     earlier = [*row.earlier, noted]
-    _judged(connection, name, verdict, at)
+    _judged(connection, name, verdict, at, user)
     values = {"asked": dict(asked), "earlier": earlier[:1] + earlier[1:][1 - EARLIER :], "note": "", "pruned": 0.0}
     connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(values))
 
@@ -268,7 +279,7 @@ def changed(connection: sa.Connection, since: float, limit: int) -> tuple[Incide
 
 def _light() -> sa.Select[Any]:
     """Incidents without what is large of them."""
-    columns = [column for column in INCIDENTS.c if column.name not in ("verdict", "asked")]
+    columns = [column for column in INCIDENTS.c if column.name not in ("verdict", "asked", "features")]
     return sa.select(*columns, sa.literal("").label("verdict"))
 
 

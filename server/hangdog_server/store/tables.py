@@ -41,6 +41,9 @@ INCIDENTS = sa.Table(
     # what the looks before the latest came to, and for how long the job had stood when it was seen to go on (0: it was not)
     sa.Column("earlier", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("went_on_s", sa.Float, nullable=False, server_default="0"),
+    # by what later ones are compared with it (empty: it names no single machine), and whose job it was
+    sa.Column("features", sa.JSON, nullable=False, server_default="{}"),
+    sa.Column("owner", Text, nullable=False, server_default=""),
 )
 CAPTURES = sa.Table(
     "captures",

@@ -12,7 +12,7 @@ DEEPEST = 24
 #: Longest text of a frame or a wait that is kept, in characters.
 LONGEST = 240
 #: Verdicts by which a single machine's ranks are known to hold the job up, whatever made them.
-_KINDS = (Kind.MACHINE, Kind.SOFTWARE, Kind.DEPENDENCY)
+KINDS = (Kind.MACHINE, Kind.SOFTWARE, Kind.DEPENDENCY)
 #: Ranks, and different waits of the others, that are kept; the most frequent ones.
 RANKS, WAITS = 64, 8
 
@@ -20,7 +20,7 @@ RANKS, WAITS = 64, 8
 def of_verdict(verdict: Verdict) -> IncidentFeatures | None:
     """The features of a judged incident; None where no single machine is named, or where it stood is not known."""
     culprit = verdict.culprit
-    if culprit is None or len(culprit.machines) != 1 or verdict.kind not in _KINDS:
+    if culprit is None or len(culprit.machines) != 1 or verdict.kind not in KINDS:
         return None
     return of_ranks(culprit.machines[0], culprit.ranks, verdict.clusters)
 

@@ -1,0 +1,186 @@
+"""Earlier incidents of one kind, as the store keeps them: which count for a new one, whose word each is, and that none delays it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.incident import Incident
+from hangdog_models.past_incidents import Outcome, PastIncident
+from hangdog_models.planning.campaign.launch import LaunchResult
+from hangdog_models.ranks import Rank
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Culprit, Kind, Verdict
+from hangdog_server.incidents import incident_memory
+from hangdog_server.incidents.incident_memory import IncidentMemory
+from hangdog_server.store import campaigns, machine_history, test_results
+from hangdog_server.store.actions import ActionState
+from hangdog_server.store.campaigns import Campaign, CampaignState, Convict
+from hangdog_server.store.machine_history import COMPARED, COMPARED_S
+from hangdog_server.store.store import Store
+from hangdog_server.store.tables import INCIDENTS, INTENTS, TESTS
+from support.cases.stories import job, look, snapshot, trace
+from support.servers.cast import NOON
+
+DAY = 86400.0
+WIDE = job(dp=16, per_machine=2)
+SCENE = snapshot(*[[*look({"0-5,7-15": "gather"}), trace(6, "user", state="S")]] * 2)
+
+
+def blaming(machine: str, rank: int, kind: Kind = Kind.SOFTWARE) -> Verdict:
+    """The verdict upon the scene, as if it had been on another machine."""
+    found = diagnose(SCENE, WIDE)
+    culprit = found.culprit
+    assert culprit is not None
+    there = next(one for one in found.clusters if 6 in one.ranks)
+    clusters = (
+        replace(there, ranks=(Rank(rank),)),
+        *(replace(one, ranks=(Rank(6),)) for one in found.clusters if one is not there),
+    )
+    return replace(
+        found, kind=kind, clusters=clusters, culprit=Culprit((Rank(rank),), (machine,), 0.9, (), culprit.causes)
+    )
+
+
+async def judged(
+    store: Store,
+    name: str,
+    machine: str,
+    rank: int = 2,
+    *,
+    days: float = 1,
+    user: str = "7",
+    kind: Kind = Kind.SOFTWARE,
+) -> None:
+    await store.begin(Incident(name, "llama", NOON - days * DAY), {})
+    await store.judged(name, blaming(machine, rank, kind), NOON - days * DAY, user)
+
+
+async def read(store: Store, user: str = "7") -> dict[str, PastIncident]:
+    return {one.id: one for one in await store.ask(incident_memory.read, "ff", user, NOON)}
+
+
+async def acted(store: Store, incident: str, machine: str, state: ActionState) -> None:
+    values: dict[str, object] = {
+        "incident": incident, "machine": machine, "job": "llama", "domain": "", "state": state, "at": NOON,
+        "changed": NOON, "reason": "", "message": "", "who": "alice", "evidence_at": NOON, "boot": "", "serial": "",
+        "marked": False, "runs": {},
+    }  # fmt: skip
+    await store.do(lambda connection: connection.execute(INTENTS.insert().values(values)) and None)
+
+
+async def test_incidents_of_the_same_user_are_read_newest_first(where: Path | str) -> None:
+    store = Store(where)
+    await judged(store, "0a", "node-1", days=9)
+    await judged(store, "0b", "node-5", 10, days=2)
+    await judged(store, "ff", "node-3", 6, days=0)
+    await judged(store, "0c", "node-6", days=1, kind=Kind.SLOW)
+    await judged(store, "0d", "node-6", days=COMPARED_S / DAY + 1)
+    found = await store.ask(incident_memory.read, "ff", "7", NOON)
+    assert [(one.id, round(one.ago_s / DAY), one.features.machine, one.features.ranks) for one in found] == [
+        ("0b", 2, "node-5", (10,)), ("0a", 9, "node-1", (2,)),
+    ]  # fmt: skip
+    assert found[0].features.place[-1] == "augment (data.py)" and found[0].outcome is Outcome.OPEN
+    store.close()
+
+
+async def test_a_stranger_cannot_speak_for_another_users_job(where: Path | str) -> None:
+    store = Store(where)
+    await judged(store, "0a", "node-1", user="8")
+    await judged(store, "0b", "node-1", user="")
+    assert await read(store) == {} and list(await read(store, "8")) == ["0a"] and list(await read(store, "")) == ["0b"]
+    store.close()
+
+
+async def test_what_a_person_dismissed_or_what_was_over_by_itself_does_not_count(where: Path | str) -> None:
+    store = Store(where)
+    for name in ("0a", "0b", "0c", "0d"):
+        await judged(store, name, "node-1")
+    await acted(store, "0a", "node-1", ActionState.DISMISSED)
+    await store.went_on("0b", 90.0)
+    await acted(store, "0c", "node-1", ActionState.DONE)
+    await store.went_on("0c", 90.0)
+    assert sorted(await read(store)) == ["0c", "0d"], "one that went on once its machine was out is no false one"
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("state", "convicted", "tests", "outcome"),
+    [
+        (CampaignState.DONE, ["node-1"], ["fail", "pass"], Outcome.CONVICTED),
+        (CampaignState.DONE, [], ["pass", "pass"], Outcome.CLEARED),
+        (CampaignState.DONE, [], ["pass", "inconclusive"], Outcome.OPEN),
+        (CampaignState.ABORTED, [], ["pass"], Outcome.OPEN),
+        (CampaignState.DONE, ["node-9"], [], Outcome.OPEN),
+    ],
+)
+async def test_what_tests_of_its_machine_found_is_known(
+    where: Path | str, state: CampaignState, convicted: Sequence[str], tests: Sequence[str], outcome: Outcome
+) -> None:
+    store = Store(where)
+    await judged(store, "0a", "node-1")
+    await store.do(campaigns.begin, Campaign("c1", NOON, "alice", "", "0a", {}))
+    launch = test_results.LaunchResults("c1", "gemm", ("node-1",), NOON)
+    rows = [launch.row("node-1", str(LaunchResult(result)), "") for result in tests]
+    await store.do(lambda connection: connection.execute(TESTS.insert(), rows) and None if rows else None)
+    await store.do(campaigns.end, "c1", state, NOON + 1, "", "{}", [Convict(machine, 0.9) for machine in convicted])
+    assert {name: one.outcome for name, one in (await read(store)).items()} == {"0a": outcome}
+    assert (list(await read(store, "8")) == ["0a"]) == (outcome is Outcome.CONVICTED), "tests are no stranger's word"
+    store.close()
+
+
+async def test_their_number_is_bounded(here: Path) -> None:
+    store = Store(here)
+    await judged(store, "base", "node-1")
+
+    def many(connection: sa.Connection) -> None:
+        row = connection.execute(sa.select(INCIDENTS)).one()._mapping
+        connection.execute(INCIDENTS.insert(), [{**row, "id": f"{n:04}", "began": NOON - n} for n in range(300)])
+
+    await store.do(many)
+    assert len(await store.ask(machine_history.past, "ff", NOON)) == COMPARED
+    store.close()
+
+
+@pytest.mark.parametrize("stored", ["[]", '{"machine": 3}', '{"place": "x"}', "{}"])
+async def test_what_another_version_kept_is_passed_over(here: Path, stored: str) -> None:
+    store = Store(here)
+    await judged(store, "0a", "node-1")
+    await store.do(
+        lambda connection: connection.execute(sa.text(f"UPDATE incidents SET features = '{stored}'")) and None
+    )
+    assert await read(store) == {}
+    store.close()
+
+
+def remembering(store: Store, judge: Callable[[Snapshot, Topology], Verdict] = diagnose) -> IncidentMemory:
+    return IncidentMemory(judge, store, "ff", "7")
+
+
+async def test_a_verdict_knows_them_once_they_are_recalled_and_never_waits(here: Path) -> None:
+    store = Store(here)
+    for at, machine in enumerate(("node-1", "node-4", "node-6")):
+        await judged(store, f"0{at}", machine, 2, days=at + 1)
+    memory = remembering(store)
+    assert memory.judge(SCENE, WIDE) == diagnose(SCENE, WIDE)
+    await memory.recall(NOON)
+    assert (
+        "seen 3 times before in 3 days on 3 machines (00, 01, 02): speaks for the code"
+        in memory.judge(SCENE, WIDE).because
+    )
+    store.close()
+
+
+async def test_a_store_that_is_away_costs_no_verdict(here: Path) -> None:
+    store = Store(here)
+    memory = remembering(store)
+    await store.do(lambda connection: connection.execute(sa.text("DROP TABLE campaigns")) and None)
+    await judged(store, "0a", "node-1")
+    await memory.recall(NOON)
+    assert await asyncio.to_thread(memory.judge, SCENE, WIDE) == diagnose(SCENE, WIDE)
+    store.close()
