@@ -10,10 +10,12 @@ LEAST = 2
 SAME = 0.01
 
 
-def density(distances: Sequence[Sequence[float]], counts: Sequence[int], whole: float = CUT) -> list[int]:
+def density(
+    distances: Sequence[Sequence[float]], counts: Sequence[int], whole: float = CUT, least: int = LEAST
+) -> list[int]:
     """The cluster of each point, numbered by first appearance; `counts` says how often each point was seen.
 
-    What is nearer than `whole` is not torn apart, however dense its parts are.
+    What is nearer than `whole` is not torn apart, however dense its parts are. A cluster has at least `least` points.
 
     A pair of points at the cut from everything stands beside the real ones: without any surroundings HDBSCAN calls a
     single cluster noise, and with `allow_single_cluster` it takes two places for one. It is dropped from the answer.
@@ -24,14 +26,14 @@ def density(distances: Sequence[Sequence[float]], counts: Sequence[int], whole: 
     import hdbscan  # a second and 110 MB: only who asks for this model pays
     import numpy as np
 
-    copies = [at for at, count in enumerate(counts) for _ in range(min(count, LEAST))]
-    square = np.full((len(copies) + LEAST, len(copies) + LEAST), CUT)
+    copies = [at for at, count in enumerate(counts) for _ in range(min(count, least))]
+    square = np.full((len(copies) + least, len(copies) + least), CUT)
     square[: len(copies), : len(copies)] = np.array(distances)[np.ix_(copies, copies)].clip(SAME)
     square[len(copies) :, len(copies) :] = SAME
     np.fill_diagonal(square, 0.0)
     model = hdbscan.HDBSCAN(
-        min_cluster_size=LEAST,
-        min_samples=LEAST - 1,  # this library does not count the point itself
+        min_cluster_size=least,
+        min_samples=least - 1,  # this library does not count the point itself
         cluster_selection_epsilon=whole - SAME,
         metric="precomputed",
     )

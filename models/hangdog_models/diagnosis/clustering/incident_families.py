@@ -14,6 +14,8 @@ from hangdog_models.rules.ruleset import last_component
 
 #: Distance below which two incidents are of one kind, whatever lies around them.
 NEAR = 0.2
+#: Incidents that make a family of places that differ; fewer are kinds of their own, unless they are alike.
+LEAST = 3
 #: What a frame counts for beside the one that it calls: what the culprit does tells more than how it came there.
 OUTWARDS = 0.5
 #: Distance for each frame that one culprit is deeper in than the other, at the same call.
@@ -29,7 +31,7 @@ Density = Callable[[Sequence[Sequence[float]], Sequence[int]], list[int]]
 
 def by_density(distances: Sequence[Sequence[float]], counts: Sequence[int]) -> list[int]:
     """HDBSCAN: two dense crowds are two families, however near, and a chain of odd ones joins nobody."""
-    return density(distances, counts, whole=NEAR)
+    return density(distances, counts, whole=NEAR, least=LEAST)
 
 
 def families(past: Sequence[PastIncident], split: Density = by_density) -> tuple[Family, ...]:

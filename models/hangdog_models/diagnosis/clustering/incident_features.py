@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from hangdog_models.past_incidents import IncidentFeatures
 from hangdog_models.ranks import Rank
-from hangdog_models.verdict import ClusterView, Kind, Verdict
+from hangdog_models.verdict import Activity, ClusterView, Kind, Verdict
 
 #: Innermost frames that are compared. A frame this far out counts for nothing beside the others.
 DEEPEST = 24
@@ -13,6 +13,8 @@ DEEPEST = 24
 LONGEST = 240
 #: Verdicts by which a single machine's ranks are known to hold the job up, whatever made them.
 KINDS = (Kind.MACHINE, Kind.SOFTWARE, Kind.DEPENDENCY)
+#: What ends or stops a process wherever it is: its place is no part of the kind.
+_ANYWHERE = (Activity.STOPPED, Activity.DEAD, Activity.MISSING)
 #: Ranks, and different waits of the others, that are kept; the most frequent ones.
 RANKS, WAITS = 64, 8
 
@@ -26,9 +28,9 @@ def of_verdict(verdict: Verdict) -> IncidentFeatures | None:
 
 
 def of_ranks(machine: str, ranks: Sequence[Rank], clusters: Sequence[ClusterView]) -> IncidentFeatures | None:
-    """The features of an incident that these ranks of a machine are to blame for; None where they left no stack."""
+    """The features of an incident that these ranks of a machine are to blame for; None where that tells no kind."""
     where = next((one for one in clusters if ranks and ranks[0] in one.ranks), None)
-    if where is None or not where.stack:
+    if where is None or not where.stack or where.activity in _ANYWHERE:
         return None
     others: Counter[str] = Counter()
     for cluster in clusters:

@@ -1,5 +1,6 @@
 """What earlier incidents of the same kind say: the same place on several machines is the code, on one machine again and again the machine."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,26 +40,25 @@ class Recurrence:
 
     @cached_property
     def elsewhere(self) -> float:
-        """For how many machines it counts that speak for the code: others, unless tests found a fault in them, and cleared ones."""
-        weights: dict[str, float] = {}
+        """For how many machines it counts that speak for the code: those on which it was as often as on this one.
+
+        One in which tests found a fault is none of them; one that tests cleared is, for more.
+        """
+        found: Counter[str] = Counter()
+        cleared = {one.features.machine for one in self.family if one.outcome is Outcome.CLEARED}
         for one in self.family:
-            machine = one.features.machine
-            if one.outcome is Outcome.CLEARED:
-                weights[machine] = FAMILY_TESTED
-            elif machine != self.machine and one.outcome is Outcome.OPEN:
-                weights.setdefault(machine, 1)
-        return min(FAMILY_MOST, sum(weights.values()))
+            if one.features.machine != self.machine and one.outcome is Outcome.OPEN:
+                found[one.features.machine] += 1
+        as_often = {machine for machine, times in found.items() if times >= self.here}
+        return min(FAMILY_MOST, len(as_often - cleared) + len(cleared) * FAMILY_TESTED)
 
     @cached_property
     def here(self) -> float:
         """For how many incidents it counts that speak for this machine: where it had other ranks, and where tests convicted it."""
         mine = [one for one in self.family if one.features.machine == self.machine]
-        weights = (
-            FAMILY_TESTED if one.outcome is Outcome.CONVICTED else 1
-            for one in mine
-            if one.outcome is Outcome.CONVICTED or (one.outcome is Outcome.OPEN and self._moved(one))
-        )  # fmt: skip
-        return min(FAMILY_MOST, sum(weights))
+        convicted = sum(one.outcome is Outcome.CONVICTED for one in mine)
+        moved = sum(one.outcome is Outcome.OPEN and self._moved(one) for one in mine)
+        return min(FAMILY_MOST, moved + convicted * FAMILY_TESTED)
 
     def _moved(self, one: PastIncident) -> bool:
         return set(self.ranks).isdisjoint(one.features.ranks)
