@@ -25,7 +25,7 @@ from hangdog_server.store.machine_history import COMPARED, COMPARED_S
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import INCIDENTS, INTENTS, TESTS
 from support.cases.stories import job, look, snapshot, trace
-from support.servers.cast import NOON
+from support.servers.cast import NOON, PATIENT, cluster, stage
 
 DAY = 86400.0
 WIDE = job(dp=16, per_machine=2)
@@ -174,6 +174,28 @@ async def test_a_verdict_knows_them_once_they_are_recalled_and_never_waits(here:
         in memory.judge(SCENE, WIDE).because
     )
     store.close()
+
+
+async def test_a_snapshot_is_told_what_was_before_and_its_own_verdict_is_kept_for_the_next(here: Path) -> None:
+    ranks = {f"node-{at}": [2 * at, 2 * at + 1] for at in range(8)}
+    stacks = {trace.rank: trace for trace in SCENE.rounds[0].traces}
+    async with (
+        stage(here, diagnose, replace(PATIENT, rounds=2)) as on,
+        cluster(on, **ranks) as agents,
+    ):
+        for at, machine in enumerate(("node-1", "node-4", "node-6")):
+            await judged(on.store, f"0{at}", machine, 2, days=at + 1, user="")
+        asking = asyncio.create_task(on.snapshot("llama"))
+        for agent in agents:
+            order = await agent.order()
+            for number in range(2):
+                mine = [stacks[Rank(rank)] for rank in ranks[agent.machine]]
+                await agent.answer(order, *mine, look=number, last=number == 1)
+        said = (await asking)[-1].verdict
+        assert said is not None and said.kind is Kind.SOFTWARE
+        assert "seen 3 times before in 3 days on 3 machines (00, 01, 02): speaks for the code" in said.because
+        kept = await on.store.ask(machine_history.past, "ff", NOON)
+        assert [one.features.machine for _, one in kept] == ["node-3", "node-1", "node-4", "node-6"]
 
 
 async def test_a_store_that_is_away_costs_no_verdict(here: Path) -> None:
