@@ -19,6 +19,7 @@ class IncidentFeatures:
     """By what incidents are compared: one machine's ranks that held the job up, what they did and where.
 
     `place` is the stack of the first of them, outermost frame first. `waits` says what the others stood in, as parts of all.
+    `evidence` names what speaks against the machine by itself, such as `Xid 79`.
     """
 
     machine: str
@@ -26,6 +27,7 @@ class IncidentFeatures:
     activity: str
     place: tuple[str, ...]
     waits: tuple[tuple[str, float], ...]
+    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,8 @@ class Verdict:
     culprit: Culprit | None = None
     causes: Mapping[StallCause, float] = field(default_factory=dict)
     next: tuple[Step, ...] = ()
+    #: What speaks against the culprit's machines by itself, such as `Xid 79`: kept with an incident, and no part of the JSON.
+    signs: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def exit_code(self) -> int:

@@ -49,7 +49,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured, stalled_s)
     seen = any(state.frames for state in look.values())
     hypotheses = reports.weighed(explain(scene), snapshot.findings, topology, seen=seen)
-    hypotheses = incident_history.weighed(hypotheses, snapshot.past, clusters, topology)
+    hypotheses = incident_history.weighed(hypotheses, snapshot.past, clusters, snapshot.findings, topology)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, contradictions)
 
 

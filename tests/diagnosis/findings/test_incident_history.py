@@ -8,6 +8,7 @@ import pytest
 from hangdog_models.diagnosis.clustering.incident_families import families
 from hangdog_models.diagnosis.clustering.incident_features import of_verdict
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.past_incidents import IncidentFeatures, Outcome, PastIncident
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.verdict import Kind, StallCause, Verdict
@@ -108,6 +109,19 @@ def test_an_incident_of_another_kind_is_a_new_one() -> None:
     other = snapshot(*[[*look({"0-5,7-15": "gather"}), trace(6, "upload", state="S")]] * 2)
     verdict = judged(SCENE, *before(ELSEWHERE, MOVED, MOVED, scene=other))
     assert verdict == judged()
+
+
+def test_what_speaks_against_a_machine_by_itself_is_another_kind_and_no_fault_of_the_code() -> None:
+    """GPUs that fall off the bus stand at one place of the code, on whichever machine."""
+    lost = Finding("kernel log", "Xid 79", Impact.CONVICTS, "GPU has fallen off the bus", machine="node-3")
+    scene = replace(SCENE, findings=(lost,))
+    assert like(scene).evidence == ("Xid 79",) and like().evidence == ()
+    alone = judged(scene)
+    everywhere = [ELSEWHERE, ("node-5", (10,)), ("node-6", (12,))]
+    assert shares(judged(scene, *before(*everywhere, scene=scene))) == shares(alone)
+    assert judged(scene, *before(*everywhere)) == alone, "they showed nothing of the kind"
+    assert judged(SCENE, *before(*everywhere, scene=scene)) == judged()
+    assert alone.evict.machines == ("node-3",)
 
 
 def test_who_left_no_stack_has_no_family() -> None:

@@ -5,6 +5,7 @@ is in no cluster is a kind of its own.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from hangdog_models.diagnosis.clustering.density import density
@@ -66,7 +67,12 @@ def family_of(features: IncidentFeatures, known: Sequence[Family]) -> Family:
 
 
 def apart(one: IncidentFeatures, other: IncidentFeatures) -> float:
-    """How far two incidents are apart: 0 is the same place and the same waits, 1 surely another kind."""
+    """How far two incidents are apart: 0 is the same place and the same waits, 1 surely another kind.
+
+    Where something speaks against the machine by itself, the other kind is what shows nothing of it.
+    """
+    if (one.evidence or other.evidence) and not set(one.evidence).intersection(other.evidence):
+        return 1.0
     here, there = _steps(one.place), _steps(other.place)
     if not here or not there or not set(here).intersection(there):
         return 1.0
@@ -85,7 +91,7 @@ def apart(one: IncidentFeatures, other: IncidentFeatures) -> float:
 
 def _without_names(features: IncidentFeatures) -> IncidentFeatures:
     """Who it was is no part of the kind."""
-    return IncidentFeatures("", (), features.activity, features.place, features.waits)
+    return replace(features, machine="", ranks=())
 
 
 @lru_cache(maxsize=1024)

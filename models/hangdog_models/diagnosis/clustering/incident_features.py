@@ -17,6 +17,8 @@ KINDS = (Kind.MACHINE, Kind.SOFTWARE, Kind.DEPENDENCY)
 _ANYWHERE = (Activity.STOPPED, Activity.DEAD, Activity.MISSING)
 #: Ranks, and different waits of the others, that are kept; the most frequent ones.
 RANKS, WAITS = 64, 8
+#: Kinds of evidence that are kept.
+CODES = 16
 
 
 def of_verdict(verdict: Verdict) -> IncidentFeatures | None:
@@ -24,10 +26,12 @@ def of_verdict(verdict: Verdict) -> IncidentFeatures | None:
     culprit = verdict.culprit
     if culprit is None or len(culprit.machines) != 1 or verdict.kind not in KINDS:
         return None
-    return of_ranks(culprit.machines[0], culprit.ranks, verdict.clusters)
+    return of_ranks(culprit.machines[0], culprit.ranks, verdict.clusters, verdict.signs)
 
 
-def of_ranks(machine: str, ranks: Sequence[Rank], clusters: Sequence[ClusterView]) -> IncidentFeatures | None:
+def of_ranks(
+    machine: str, ranks: Sequence[Rank], clusters: Sequence[ClusterView], evidence: Sequence[str] = ()
+) -> IncidentFeatures | None:
     """The features of an incident that these ranks of a machine are to blame for; None where that tells no kind."""
     where = next((one for one in clusters if ranks and ranks[0] in one.ranks), None)
     if where is None or not where.stack or where.activity in _ANYWHERE:
@@ -43,4 +47,5 @@ def of_ranks(machine: str, ranks: Sequence[Rank], clusters: Sequence[ClusterView
         str(where.activity),
         tuple(frame[:LONGEST] for frame in where.stack[-DEEPEST:]),
         tuple((wait, count / total) for wait, count in others.most_common(WAITS)),
+        tuple(sorted({code[:LONGEST] for code in evidence})[:CODES]),
     )

@@ -58,6 +58,14 @@ def weigh(findings: Sequence[Finding], topology: Topology) -> Mapping[str, Machi
     return {machine: _evidence(machine, of[machine]) for machine in sorted(of)}
 
 
+def kinds(findings: Sequence[Finding], topology: Topology) -> Mapping[str, tuple[str, ...]]:
+    """By what each machine is spoken against, such as `Xid 79`."""
+    if not findings:
+        return {}
+    weighed = weigh(findings, topology)
+    return {machine: tuple(sorted({one.code for one in of.findings})) for machine, of in weighed.items()}
+
+
 def shared(findings: Sequence[Finding], topology: Topology) -> tuple[str, ...]:
     """What most machines show alike, a sentence each: it was ruled out as any machine's fault."""
     placed = _fresh(_placed(findings, topology))

@@ -10,7 +10,9 @@ from hangdog_models.diagnosis.clustering.cluster_views import views
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
 from hangdog_models.diagnosis.clustering.incident_families import family_of
 from hangdog_models.diagnosis.clustering.incident_features import of_ranks
+from hangdog_models.diagnosis.findings import hardware
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.findings import Finding
 from hangdog_models.past_incidents import Family, Outcome, PastIncident
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause, likelihood
@@ -42,12 +44,14 @@ class Recurrence:
     def elsewhere(self) -> float:
         """For how many machines it counts that speak for the code: those on which it was as often as on this one.
 
-        One in which tests found a fault is none of them; one that tests cleared is, for more.
+        One in which tests found a fault, or that something spoke against by itself, is none of them. One that tests cleared
+        is, for more.
         """
         found: Counter[str] = Counter()
         cleared = {one.features.machine for one in self.family if one.outcome is Outcome.CLEARED}
         for one in self.family:
-            if one.features.machine != self.machine and one.outcome is Outcome.OPEN:
+            sound = one.outcome is Outcome.OPEN and not one.features.evidence
+            if sound and one.features.machine != self.machine:
                 found[one.features.machine] += 1
         as_often = {machine for machine, times in found.items() if times >= self.here}
         return min(FAMILY_MOST, len(as_often - cleared) + len(cleared) * FAMILY_TESTED)
@@ -95,12 +99,16 @@ class Recurrence:
 
 
 def weighed(
-    found: Sequence[Hypothesis], past: Sequence[Family], clusters: Sequence[Cluster], topology: Topology
+    found: Sequence[Hypothesis],
+    past: Sequence[Family],
+    clusters: Sequence[Cluster],
+    findings: Sequence[Finding],
+    topology: Topology,
 ) -> tuple[Hypothesis, ...]:
     """The explanations with what the history says of those that blame one machine."""
     if not past:
         return tuple(found)
-    shown = views(clusters)
+    shown, against = views(clusters), hardware.kinds(findings, topology)
     known: dict[tuple[str, tuple[Rank, ...]], Recurrence] = {}
     moved = []
     for hypothesis in found:
@@ -109,7 +117,7 @@ def weighed(
             continue
         machine, ranks = hypothesis.units[0], hypothesis.ranks
         if (machine, ranks) not in known:
-            features = of_ranks(machine, ranks, shown)
+            features = of_ranks(machine, ranks, shown, against.get(machine, ()))
             family = family_of(features, past) if features is not None else ()
             known[machine, ranks] = Recurrence(family, machine, tuple(topology.machines.get(machine, ranks)))
         again = known[machine, ranks]

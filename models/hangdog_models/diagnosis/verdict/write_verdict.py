@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from hangdog_models.diagnosis.clustering.cluster_views import views
+from hangdog_models.diagnosis.findings import hardware
 from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.verdict.case import Case
@@ -37,6 +38,7 @@ def written(
 ) -> Verdict:
     """The verdict in full; what is passed is the conclusion, the rest is taken from the case."""
     account = case.snapshot.account
+    against = hardware.kinds(case.snapshot.findings, case.topology) if culprit is not None else {}
     return Verdict(
         job_id=case.snapshot.job.id,
         world_size=case.topology.world_size,
@@ -53,6 +55,9 @@ def written(
         culprit=culprit,
         causes=causes,
         next=next_steps(kind, confidence, evict, suspects, culprit, because, seen=bool(case.look)),
+        signs=tuple(
+            sorted({code for machine in (culprit.machines if culprit else ()) for code in against.get(machine, ())})
+        ),
     )
 
 
