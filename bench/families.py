@@ -1,6 +1,6 @@
 """What it is worth to know earlier incidents of the same kind: verdicts upon recurring ones, with and without their history.
 
-    python bench/families.py [--seeds N]                      default: 40 seeds
+    python bench/families.py [--first SEED] [--seeds N]       default: 60 seeds from 0 on
 
 Incidents of the accuracy benchmark's simulator, 16 ranks each, that one rank's place causes (a loader, a lock, a request, ...).
 Those of one fault and one framework recur, five to eight times, in jobs of one cluster of 64 machines. In one half of these
@@ -106,11 +106,11 @@ def placed(one: Incident, guilty: str, chance: Random) -> tuple[Snapshot, Topolo
     return replace(snapshot, rounds=tuple(rounds)), topology
 
 
-def series(seeds: int) -> dict[str, list[Incident]]:
+def series(seeds: range) -> dict[str, list[Incident]]:
     """Incidents of one fault and one framework, whose culprit's place is seen."""
     found: dict[str, list[Incident]] = {}
     for fault in FAULTS:
-        for seed in range(seeds):
+        for seed in seeds:
             one = incident(seed, RANKS, fault)
             features = of_verdict(diagnose(one.snapshots[Evidence.STACKS], one.topology))
             # a framework that no rule knows has names of its own in each incident: nothing of it recurs
@@ -165,8 +165,10 @@ def agreement(past: Sequence[PastIncident], known: Sequence[Family], name_of: Ma
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=40)
-    recurring = series(parser.parse_args().seeds)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=60)
+    asked = parser.parse_args()
+    recurring = series(range(asked.first, asked.first + asked.seeds))
     rows: dict[str, list[tuple[Case, Verdict]]] = {name: [] for name in RECALLS}
     indices: dict[str, list[float]] = {name: [] for name in RECALLS}
     for flipped in (False, True):
