@@ -33,7 +33,7 @@ from accuracy.simulator.incident import Evidence, Incident
 from accuracy.simulator.make import incident
 from clustering import HELPERS, rand
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
-from hangdog_models.diagnosis.clustering.incident_families import by_density, families
+from hangdog_models.diagnosis.clustering.incident_families import Density, by_density, families
 from hangdog_models.diagnosis.clustering.incident_features import of_verdict
 from hangdog_models.diagnosis.clustering.linkage import linkage
 from hangdog_models.diagnosis.judge import diagnose
@@ -146,11 +146,17 @@ def chained(distances: Sequence[Sequence[float]], counts: Sequence[int]) -> list
     return [0] * len(counts)
 
 
-FAMILIES = {"chained": chained, "linkage": linkage, "density": by_density}
+FAMILIES: Mapping[str, Density] = {"chained": chained, "linkage": linkage, "density": by_density}
+
+
+def by_family(split: Density) -> Recall:
+    return lambda case, past: families(past, split)
+
+
 RECALLS: Mapping[str, Recall] = {
     "none": lambda case, past: (),
     "same": same,
-    **{name: lambda case, past, split=split: families(past, split) for name, split in FAMILIES.items()},
+    **{name: by_family(split) for name, split in FAMILIES.items()},
 }
 
 
