@@ -37,7 +37,7 @@ from hangdog_models.diagnosis.clustering.incident_families import Density, by_de
 from hangdog_models.diagnosis.clustering.incident_features import of_verdict
 from hangdog_models.diagnosis.clustering.linkage import linkage
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.past_incidents import Family, IncidentFeatures, PastIncident
+from hangdog_models.past_incidents import EarlierIncident, Family, IncidentFeatures
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame, ProcessTrace
@@ -134,10 +134,10 @@ def cases(recurring: Mapping[str, Sequence[Incident]], flipped: bool) -> Iterato
             yield made
 
 
-Recall = Callable[[Case, Sequence[PastIncident]], tuple[Family, ...]]
+Recall = Callable[[Case, Sequence[EarlierIncident]], tuple[Family, ...]]
 
 
-def same(case: Case, past: Sequence[PastIncident]) -> tuple[Family, ...]:
+def same(case: Case, past: Sequence[EarlierIncident]) -> tuple[Family, ...]:
     alike = tuple(one for one in past if one.features.place == case.features.place)
     return (alike,) if alike else ()
 
@@ -160,7 +160,7 @@ RECALLS: Mapping[str, Recall] = {
 }
 
 
-def agreement(past: Sequence[PastIncident], known: Sequence[Family], name_of: Mapping[str, str]) -> float:
+def agreement(past: Sequence[EarlierIncident], known: Sequence[Family], name_of: Mapping[str, str]) -> float:
     """The adjusted Rand index of families against the series that their incidents are of."""
     number = {one.id: Rank(at) for at, one in enumerate(past)}
     sample = None
@@ -183,7 +183,7 @@ def main() -> None:
             mine = [chain for chain in chains if chain[0].user == user]
             before = [case for chain in mine for case in chain[:-1]]
             Random(user).shuffle(before)  # incidents of all series come in turn
-            past = [PastIncident(f"{at:03}", (at + 1) * DAY_S, case.features) for at, case in enumerate(before)]
+            past = [EarlierIncident(f"{at:03}", (at + 1) * DAY_S, case.features) for at, case in enumerate(before)]
             name_of = {f"{at:03}": case.series for at, case in enumerate(before)}
             for name, recall in RECALLS.items():
                 for *_, last in mine:

@@ -31,7 +31,7 @@ class IncidentFeatures:
 
 
 @dataclass(frozen=True, slots=True)
-class PastIncident:
+class EarlierIncident:
     """An earlier incident, which began `ago_s` seconds before the one that is judged."""
 
     id: str
@@ -41,4 +41,4 @@ class PastIncident:
 
 
 #: Incidents of one kind, as far as their places tell.
-Family: TypeAlias = Sequence[PastIncident]
+Family: TypeAlias = Sequence[EarlierIncident]

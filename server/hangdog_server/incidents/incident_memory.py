@@ -7,7 +7,7 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from hangdog_models.diagnosis.clustering.incident_families import families
-from hangdog_models.past_incidents import Family, Outcome, PastIncident
+from hangdog_models.past_incidents import EarlierIncident, Family, Outcome
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Verdict
@@ -45,7 +45,7 @@ class IncidentMemory:
         return self._judge(replace(snapshot, past=self._past) if self._past else snapshot, topology)
 
 
-def read(connection: sa.Connection, incident: str, user: str, now: float) -> tuple[PastIncident, ...]:
+def read(connection: sa.Connection, incident: str, user: str, now: float) -> tuple[EarlierIncident, ...]:
     """The incidents that count for a new one, newest first, and what tests found of their machines.
 
     Of another user's job one counts only where tests convicted its machine: what a stranger's job shows is a stranger's word.
@@ -56,5 +56,5 @@ def read(connection: sa.Connection, incident: str, user: str, now: float) -> tup
     return tuple(one for whose, one in known if whose == user or one.outcome is Outcome.CONVICTED)
 
 
-def _outcome(one: PastIncident, tested: dict[tuple[str, str], Outcome]) -> Outcome:
+def _outcome(one: EarlierIncident, tested: dict[tuple[str, str], Outcome]) -> Outcome:
     return tested.get((one.id, one.features.machine), Outcome.OPEN)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from hangdog_models.diagnosis.clustering.incident_features import KINDS
 from hangdog_models.incident import IncidentState
 from hangdog_models.machine_history import MachineRecord, MentionKind, VerdictMention
-from hangdog_models.past_incidents import IncidentFeatures, PastIncident
+from hangdog_models.past_incidents import EarlierIncident, IncidentFeatures
 from hangdog_models.verdict import Verdict
 from hangdog_server.store import actions
 from hangdog_server.store.tables import INCIDENTS, INTENTS, LEDGER
@@ -92,7 +92,7 @@ def last(since: float) -> sa.Select[Any]:
     return _latest().where(LEDGER.c.at >= since)
 
 
-def past(connection: sa.Connection, incident: str, now: float) -> tuple[tuple[str, PastIncident], ...]:
+def past(connection: sa.Connection, incident: str, now: float) -> tuple[tuple[str, EarlierIncident], ...]:
     """The latest incidents that a new one may be compared with, newest first, each with whose job it was.
 
     Neither one that a person dismissed, nor one that was over before anything was done.
@@ -110,7 +110,7 @@ def past(connection: sa.Connection, incident: str, now: float) -> tuple[tuple[st
     )
     rows = connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(COMPARED))
     return tuple(
-        (row.owner, PastIncident(row.id, max(0.0, now - row.began), features))
+        (row.owner, EarlierIncident(row.id, max(0.0, now - row.began), features))
         for row in rows
         if (features := _features(row.features)) is not None
     )

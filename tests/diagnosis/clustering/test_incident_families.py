@@ -18,7 +18,7 @@ from hangdog_models.diagnosis.clustering.incident_families import (
     family_of,
 )
 from hangdog_models.diagnosis.clustering.incident_features import DEEPEST, RANKS, WAITS, of_ranks
-from hangdog_models.past_incidents import Family, IncidentFeatures, PastIncident
+from hangdog_models.past_incidents import EarlierIncident, Family, IncidentFeatures
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Activity, ClusterView
 
@@ -34,8 +34,8 @@ def features(
     return IncidentFeatures("node-1", (2,), activity, place, waits)
 
 
-def past(*places: Sequence[str]) -> list[PastIncident]:
-    return [PastIncident(f"{at:03}", 60.0 * at, features(*place)) for at, place in enumerate(places)]
+def past(*places: Sequence[str]) -> list[EarlierIncident]:
+    return [EarlierIncident(f"{at:03}", 60.0 * at, features(*place)) for at, place in enumerate(places)]
 
 
 def names(found: Sequence[Family]) -> set[tuple[str, ...]]:
@@ -120,7 +120,7 @@ def test_the_library_is_loaded_only_where_places_differ_by_little() -> None:
     probe = (
         "import sys\n"
         "from hangdog_models.diagnosis.clustering.incident_families import families\n"
-        "from hangdog_models.past_incidents import IncidentFeatures as F, PastIncident as P\n"
+        "from hangdog_models.past_incidents import IncidentFeatures as F, EarlierIncident as P\n"
         "places = (('a (x)', 'b (x)'), ('a (x)', 'b (x)'), ('c (y)', 'd (z)'))\n"
         "past = [P(str(at), 1.0, F('m', (at,), 'compute', place, ())) for at, place in enumerate(places)]\n"
         "assert len(families(past)) == 2 and families([]) == ()\n"

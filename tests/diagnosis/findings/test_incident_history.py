@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.clustering.incident_families import families
 from hangdog_models.diagnosis.clustering.incident_features import of_verdict
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.findings import Finding, Impact
-from hangdog_models.past_incidents import IncidentFeatures, Outcome, PastIncident
+from hangdog_models.past_incidents import EarlierIncident, IncidentFeatures, Outcome
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.verdict import Kind, StallCause, Verdict
 from support.cases.stories import job, look, snapshot, trace
@@ -24,7 +24,7 @@ MOVED = ("node-3", (12,))
 SAME = ("node-3", (6,))
 
 
-def judged(scene: Snapshot = SCENE, *past: PastIncident) -> Verdict:
+def judged(scene: Snapshot = SCENE, *past: EarlierIncident) -> Verdict:
     return diagnose(replace(scene, past=families(past)), WIDE)
 
 
@@ -37,11 +37,11 @@ def like(scene: Snapshot = SCENE) -> IncidentFeatures:
 
 def before(
     *where: tuple[str, Sequence[int]], scene: Snapshot = SCENE, outcome: Outcome = Outcome.OPEN
-) -> list[PastIncident]:
+) -> list[EarlierIncident]:
     """Incidents of this kind on these machines, one a day."""
     kind = like(scene)
     return [
-        PastIncident(f"{at:02x}", at * DAY, replace(kind, machine=machine, ranks=tuple(ranks)), outcome)
+        EarlierIncident(f"{at:02x}", at * DAY, replace(kind, machine=machine, ranks=tuple(ranks)), outcome)
         for at, (machine, ranks) in enumerate(where, 1)
     ]
 

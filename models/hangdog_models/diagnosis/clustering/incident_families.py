@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from hangdog_models.diagnosis.clustering.density import density
 from hangdog_models.diagnosis.clustering.distance import CUT, SLEEPS
-from hangdog_models.past_incidents import Family, IncidentFeatures, PastIncident
+from hangdog_models.past_incidents import EarlierIncident, Family, IncidentFeatures
 from hangdog_models.rules.ruleset import last_component
 
 #: Distance below which two incidents are of one kind, whatever lies around them.
@@ -35,9 +35,9 @@ def by_density(distances: Sequence[Sequence[float]], counts: Sequence[int]) -> l
     return density(distances, counts, whole=NEAR, least=LEAST)
 
 
-def families(past: Sequence[PastIncident], split: Density = by_density) -> tuple[Family, ...]:
+def families(past: Sequence[EarlierIncident], split: Density = by_density) -> tuple[Family, ...]:
     """The past incidents by their kind; `past` is newest first. The library is loaded only where places differ by little."""
-    at: dict[IncidentFeatures, list[PastIncident]] = {}
+    at: dict[IncidentFeatures, list[EarlierIncident]] = {}
     for one in past:
         kind = _without_names(one.features)
         if kind in at or len(at) < PLACES:

@@ -13,7 +13,7 @@ from hangdog_models.diagnosis.clustering.incident_features import of_ranks
 from hangdog_models.diagnosis.findings import hardware
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.findings import Finding
-from hangdog_models.past_incidents import Family, Outcome, PastIncident
+from hangdog_models.past_incidents import EarlierIncident, Family, Outcome
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.topology import Topology
@@ -64,7 +64,7 @@ class Recurrence:
         moved = sum(one.outcome is Outcome.OPEN and self._moved(one) for one in mine)
         return min(FAMILY_MOST, moved + convicted * FAMILY_TESTED)
 
-    def _moved(self, one: PastIncident) -> bool:
+    def _moved(self, one: EarlierIncident) -> bool:
         return set(self.ranks).isdisjoint(one.features.ranks)
 
     def factors(self, kind: Kind) -> tuple[Factor, ...]:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.incident import Incident
-from hangdog_models.past_incidents import Outcome, PastIncident
+from hangdog_models.past_incidents import EarlierIncident, Outcome
 from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
@@ -61,7 +61,7 @@ async def judged(
     await store.judged(name, blaming(machine, rank, kind), NOON - days * DAY, user)
 
 
-async def read(store: Store, user: str = "7") -> dict[str, PastIncident]:
+async def read(store: Store, user: str = "7") -> dict[str, EarlierIncident]:
     return {one.id: one for one in await store.ask(incident_memory.read, "ff", user, NOON)}
 
 
