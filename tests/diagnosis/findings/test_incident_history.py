@@ -101,6 +101,14 @@ def test_many_count_no_more_than_a_few() -> None:
     assert shares(few) == shares(many) and "seen 30 times before in 30 days" in " ".join(many.because)
 
 
+def test_where_it_was_more_often_than_anywhere_else_the_others_speak_for_nothing() -> None:
+    """A fault of the code that stops anywhere would not choose one machine; its place may be a common one of hosts at fault."""
+    others = [ELSEWHERE, ("node-5", (10,)), ("node-6", (12,))]
+    often = judged(SCENE, *before(MOVED, MOVED, *others))
+    assert shares(often) == shares(judged(SCENE, *before(MOVED, MOVED)))
+    assert shares(judged(SCENE, *before(MOVED, *others)))[0] < shares(judged())[0], "once here is as often as elsewhere"
+
+
 def test_one_machine_many_times_is_one_machine_for_the_code() -> None:
     assert shares(judged(SCENE, *before(*[ELSEWHERE] * 9))) == shares(judged(SCENE, *before(ELSEWHERE)))
 
