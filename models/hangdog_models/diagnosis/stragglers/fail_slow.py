@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import log
+from dataclasses import dataclass, replace
+from math import inf, log
 
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.observe.motion import Look
@@ -29,6 +29,8 @@ UNEVEN_MACHINES = likelihood("uneven_machines")
 ROLE_HAS_MORE = likelihood("role_has_more")
 SERVICE_SOUND = likelihood("service_sound")
 SERVICE_SLOW = likelihood("service_slow")
+STRAGGLER_PRIOR = likelihood("straggler_prior")
+LATE_UNPROVEN = likelihood("late_unproven")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Slowness:
     """`kind` is slow with `suspects`, most probable first; dependency; none; or undetermined while looks may decide.
 
     `looks_used`: so many looks were needed. `more`: so many further ones may be needed to decide, 0 when decided.
+    `odds_most`: what nothing but better evidence of the same sort exceeds, however sure other evidence is.
     """
 
     kind: Kind
@@ -58,6 +61,7 @@ class Slowness:
     looks_used: int
     reasons: tuple[str, ...]
     more: int = 0
+    odds_most: float = inf
 
     @property
     def machines(self) -> dict[str, float]:
@@ -76,7 +80,7 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
     ballots = lateness.ballots(kept, topology)
     service, notes = 1.0, tuple[str, ...]()
     for used in range(1, len(kept) + 1):
-        total, suspects, notes = _weigh(ballots, used, topology)
+        total, suspects, notes = _weigh(ballots, used, topology, NAMED_FROM)
         if suspects:
             return Slowness(Kind.SLOW, suspects, used, tuple(_reason(suspect, kept) for suspect in suspects))
         waiting = lateness.served(kept[used - 1], topology)
@@ -89,13 +93,23 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
         more = rounds - len(window)
         because = (*notes, f"collect next: up to {more} further looks, seconds apart, to see who is waited for in each")
         return Slowness(Kind.UNDETERMINED, (), len(kept), because, more)
+    _, suspects, _ = _weigh(ballots, len(kept), topology, 1 / STRAGGLER_PRIOR)
+    if suspects:
+        unproven = (_unproven(suspects[0]),)
+        return Slowness(Kind.SLOW, unproven, len(kept), tuple(_reason(suspect, kept) for suspect in unproven))
     return Slowness(Kind.NONE, (), len(kept), notes or ("no machine is waited for more often than its like",))
 
 
+def _unproven(suspect: Degrader) -> Degrader:
+    """A degrader that healthy jobs look like more often than false alarms may be: it is named, and never surely enough to evict."""
+    odds = min(LATE_UNPROVEN, STRAGGLER_PRIOR * suspect.probability / (1 - suspect.probability))
+    return replace(suspect, probability=odds / (1 + odds))
+
+
 def _weigh(
-    ballots: Sequence[Ballot], used: int, topology: Topology
+    ballots: Sequence[Ballot], used: int, topology: Topology, enough: float
 ) -> tuple[float, tuple[Degrader, ...], tuple[str, ...]]:
-    """The odds that somebody is a degrader, the degraders if these suffice, and what was seen but blames nobody.
+    """The odds that somebody is a degrader, the degraders if these are `enough`, and what was seen but blames nobody.
 
     Every candidate of one sort is as probable as the others, and the priors of all add up to 1: so their odds add up to
     a mean of 1 over healthy jobs with known rates, however many candidates there are, and exceed b at most once in b.
@@ -116,7 +130,7 @@ def _weigh(
         if state_out:
             votes = zip(ballot.kinds, *ballot.votes[:used], strict=True)
             strong += [(odds[pattern], ballot, at) for at, pattern in enumerate(votes) if pattern in state_out]
-    if total < NAMED_FROM:
+    if total < enough:
         return total, (), ()
     late = {ballot.ranks(at)[0] for _, ballot, at in strong if ballot.dim == "rank"}
     alike = _alike(late, ballots[0], ratio, used, prior, topology)
@@ -128,7 +142,7 @@ def _weigh(
             f"{len(named)} machines are late again and again: work unevenly spread, rather than a few machines"
         )
         return total, (), tuple(notes)
-    if sum(odds for odds, _ in named) < NAMED_FROM:
+    if sum(odds for odds, _ in named) < enough:
         return total, (), tuple(notes)
     return total, tuple(degrader for odds, degrader in named if odds >= SECOND_DEGRADER), tuple(notes)
 

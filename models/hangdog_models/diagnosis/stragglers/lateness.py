@@ -140,19 +140,27 @@ def _votes(looks: Sequence[Look], stages: Sequence[int]) -> list[bytes]:
 
 
 def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
-    """The few that wait for their own devices at a place of their own, where most of their pipeline stage share another."""
+    """The few that wait for their own devices at a place of their own, where the rest of their pipeline stage stand in crowds.
+
+    The rest may be at several operations, one a group. Where many are by themselves it is a moment in which all get on.
+    """
     at = Counter((stages[rank], state.place) for rank, state in look.items() if rank < len(stages))
-    of_stage: dict[int, list[int]] = {}
+    of_stage: Counter[int] = Counter()
     for (stage, _), ranks in at.items():
-        of_stage.setdefault(stage, []).append(ranks)
+        of_stage[stage] += ranks
     few = {
         (stage, place)
         for (stage, place), ranks in at.items()
-        if place[0] is Activity.DEVICE_SYNC
-        and APART_SHARE * ranks <= sum(of_stage[stage])
-        and 2 * max(of_stage[stage]) > sum(of_stage[stage])
+        if ranks <= max(1, of_stage[stage] // APART_SHARE) and 2 * ranks < of_stage[stage]
     }
-    return frozenset(r for r, s in look.items() if r < len(stages) and s.waits and (stages[r], s.place) in few)
+    alone = [(rank, state) for rank, state in look.items() if rank < len(stages) and (stages[rank], state.place) in few]
+    alone = [(rank, state) for rank, state in alone if state.activity is Activity.DEVICE_SYNC or not state.waits]
+    by_themselves = Counter(stages[rank] for rank, state in alone if state.activity not in _UNSEEN)
+    return frozenset(
+        rank
+        for rank, state in alone
+        if state.waits and by_themselves[stages[rank]] <= max(1, of_stage[stages[rank]] // APART_SHARE)
+    )
 
 
 def _crowd(look: Look) -> tuple[Activity, str] | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.stragglers import launch_intervals, recorded_intervals, sample_lengths, waited_for
-from hangdog_models.diagnosis.stragglers.fail_slow import Degrader, Slowness
+from hangdog_models.diagnosis.stragglers.fail_slow import STRAGGLER_PRIOR, Degrader, Slowness
 from hangdog_models.diagnosis.stragglers.recorded_intervals import Excess
 from hangdog_models.diagnosis.stragglers.sample_lengths import Samples
 from hangdog_models.ranks import Rank
@@ -14,7 +14,6 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
-STRAGGLER_PRIOR = likelihood("straggler_prior")
 LOST_TO_SOUND = likelihood("lost_to_sound")
 LOST_TO_SOUND_HOSTS = likelihood("lost_to_sound_hosts")
 ONE_TIME_MOST = likelihood("one_time_most")
