@@ -12,6 +12,7 @@ from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS, Slowness, find
 from hangdog_models.diagnosis.stragglers.lateness import ballots, moments
 from hangdog_models.diagnosis.stragglers.sequential_test import ratios
+from hangdog_models.diagnosis.verdict.moving_jobs import LATE_DECIDES
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Layout, Topology, build
@@ -214,15 +215,16 @@ def test_one_stall_seen_five_times_is_one_stall() -> None:
 
 def test_two_machines_alike_cannot_be_told_apart_by_chance() -> None:
     pair = job(per_machine=8, tp=8, dp=2)
-    assert watched([look(at, 16, range(8)) for at in range(5)], pair).kind is Kind.NONE
+    assert watched([look(at, 16, range(8)) for at in range(5)], pair).machines["node-0"] < LATE_DECIDES
+    assert watched([look(at, 16, range(8) if at else ()) for at in range(5)], pair).kind is Kind.NONE
     assert watched([look(at, 16, [3]) for at in range(5)], pair).machines.keys() == {"node-0"}  # one of sixteen
 
 
 def test_more_looks_in_the_same_time_find_a_degrader_among_few() -> None:
     small = job(per_machine=8, tp=8, pp=2, dp=4)
     late = [range(40, 48) if at != 3 else () for at in range(10)]
-    assert watched([look(at, 64, late[at]) for at in range(5)], small).kind is Kind.NONE
-    assert list(watched([look(at, 64, late[at]) for at in range(10)], small, rounds=10).machines) == ["node-5"]
+    few, many = (watched([look(at, 64, late[at]) for at in range(n)], small, rounds=n).machines for n in (5, 10))
+    assert few.get("node-5", 0) <= 0.9 and many["node-5"] > 0.99
 
 
 def test_without_a_layout_a_rank_is_named_and_no_machine() -> None:
@@ -278,3 +280,14 @@ def test_a_hundred_thousand_ranks() -> None:
     looks = [look(at, huge.world_size, range(at * 31, huge.world_size, 97)) for at in range(5)]
     looks = [{**one, Rank(70_001): WORK[1]} for one in looks]
     assert list(find(looks, huge).machines) == ["node-8750"]
+
+
+@pytest.mark.parametrize(("crowds", "kind"), [(2, Kind.SLOW), (24, Kind.NONE)])
+def test_who_is_alone_at_its_device_is_late_though_its_like_are_in_several_operations(crowds: int, kind: Kind) -> None:
+    """Where all get on, each at its own device in another layer, nobody is apart from the others."""
+    plain = job(per_machine=8, dp=64)
+    at_device = [RankState(Activity.DEVICE_SYNC, Wait.SOME, label=f"layer {n}") for n in range(crowds)]
+    behind = RankState(Activity.DEVICE_SYNC, Wait.SOME, label="backward")
+    looks = [{Rank(r): behind if r == 21 else at_device[(at + r) % crowds] for r in range(64)} for at in range(5)]
+    answer = watched(looks, plain)
+    assert answer.kind is kind and list(answer.machines) == (["node-2"] if kind is Kind.SLOW else [])

@@ -155,6 +155,22 @@ def test_two_looks_may_both_find_the_others_waiting_for_a_device_that_is_late_in
     assert (verdict(3, 3).kind, verdict(3, 3).evict.machines) == (Kind.MACHINE, ("node-2",))
 
 
+def test_times_that_leave_open_who_is_late_are_decided_by_looks_that_name_the_same_rank() -> None:
+    """What the looks do not know stays open: a rank that holds the whole model may have longer samples."""
+
+    wide = job(per_machine=2, dp=64)
+    records = tuple(ran(but({5: 1.25}, range(15, 20)), wide))
+    recorded = find(records, wide)
+    assert recorded is not None and recorded.suspects[0].ranks == (5,) and recorded.machines["node-2"] < LATE_DECIDES
+
+    def verdict(seen: int) -> Verdict:
+        others = f"0-{seen - 1},{seen + 1}-127"
+        looks = [look({others: place, str(seen): "user"}) for place in ("gather", "item") * 5]
+        return diagnose(replace(snapshot(*looks), counters=records), wide)
+
+    assert (verdict(5).kind, first(verdict(5)), verdict(5).evict.machines) == (Kind.SLOW, (5,), ())
+
+
 def test_a_device_that_is_behind_in_two_looks_does_not_hang_while_others_get_on() -> None:
     wide = job(per_machine=8, dp=64)
     group = wide.groups["dp"][0]

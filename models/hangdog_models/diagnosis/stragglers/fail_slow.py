@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, log
+from math import log
 
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.observe.motion import Look
@@ -53,7 +53,7 @@ class Slowness:
     """`kind` is slow with `suspects`, most probable first; dependency; none; or undetermined while looks may decide.
 
     `looks_used`: so many looks were needed. `more`: so many further ones may be needed to decide, 0 when decided.
-    `odds_most`: what nothing but better evidence of the same sort exceeds, however sure other evidence is.
+    `surest`: no suspect is more probable, however sure other evidence is of it, for this tells what that cannot.
     """
 
     kind: Kind
@@ -61,7 +61,7 @@ class Slowness:
     looks_used: int
     reasons: tuple[str, ...]
     more: int = 0
-    odds_most: float = inf
+    surest: float = 1.0
 
     @property
     def machines(self) -> dict[str, float]:

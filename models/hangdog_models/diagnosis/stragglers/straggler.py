@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.rank_words import ranks_of
@@ -89,13 +90,16 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
     times = min(counts.repeated, REPEATED_MOST) - 1
     odds = STRAGGLER_PRIOR * min(counts.share / usual, ONE_TIME_MOST) ** times
     load = sample_lengths.load(ranks, 1 / (1 - min(counts.share, LONGEST)), tallies, records, topology)
+    most = inf
     if {Rank(0), Rank(topology.world_size - 1)}.issuperset(ranks):
-        odds = min(odds, LATE_ON_DUTY)
+        most = LATE_ON_DUTY
     if load.samples is Samples.UNTOLD:
-        odds = min(odds, LATE_UNTOLD)
+        most = min(most, LATE_UNTOLD)
+    odds = min(odds, most)
     kind = Kind.SOFTWARE if load.samples is Samples.MORE else Kind.SLOW
     degrader = Degrader(ranks, topology.machines_of(ranks), odds / (1 + odds), counts.late, counts.spells)
-    return Slowness(kind, (degrader,), 0, (_reason(counts, topology.machine(counts.rank), ranks), *load.reasons))
+    reasons = (_reason(counts, topology.machine(counts.rank), ranks), *load.reasons)
+    return Slowness(kind, (degrader,), 0, reasons, surest=1 - 1 / (1 + most))
 
 
 def _unit(rank: Rank, topology: Topology) -> str:

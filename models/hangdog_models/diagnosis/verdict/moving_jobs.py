@@ -1,5 +1,7 @@
 """The verdict on a job that is seen to move: that it is sound, or whom it waits for again and again."""
 
+from dataclasses import replace
+
 from hangdog_models.collectives import INSPECTOR
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import FREED_AT_LEAST
@@ -48,6 +50,8 @@ def judge(case: Case) -> Verdict | None:
     )
     if late is None or (by_looks is not None and by_looks.kind is Kind.DEPENDENCY):
         late = by_looks
+    elif by_looks is not None:
+        late = _surer(late, by_looks)
     enough = LATE_OPEN if always or recorded else LATE_DECIDES
     likely = max((suspect.probability for suspect in late.suspects), default=1.0) if late is not None else 0.0
     if late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY, Kind.SOFTWARE) and likely >= enough:
@@ -59,6 +63,16 @@ def judge(case: Case) -> Verdict | None:
         between = f"the last two of {len(case.looks)} looks" if len(case.looks) > 1 else "the last two looks"
         because = f"the job's own progress went on between {between}: {BY_STEPS}"
     return written(case, Kind.NONE, JOB_SOUND, (because,), (), Eviction(), _causes(Kind.NONE, JOB_SOUND), None)
+
+
+def _surer(recorded: Slowness, by_looks: Slowness) -> Slowness:
+    """What the recorder's times say, as sure as the looks are where both name the same ranks, and as the times leave room for."""
+    first = recorded.suspects[0]
+    same = [one.probability for one in by_looks.suspects if not set(first.ranks).isdisjoint(one.ranks)]
+    if not same or recorded.kind is not Kind.SLOW:
+        return recorded
+    surer = replace(first, probability=max(first.probability, min(recorded.surest, max(same))))
+    return replace(recorded, suspects=(surer, *recorded.suspects[1:]))
 
 
 def _stands(state: RankState) -> bool:
