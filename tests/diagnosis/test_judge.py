@@ -1,5 +1,6 @@
 """Incidents in a few lines: who is named, who is spared, and when hangdog says that it does not know."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -291,6 +292,18 @@ def test_the_order_of_operations_is_not_blamed_for_those_who_wait_for_others() -
     """A parted network: 4 and 5 had what they waited for and went on; 2 and 6, 3 and 7 wait for each other."""
     verdict = diagnose(twice(look({"0-3,6-7": "stage", "4-5": "metrics"})), CUBE)
     assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+
+
+@pytest.mark.parametrize("others", ["stage", "item"])
+@pytest.mark.parametrize(("barred", "kind"), [((1, 6, 11), Kind.SOFTWARE), ((4, 5), Kind.UNDETERMINED)])
+def test_a_barrier_that_some_ranks_of_many_machines_are_at_is_the_code_and_no_lost_message(
+    others: str, barred: Sequence[int], kind: Kind
+) -> None:
+    """A link has two ends. On the other machines its ranks have all had what they waited for, or none has."""
+    wide = job(tp=4, pp=2, dp=4, per_machine=4)
+    at = dict.fromkeys(map(str, range(32)), others) | dict.fromkeys(map(str, barred), "barrier")
+    verdict = diagnose(twice(look(at)), wide)
+    assert (verdict.kind, verdict.evict.machines) == (kind, ())
 
 
 def test_a_layer_that_no_tool_saw_running_may_be_stopped() -> None:

@@ -1,8 +1,10 @@
 """Explanations by the code: ranks in different operations wait for each other, or a few are in one that no other enters."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.hypotheses.masked_waits import BARRIERS
 from hangdog_models.diagnosis.hypotheses.reason_text import stands
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe.motion import Look, Motion
@@ -26,6 +28,8 @@ ALONE_AMONG_MOST = likelihood("alone_among_most")
 ALONE_AMONG_LEAST = likelihood("alone_among_least")
 ALONE_SHARE = likelihood("alone_share")
 ALONE_IN_WIDE_GROUP = likelihood("alone_in_wide_group")
+#: What is lost on a link parts the ranks inside of the machines at its ends; of others all have it, or none.
+LINK_ENDS = 2
 #: Operations that programs call for all ranks.
 _OF_ALL = (
     "barrier",
@@ -78,7 +82,10 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
         factors.append(Factor("few against many", FEW_AGAINST_MANY * (1 - 2 * len(odd) / len(waits.waiting))))
     named = set(odd) if alone else {*odd, *other}
     behind = waits.reached_from(named | waits.loose) | named | waits.loose
-    if not behind.issuperset(waits.waiting):
+    parted = _parted_machines(odd, waits, topology) > LINK_ENDS
+    # A barrier is called for all, behind what all have ended: those who are not there lack no message that these have had.
+    barred = parted and not {look[odd[0]].operation, look[other[0]].operation}.isdisjoint(BARRIERS)
+    if not barred and not behind.issuperset(waits.waiting):
         factors.append(Factor("some of those that wait do not wait for them", MISMATCH_UNEXPLAINED))
     if joined:
         factors.append(Factor("other groups have joined and do not complete", MISMATCH_BESIDE_STUCK_GROUPS))
@@ -101,11 +108,18 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
         return [replace(code, reasons=lost), replace(code, kind=Kind.GROUP, reasons=lost)]
     units = tuple(topology.machine(rank) or f"rank {rank}" for rank in odd)
     code = Hypothesis(Kind.SOFTWARE, tuple(factors), tuple(odd), tuple(dict.fromkeys(units)), because)
-    if undirected and len(odd) > 1 and look[odd[0]].wait is Wait.GROUP and not crossed:
+    ahead = undirected and len(odd) > 1 and look[odd[0]].wait is Wait.GROUP and not crossed
+    if ahead and not parted:
         # Several that are ahead may have had what the others lost: where a network parts, a collective ends on some of its
         # ranks (a recorded gloo job: three of eight went on to the next one). Of one that skips a call nobody else is ahead.
         return [code, Hypothesis(Kind.GROUP, tuple(factors), reasons=(f"{sides_of}: what was sent may be lost",))]
     return [code]
+
+
+def _parted_machines(odd: Sequence[Rank], waits: Waits, topology: Topology) -> int:
+    """On how many machines some ranks are among the odd ones and others wait elsewhere."""
+    others = set(waits.waiting).difference(odd)
+    return sum(not others.isdisjoint(topology.machines[name]) for name in topology.machines_of(odd))
 
 
 def _odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
