@@ -7,7 +7,8 @@ anybody is a false alarm, then jobs with one or two. In each look a rank is late
 (drawn between 0.02 and 0.3 for each job and stage, unless the row says otherwise), a degrader besides with its own.
 The peer groups equal stacks, calls the largest group of each stage healthy, and votes in each of five rounds for the
 pipeline group with the most others; it has no way to say that nobody is slow. Seconds are CPU seconds of hangdog's
-answer, all looks of a job together.
+answer, all looks of a job together. A job is *called slow* where a verdict names somebody; of those that count as found the odds
+reach false alarms' bound, from which on a machine is evicted.
 """
 
 import argparse
@@ -19,7 +20,9 @@ from time import process_time
 
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.options import DEFAULTS
 from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS, Slowness, find
+from hangdog_models.diagnosis.verdict.moving_jobs import LATE_DECIDES
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Layout, Topology, build
@@ -219,6 +222,8 @@ def five_rounds(looks: Sequence[Look], topology: Topology) -> tuple[str, ...]:
 @dataclass
 class Tally:
     jobs: int = 0
+    called: int = 0
+    first: int = 0
     named: int = 0
     hit: int = 0
     machines: int = 0
@@ -245,10 +250,13 @@ def run(row: Row, topology: Topology, jobs: int, rounds: int, seed: str) -> Tall
 
 
 def count(tally: Tally, answer: Slowness, peer: tuple[str, ...], guilty: set[str]) -> None:
-    named = set(answer.machines)
+    named = {machine for machine, probability in answer.machines.items() if probability >= DEFAULTS.coverage_target}
+    likely = [suspect for suspect in answer.suspects if suspect.probability >= LATE_DECIDES]
     tally.jobs += 1
+    tally.called += bool(likely)
+    tally.first += bool(likely) and not guilty.isdisjoint(likely[0].machines)
     tally.looks += answer.looks_used
-    tally.named += answer.kind is Kind.SLOW
+    tally.named += bool(named)
     tally.dependency += answer.kind is Kind.DEPENDENCY
     tally.hit += bool(guilty) and guilty <= named
     tally.machines += len(named)
@@ -274,22 +282,22 @@ def main() -> None:
         jobs = max(min(JOBS_AT_LEAST, options.jobs), min(options.jobs, RANKS_A_ROW // ranks))
         print(f"\n{ranks} ranks, {jobs} jobs a row, {options.looks} looks at most")
         print(
-            f"\n{'healthy jobs':46} {'called slow':>11} {'dependency':>10} {'looks':>6} {'s/job':>7}  peer names somebody"
+            f"\n{'healthy jobs':46} {'evicted':>9} {'called slow':>11} {'dependency':>10} {'looks':>6} {'s/job':>7}  peer names somebody"
         )
         for row in HEALTHY:
             t = run(row, topology, jobs, options.looks, options.seed)
             print(
-                f"{row.name:46} {t.named / jobs:11.3%} {t.dependency / jobs:10.1%} {t.looks / jobs:6.2f}"
+                f"{row.name:46} {t.named / jobs:9.3%} {t.called / jobs:11.3%} {t.dependency / jobs:10.1%} {t.looks / jobs:6.2f}"
                 f" {t.seconds / jobs:7.4f}  {t.peer_named / jobs:.1%}",
                 flush=True,
             )
         print(
-            f"\n{'jobs with degraders':46} {'all found':>11} {'machines':>10} {'looks':>6} {'s/job':>7}  peer: found, machines"
+            f"\n{'jobs with degraders':46} {'all found':>11} {'first named':>11} {'machines':>10} {'looks':>6} {'s/job':>7}  peer: found, machines"
         )
         for row in [] if options.healthy else DEGRADED:
             t = run(row, topology, jobs, options.looks, options.seed)
             print(
-                f"{row.name:46} {t.hit / jobs:11.1%} {t.machines / max(1, t.named):10.2f} {t.looks / jobs:6.2f}"
+                f"{row.name:46} {t.hit / jobs:11.1%} {t.first / jobs:11.1%} {t.machines / max(1, t.named):10.2f} {t.looks / jobs:6.2f}"
                 f" {t.seconds / jobs:7.4f}  {t.peer_hit / jobs:.1%}, {t.peer_machines / max(1, t.peer_named):.1f}",
                 flush=True,
             )

@@ -6,7 +6,8 @@ import pytest
 from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.ranks import Rank
+from hangdog_models.ranks import Rank, parse_ranks
+from hangdog_models.snapshot import Job
 from hangdog_models.stack import ProcessState, ProcessTrace
 from hangdog_models.verdict import Kind, StallCause, Verdict
 from support.cases.stories import first, job, look, snapshot, trace
@@ -81,6 +82,34 @@ def test_a_compiler_that_runs_compiles_and_nothing_is_stuck() -> None:
     assert verdict.because[0].startswith("rank 3 is compiling") and "gets on" in verdict.because[0]
     stuck = beside_a_barrier(compiler, ran_s=0.0, wakes=0)
     assert (stuck.kind, first(stuck), stuck.evict.machines) == (Kind.SOFTWARE, (3,), ())
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        ["compile_fx torch/_inductor/compile_fx.py", "wait torch/_inductor/async_compile.py", "wait threading.py"],
+        ["run triton/runtime/autotuner.py", "do_bench triton/testing.py", "synchronize torch/cuda/__init__.py"],
+        ["make_cubin triton/backends/nvidia/compiler.py", "run subprocess.py", "communicate subprocess.py"],
+        ["cache_miss jax/_src/pjit.py", "backend_compile_and_load jax/_src/compiler.py"],
+        ["_run_ninja_build torch/utils/cpp_extension.py", "run subprocess.py", "communicate subprocess.py"],
+        ["call_neuron_compiler libneuronxla/neuron_cc_wrapper.py", "wait subprocess.py"],
+    ],
+)
+@pytest.mark.parametrize("looks", [1, 3])
+def test_a_compiler_that_has_run_for_half_an_hour_is_named_and_its_machine_stays(
+    compiler: list[str], looks: int
+) -> None:
+    """Where all of them compile, nobody is named."""
+    stack = ["<module> train.py", "step train.py", *compiler]
+
+    def judged(ranks: str) -> Verdict:
+        at_it = set(parse_ranks(ranks))
+        seen = [trace(rank, stack if rank in at_it else "gather") for rank in range(16)]
+        return diagnose(replace(snapshot(*[seen] * looks), job=Job("half an hour", stalled_s=1800.0)), WIDE)
+
+    one, every = judged("3"), judged("0-15")
+    assert one.kind in (Kind.SOFTWARE, Kind.SLOW) and first(one) == (3,) and not one.evict.machines
+    assert every.kind is Kind.UNDETERMINED and not (every.suspects or every.evict.machines)
 
 
 def test_one_that_polls_among_many_alike_is_one_of_them() -> None:

@@ -222,6 +222,12 @@ def _frame(written: str) -> Frame:
          "idle", "none", "lock file"),
         (["load train.py", "download_and_prepare datasets/builder.py", "__enter__ filelock/_api.py", "acquire filelock/_api.py"],
          "idle", "none", "lock file"),
+        # Builds that last: of an extension, of a Neuron program (frames: vllm-project/vllm-neuron issue 11)
+        (["load ops.py", "_jit_compile torch/utils/cpp_extension.py", "_run_ninja_build torch/utils/cpp_extension.py",
+          "run subprocess.py", "communicate subprocess.py"], "compile", "none", "_run_ninja_build"),
+        (["mark_step torch_xla/core/xla_model.py", "neuron_xla_compile_impl libneuronxla/neuron_cc_wrapper.py",
+          "call_neuron_compiler libneuronxla/neuron_cc_wrapper.py", "wait subprocess.py"], "compile", "none",
+         "neuron_xla_compile_impl"),
         # Hugging Face
         (["prepare train.py", "map datasets/arrow_dataset.py", "iflatmap_unordered datasets/utils/py_utils.py",
           "_callmethod multiprocess/managers.py", "recv multiprocess/connection.py"], "dataloader", "none", "map"),
