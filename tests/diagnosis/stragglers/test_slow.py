@@ -291,3 +291,13 @@ def test_who_is_alone_at_its_device_is_late_though_its_like_are_in_several_opera
     looks = [{Rank(r): behind if r == 21 else at_device[(at + r) % crowds] for r in range(64)} for at in range(5)]
     answer = watched(looks, plain)
     assert answer.kind is kind and list(answer.machines) == (["node-2"] if kind is Kind.SLOW else [])
+
+
+@pytest.mark.parametrize(("dim", "evicts"), [("ep", False), (None, True)])
+def test_who_is_waited_for_by_its_fellow_experts_may_have_more_tokens(dim: str | None, evicts: bool) -> None:
+    """It is named: its device may be slow."""
+    experts = job(per_machine=8, dp=64, ep=8)
+    places = [RankState(Activity.COLLECTIVE, Wait.GROUP, "all_to_all", dim, label=f"layer {n}") for n in range(5)]
+    answer = watched([{Rank(r): WORK[1] if r == 21 else place for r in range(64)} for place in places], experts)
+    assert (answer.machines["node-2"] > 0.95) is evicts and answer.machines["node-2"] > 0.8
+    assert ("more tokens" in answer.reasons[-1]) is not evicts

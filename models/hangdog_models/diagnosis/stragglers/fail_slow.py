@@ -13,6 +13,7 @@ from hangdog_models.diagnosis.stragglers.lateness import LATE, Ballot
 from hangdog_models.diagnosis.stragglers.sequential_test import Pattern
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.likelihoods import by_cause, likelihood
+from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
@@ -23,6 +24,11 @@ NAMED_FROM, DROPPED_FROM = (1 - GIVEN_UP) / FALSE_ALARMS, GIVEN_UP / (1 - FALSE_
 #: After so many looks it is decided: ByteRobust (SOSP 2025) takes this many, ten seconds apart, in every case. Where looks
 #: are light enough to come more often, as many as fit into its fifty seconds may be asked for.
 ROUNDS = 5
+#: The dimension along which experts are spread, and what is said where they may have uneven work.
+EXPERTS = "ep"
+MORE_TOKENS = (
+    "others wait for it in exchanges between experts: a slow device looks like experts that are given more tokens"
+)
 DEGRADER_PRIOR = by_cause("degrader_prior")
 SECOND_DEGRADER = likelihood("second_degrader")
 UNEVEN_MACHINES = likelihood("uneven_machines")
@@ -82,7 +88,10 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
     for used in range(1, len(kept) + 1):
         total, suspects, notes = _weigh(ballots, used, topology, NAMED_FROM)
         if suspects:
-            return Slowness(Kind.SLOW, suspects, used, tuple(_reason(suspect, kept) for suspect in suspects))
+            reasons = tuple(_reason(suspect, kept) for suspect in suspects)
+            if any(_exchanges(suspect, kept[:used], topology) for suspect in suspects):
+                reasons, suspects = (*reasons, MORE_TOKENS), tuple(map(_unproven, suspects))
+            return Slowness(Kind.SLOW, suspects, used, reasons)
         waiting = lateness.served(kept[used - 1], topology)
         service *= SERVICE_SLOW / SERVICE_SOUND if waiting else (1 - SERVICE_SLOW) / (1 - SERVICE_SOUND)
         if service >= NAMED_FROM:
@@ -98,6 +107,17 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
         unproven = (_unproven(suspects[0]),)
         return Slowness(Kind.SLOW, unproven, len(kept), tuple(_reason(suspect, kept) for suspect in unproven))
     return Slowness(Kind.NONE, (), len(kept), notes or ("no machine is waited for more often than its like",))
+
+
+def _exchanges(suspect: Degrader, looks: Sequence[Look], topology: Topology) -> bool:
+    """Whether others mostly wait for it in exchanges between experts: its own may be given more to do than theirs."""
+    peers = {peer for rank in suspect.ranks for peer in topology.group(EXPERTS, rank) or ()}
+    waits = [
+        any(look[peer].dim == EXPERTS and look[peer].waits for peer in peers.intersection(look))
+        for look in looks
+        if any(rank in look and look[rank].wait in (Wait.NONE, Wait.SOME) for rank in suspect.ranks)
+    ]
+    return 2 * sum(waits) > len(waits)
 
 
 def _unproven(suspect: Degrader) -> Degrader:
