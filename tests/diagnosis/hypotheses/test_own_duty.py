@@ -18,9 +18,12 @@ READS_BACK = [*EVALUATES[:3], "item torch/_tensor.py"]
 AT_BARRIER = ["<module> train.py", "prepare data.py", f"barrier {C10D}"]
 
 
-def of(first: Sequence[str], others: Sequence[str], **seen: bool) -> list[ProcessTrace]:
-    state = "R" if seen.get("active") else "S"
-    return [trace(0, first, state=state, **seen), *(trace(rank, others, state="S") for rank in range(1, 8))]
+def of(first: Sequence[str], others: Sequence[str], *, active: bool = False, gil: bool = False) -> list[ProcessTrace]:
+    state = "R" if active else "S"
+    return [
+        trace(0, first, state=state, active=active, gil=gil),
+        *(trace(rank, others, state="S") for rank in range(1, 8)),
+    ]
 
 
 def judged(*looks: Sequence[ProcessTrace], stalled_s: float | None = None) -> Verdict:
