@@ -14,11 +14,13 @@ from fit.traced import Row
 #: A number is fitted where that lessens the mean loss of a scene in a world left out by this much at least, over all worlds.
 WORTH = 0.002
 #: No world may lose more by it.
-HARM = 0.005
+HARM = 0.0005
 #: How far a number may go from the one set by judgement: a normal of its logarithm with this standard deviation.
 SPREAD = 0.5
 #: Numbers that move fewer scenes are left as they are.
 SCENES = 10
+#: What blames nobody. Worlds hold more faults than healthy moments, so to fit these would make verdicts bolder everywhere.
+CAUTION = ("culprit_unseen", "culprit_uncaptured", "healthy_moment", "moment_among_few", "job_at_work")
 #: A world counts as so many scenes at most, or the one that makes most cases would say all.
 OF_WORLD = 150.0
 
@@ -29,7 +31,7 @@ def chosen(scenes: Sequence[Scene], rows: Sequence[Row]) -> tuple[Row, ...]:
     if len(worlds) < 2:
         return ()
     met = Counter(row for one in scenes for row in {row for by in one.moved_by for row in by})
-    asked = [row for row in rows if met[row] >= SCENES]
+    asked = [row for row in rows if met[row] >= SCENES and row not in CAUTION]
     others = {w: problem([one for one in scenes if one.world != w], rows, OF_WORLD) for w in worlds}
     left_out = {w: problem([one for one in scenes if one.world == w], rows, OF_WORLD) for w in worlds}
     found: tuple[Row, ...] = ()

@@ -17,6 +17,7 @@ NO_ODDS = {
     "hypotheses/crossed_order.py": {"_MOST": "bounds the cost"},
     "hypotheses/disagreement.py": {"GROUPS_COMPARED": "bounds the cost"},
     "hypotheses/multiple_roots.py": {"NAMED_ALONE": "bounds the cost", "BEHIND_SHOWN": "sentences shown"},
+    "hypotheses/mismatch.py": {"LINK_ENDS": "what is seen: more machines than a link has"},
     "hypotheses/stuck_groups.py": {"ASKED_ALONE": "bounds the cost"},
     "stragglers/fail_slow.py": {
         "ROUNDS": "looks taken",

@@ -34,6 +34,12 @@ def test_libraries_that_are_part_of_every_step_say_nothing() -> None:
     assert duty([Frame("save", "torch/autograd/function.py"), Frame("evaluate", "libc", module="libc.so")]) is None
 
 
+def test_what_a_module_calls_is_part_of_a_step() -> None:
+    module = Frame("_call_impl", "torch/nn/modules/module.py")
+    assert duty([Frame("train_step", "a.py"), module, Frame("preprocess", "experts.py")]) is None
+    assert duty([Frame("evaluate", "a.py"), module, Frame("forward", "model.py")]) == ("evaluates", 0)
+
+
 def test_the_outermost_one_counts() -> None:
     stack = [Frame("evaluate", "a.py"), Frame("save_predictions", "a.py")]
     assert duty(stack) == ("evaluates", 0)

@@ -11,6 +11,7 @@ from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe.activity import SERVICES, RankState, sites
 from hangdog_models.diagnosis.observe.duties import duty
 from hangdog_models.diagnosis.observe.motion import Motion
+from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, LAUNCHED_BEFORE
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.verdict import Activity, Kind
@@ -79,7 +80,10 @@ def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
     if works and at_barrier(scene.look, scene.waits):
         return "is at work while the others are at a barrier"
     found = duty(state.frames) if state.activity in _AT_WORK and not state.queued else None
-    if found is None:
+    launched = (
+        state.rule == BY_DEVICE and state.operation != LAUNCHED_BEFORE
+    )  # its host is past what its device hangs in
+    if found is None or launched:
         return None
     does, at = found
     way = [(frame.function, frame.file) for frame in state.frames]

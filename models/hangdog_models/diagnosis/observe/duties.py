@@ -30,12 +30,19 @@ _PLUMBING = (
     "importlib/",
     "multiprocessing/",
 )
+#: What calls the modules of a network, and backward.
+_OF_A_STEP = ("torch/nn/modules/module.py", "torch/autograd/", "flax/", "torch/_tensor.py")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def duty(frames: Sequence[Frame]) -> tuple[str, int] | None:
-    """What a stack says that its rank does for all, and the index of the outermost function that says so."""
+    """What a stack says that its rank does for all, and the index of the outermost function that says so.
+
+    What a module of the network calls is part of a step, whatever its name.
+    """
     for at, frame in enumerate(frames):
+        if frame.file.startswith(_OF_A_STEP):
+            return None
         if frame.native or frame.file.startswith(_PLUMBING):
             continue
         words = [word.lower() for word in _WORD.findall(frame.function)]

@@ -122,8 +122,8 @@ def _kept(
             f"{COLLECT}the stack and the log of {whose}, and whether it is alive: so far only others name it",
         ]
     lead = isolation.lead_group(weighed, kind)
-    if lead is not None and isolation.one_end(lead, suspects) and not unsure:
-        return [ONE_END]
+    if lead is not None and isolation.one_end(lead, suspects):
+        return [ONE_END, *(_collect_next(case, suspects) if unsure else ())]
     if lead is not None and isolation.many_ends(lead, suspects):
         return [MANY_ENDS]
     narrow = first is not None and 2 * len(first.machines) <= len(case.topology.machines)

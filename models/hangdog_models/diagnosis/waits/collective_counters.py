@@ -27,6 +27,8 @@ from hangdog_models.verdict import Activity
 
 #: The rules that standings made here go by.
 BY_COUNTERS, BY_DEVICE, BY_COMPLETION = "counters", "device behind", "not complete"
+#: What the host of a rank waits for whose device is behind, where no collective is under way on it.
+LAUNCHED_BEFORE = "what was launched before"
 #: Those of ranks of which counters alone are known.
 COUNTED = (BY_COUNTERS, BY_COMPLETION)
 #: What is said of a rank whose counters show it in no operation that others wait in.
@@ -286,7 +288,7 @@ def _own_device(record: RankCounters, seen: RankState | None, crowd: bool) -> st
     waits = crowd or spins or launches or (seen is not None and seen.wait is Wait.SOME)
     under_way = any(count > record.completed.get(group, -1) for group, count in record.enqueued.items())
     known = any(started >= 0 for started in record.started.values())
-    return "what was launched before" if waits and known and not under_way else ""
+    return LAUNCHED_BEFORE if waits and known and not under_way else ""
 
 
 def _members(name: str, positions: Mapping[Rank, Position], topology: Topology) -> tuple[Rank, ...]:
