@@ -101,10 +101,13 @@ def _play(
         click.echo(line, err=to_stderr)
 
     sizes = ", ".join(f"{dim} {size}" for dim, size in SIZES.items())
-    tell(f"seed {plan.seed}: {WORLD_SIZE} ranks ({sizes}) on {len(MACHINES)} machines, {MACHINES[0]} to {MACHINES[-1]}")
-    tell("server and agents start, torch is loaded (some ten seconds) ...")
+    # before anything is told: who reads it may interrupt at once, and then the folder has to go, too
     folder = Path(tempfile.mkdtemp(prefix="hangdog-demo-"))
     try:
+        tell(
+            f"seed {plan.seed}: {WORLD_SIZE} ranks ({sizes}) on {len(MACHINES)} machines, {MACHINES[0]} to {MACHINES[-1]}"
+        )
+        tell("server and agents start, torch is loaded (some ten seconds) ...")
         return run_demo(plan, folder, tell, keep, stay)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
