@@ -1,12 +1,12 @@
 """Which explanations of a case say what is true of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hangdog_models.ranks import Rank, parse_ranks
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
+from worlds.score import named_ranks
 
 _NOBODY = frozenset({Kind.NONE, Kind.UNDETERMINED})
 
@@ -41,10 +41,5 @@ def wanted(want: Mapping[str, Any], topology: Topology) -> Truth:
     """The truth of a case, by the keys of its `expected.toml`."""
     guilty = set(want.get("must_include_machines", []))
     for key in ("must_include_ranks", "must_include_any_ranks"):
-        guilty |= {topology.machine(rank) or f"rank {rank}" for rank in _ranks(want.get(key, ""))}
+        guilty |= {topology.machine(rank) or f"rank {rank}" for rank in named_ranks(want.get(key, ""))}
     return Truth(frozenset(Kind(kind) for kind in want["verdict"]), frozenset(guilty))
-
-
-def _ranks(written: str | Sequence[str]) -> Iterable[Rank]:
-    text = written if isinstance(written, str) else ",".join(written)
-    return parse_ranks(text) if text else ()

@@ -37,7 +37,7 @@ class Result:
 
 def score(name: str, want: Mapping[str, Any], verdict: Verdict, shape: Topology) -> Result:
     """Weighs a verdict against what is expected of it."""
-    must, some = _ranks(want.get("must_include_ranks", "")), _ranks(want.get("must_include_any_ranks", ""))
+    must, some = named_ranks(want.get("must_include_ranks", "")), named_ranks(want.get("must_include_any_ranks", ""))
     machines = set(want.get("must_include_machines", []))
     ranks = {rank for suspect in verdict.suspects for rank in suspect.ranks}
     hosts = {machine for suspect in verdict.suspects for machine in suspect.machines}
@@ -61,7 +61,8 @@ def score(name: str, want: Mapping[str, Any], verdict: Verdict, shape: Topology)
     )
 
 
-def _ranks(written: str | Sequence[str]) -> set[Rank]:
+def named_ranks(written: str | Sequence[str]) -> set[Rank]:
+    """The ranks that a value of `expected.toml` names."""
     text = written if isinstance(written, str) else ",".join(written)
     return set(parse_ranks(text)) if text else set()
 
@@ -69,7 +70,7 @@ def _ranks(written: str | Sequence[str]) -> set[Rank]:
 def _spared(written: Iterable[str], shape: Topology) -> Iterator[str]:
     for one in written:
         if one.startswith(OF_RANKS):
-            yield from shape.machines_of(tuple(sorted(_ranks(one.removeprefix(OF_RANKS)))))
+            yield from shape.machines_of(tuple(sorted(named_ranks(one.removeprefix(OF_RANKS)))))
         else:
             yield one
 
