@@ -38,8 +38,8 @@ import torch, torch.distributed as dist
 rank, start = int(os.environ["RANK"]), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 1))
 def read_settings():
     time.sleep(600)
-if start == 0 and rank == 1:
-    os._exit(1)
+if start == 0:  # nobody joins before: what Gloo leaves in torchrun's store from a start before ends the next one
+    os._exit(1) if rank == 1 else time.sleep(600)
 if start == 1 and rank == 2:
     read_settings()
 dist.init_process_group("gloo")
