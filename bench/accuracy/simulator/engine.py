@@ -112,7 +112,7 @@ class Engine:
             if not self.gloo and not self._room(process, 1):
                 return False
             group = process.groups[op.slot]
-            number = self._number(process, op.slot)
+            number = self._number(process, group.slot)
             agreed = (op.kind, op.size, op.dtype)
             work = group.works.get(number)
             if work is None:
@@ -120,7 +120,7 @@ class Engine:
             elif work.agreed != agreed:
                 work.broken = True  # type, size or dtype differ: it never completes (real-stacks.md, ms-swift#10183)
             process.clock += ISSUE_S
-            item = self._issue(process, op, (work,), number, op.slot)
+            item = self._issue(process, op, (work,), number, group.slot)
             if op.mode is Mode.ASYNC:
                 return True
             if op.mode is Mode.SYNC and not (self.gloo or self.blocking):
@@ -153,14 +153,15 @@ class Engine:
 
     def _issue(self, process: Process, op: Op, works: tuple[Work, ...], number: int, stream: str) -> Item:
         item = Item(op, works, number, process.clock, 0 if self.gloo else len(process.queue))
+        log = process.log.setdefault(process.groups[op.slot].slot, [])
         if self.gloo:  # host threads carry it at once, whatever was launched before
-            stream = f"{stream}#{len(process.log.get(op.slot, ()))}"
+            stream = f"{stream}#{len(log)}"
         fifo = process.fifo.get(stream)
         if fifo is None:
             process.fifo[stream] = deque((item,))
         else:
             fifo.append(item)
-        process.log.setdefault(op.slot, []).append(item)
+        log.append(item)
         if op.handle:
             process.handles[op.handle] = item
         return item

@@ -48,11 +48,12 @@ class Process:
 
     __slots__ = (
         "at", "clock", "counts", "device_stop", "fifo", "free", "groups", "handles", "host_stop", "kernels", "launched",
-        "log", "numbers", "ops", "pace", "pending", "queue", "rank", "speed", "tail", "times", "why",
+        "log", "numbers", "ops", "pace", "pending", "queue", "rank", "speed", "tail", "times", "usual", "why",
     )  # fmt: skip
 
     def __init__(self, rank: int, ops: Sequence[Op], groups: Mapping[str, Group]) -> None:
         self.rank, self.ops, self.groups = rank, ops, groups
+        self.usual = ops  # as in the steps before, whatever a fault makes of `ops`
         self.at, self.clock, self.why = 0, 0.0, ""
         self.queue: list[tuple[float, float, Item | None]] = []  # the computing stream: launched, seconds, waits for
         self.kernels: list[float] = []  # when each of them ended
@@ -60,7 +61,7 @@ class Process:
         self.launched = self.tail = 0
         self.fifo: dict[str, deque[Item]] = {}
         self.free: dict[str, float] = {}
-        self.log: dict[str, list[Item]] = {}
+        self.log: dict[str, list[Item]] = {}  # by the slot of the group, which may serve as two
         self.numbers: dict[object, int] = {}
         self.handles: dict[str, Item] = {}
         self.pending: Item | None = None

@@ -79,7 +79,7 @@ def _launched(
     counts = dict.fromkeys(("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"), 0)
     begins = scene.marks[process.rank]
     slots = [name for name, one in process.groups.items() if one is group]
-    for op in process.ops[begins[0] : begins[1]] if len(begins) > 1 else ():
+    for op in process.usual[begins[0] : begins[1]] if len(begins) > 1 else ():
         if op.code is Code.COLLECTIVE and op.slot in slots and op.kind in KINDS:
             counts[KINDS[op.kind]] += steps_before
     for name in slots:

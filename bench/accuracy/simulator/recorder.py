@@ -75,6 +75,8 @@ def _record(scene: Scene, process: Process, time: float, steps_before: int, watc
     entries: list[CollectiveRecord] = []
     gloo, old = scene.job.gloo, scene.job.old_batches
     for slot, group in process.groups.items():
+        if group.slot != slot:
+            continue  # a group that serves as two has one numbering
         log = [item for item in process.log.get(slot, ()) if item.launched <= time]
         base = before(process, scene.marks[process.rank], slot, old) * steps_before
         number, p2p = base, before(process, scene.marks[process.rank], slot, old, p2p=True) * steps_before
@@ -109,8 +111,8 @@ def _record(scene: Scene, process: Process, time: float, steps_before: int, watc
 def before(process: Process, marks: tuple[int, ...], slot: str, old: bool, *, p2p: bool = False) -> int:
     """Operations of one step on a group that its numbering counts. A batch of sends counts as a collective before
     torch 2.7 (startCoalescing adds to the collective number), which is why stages of a pipeline differ there."""
-    ops: Iterable[Op] = process.ops[marks[0] : marks[1]] if len(marks) > 1 else ()
-    mine = [op for op in ops if op.slot == slot]
+    ops: Iterable[Op] = process.usual[marks[0] : marks[1]] if len(marks) > 1 else ()
+    mine = [op for op in ops if op.slot in process.groups and process.groups[op.slot].slot == slot]
     single = sum(op.code is Code.P2P and _single(op) for op in mine)
     batches = sum(op.code is Code.P2P for op in mine) - single
     if p2p:
