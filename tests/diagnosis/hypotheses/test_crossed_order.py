@@ -6,7 +6,7 @@ from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind, Verdict
-from support.cases.stories import job, snapshot
+from support.cases.stories import job, look, snapshot, twice
 
 EIGHT = job(dp=8, per_machine=4)
 PAIR = (Rank(0), Rank(1))
@@ -44,3 +44,32 @@ def test_one_order_is_none_of_the_codes_doing() -> None:
 
 def test_where_one_has_entered_neither_the_order_tells_nothing() -> None:
     assert judged("xy", "").kind is not Kind.SOFTWARE
+
+
+def ring(*, ahead: bool = False) -> Verdict:
+    """Rank 0 is in an operation of x, which has four members, and the others in one of the world; `ahead`: so is rank 0."""
+    members = {"w": tuple(map(Rank, range(8))), "x": tuple(map(Rank, range(4)))}
+    mine = RankCounters(Rank(0), {"w": 3 if ahead else 2, "x": 3}, {"w": 2, "x": 2}, (entry("x", 3),), members, {})
+    others = [
+        RankCounters(
+            Rank(rank),
+            {"w": 3} | ({"x": 2} if rank < 4 else {}),
+            {"w": 2} | ({"x": 2} if rank < 4 else {}),
+            (entry("w", 3),),
+            members,
+            {},
+        )
+        for rank in range(1, 8)
+    ]
+    still = twice(look({"0-7": "item"}))
+    return diagnose(replace(still, counters=(mine, *others)), EIGHT)
+
+
+def test_one_that_waits_for_those_who_wait_for_it_took_another_way() -> None:
+    verdict = ring()
+    assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())
+    assert verdict.culprit is not None and verdict.culprit.ranks == (0,)
+
+
+def test_who_has_launched_what_the_others_wait_in_is_merely_slow() -> None:
+    assert "each side waits for the other for ever" not in ring(ahead=True).because

@@ -6,7 +6,7 @@ from itertools import combinations
 from hangdog_models.collectives import COALESCED, RankCounters
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
+from hangdog_models.diagnosis.rank_words import ranks_of, wait
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
@@ -25,7 +25,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
 
     A device runs one after the other, so each side waits for what the other side has put second.
     """
-    crossed = _each_other(scene)
+    crossed = _ring(scene)
     if crossed:
         return crossed
     joined = {hold.group for hold in scene.waits.holds if hold.joined and hold.group}
@@ -44,24 +44,35 @@ def explain(scene: Scene) -> list[Hypothesis]:
     return []
 
 
-def _each_other(scene: Scene) -> list[Hypothesis]:
-    """Two sides of which each waits in one group for the other one, which waits for it in another group.
+def _ring(scene: Scene) -> list[Hypothesis]:
+    """Ranks inside of a collective whose missing members wait for them: no order of arrival ends that.
 
-    Neither has launched what the other waits in: whose device is merely behind has.
+    Neither has launched what the other waits in: whose device is merely behind has. Of a longer ring stacks have to show
+    that those ranks wait, for a host that is held up elsewhere may have launched this collective before.
     """
-    records = {record.rank: record for record in scene.records}
-    counted = [hold for hold in scene.waits.holds if hold.counted and hold.group and hold.awaited]
-    for one, other in combinations(counted[:_MOST], 2):
-        each = set(one.inside) <= set(other.awaited) and set(other.inside) <= set(one.awaited)
-        if each and _left_out(one, other.inside, records) and _left_out(other, one.inside, records):
+    waits, records = scene.waits, {record.rank: record for record in scene.records}
+    counted = [hold for hold in waits.holds if hold.counted and hold.group and hold.awaited]
+    # who misses many is the odd one, however many rings there are
+    counted.sort(key=lambda hold: (-len(hold.awaited) / len(hold.inside), hold.inside))
+    for hold in counted[:_MOST]:
+        back = list({id(other): other for rank in hold.inside for other in waits.holds_for(rank)}.values())
+        if not _left_out(hold, hold.awaited, records) or not all(
+            _left_out(other, hold.inside, records) for other in back if other.group
+        ):
+            continue
+        awaited = set(hold.awaited)
+        direct = awaited <= {rank for other in back for rank in other.inside}
+        waiting = all(rank in waits.waiting and scene.look[rank].frames for rank in hold.inside)
+        # of whom it is not known for whom they wait, they may wait for these
+        if direct or (waiting and awaited - waits.loose and awaited - waits.loose <= waits.reached_from(hold.inside)):
+            where = f" in {back[0].what}" if direct and len(back) == 1 else ""
             words = (
-                f"{ranks_of(one.inside)} {wait(one.inside)} in {one.what} for {ranks_of(other.inside)}, "
-                f"which {are(other.inside)} in {other.what} and {wait(other.inside)} for them"
+                f"{ranks_of(hold.inside)} {wait(hold.inside)} in {hold.what} for {ranks_of(hold.awaited)}, "
+                f"which {wait(hold.awaited)} for {'it' if len(hold.inside) == 1 else 'them'}{where or ', some through others'}"
             )
-            few = min(one.inside, other.inside, key=len)
-            units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in few))
+            units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in hold.inside))
             because = (words, "each side waits for the other for ever")
-            return [Hypothesis(Kind.SOFTWARE, odds(words, CROSSED_ORDER), few, units, because)]
+            return [Hypothesis(Kind.SOFTWARE, odds(words, CROSSED_ORDER), hold.inside, units, because)]
     return []
 
 
