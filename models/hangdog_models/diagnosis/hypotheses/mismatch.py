@@ -7,14 +7,15 @@ from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.masked_waits import BARRIERS
 from hangdog_models.diagnosis.hypotheses.reason_text import stands
 from hangdog_models.diagnosis.hypotheses.scene import Scene
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.rank_words import are, ranks_of
-from hangdog_models.diagnosis.waits.waits import Waits
+from hangdog_models.diagnosis.waits.waits import OF_ALL, Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.ruleset import Wait
-from hangdog_models.topology import Topology
+from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity, Kind
 
 MISMATCH_SEEN_ONCE = likelihood("mismatch_seen_once")
@@ -23,6 +24,7 @@ FEW_AGAINST_MANY = likelihood("few_against_many")
 MISMATCH_UNDIRECTED = likelihood("mismatch_undirected")
 MISMATCH_UNEXPLAINED = likelihood("mismatch_unexplained")
 MISMATCH_BESIDE_STUCK_GROUPS = likelihood("mismatch_beside_stuck_groups")
+LOST_BEFORE_ALL = likelihood("lost_before_all")
 ALONE_IN_COLLECTIVE = likelihood("alone_in_collective")
 ALONE_AMONG_MOST = likelihood("alone_among_most")
 ALONE_AMONG_LEAST = likelihood("alone_among_least")
@@ -30,15 +32,6 @@ ALONE_SHARE = likelihood("alone_share")
 ALONE_IN_WIDE_GROUP = likelihood("alone_in_wide_group")
 #: What is lost on a link parts the ranks inside of the machines at its ends; of others all have it, or none.
 LINK_ENDS = 2
-#: Operations that programs call for all ranks.
-_OF_ALL = (
-    "barrier",
-    "monitored_barrier",
-    "all_gather_object",
-    "gather_object",
-    "broadcast_object_list",
-    "scatter_object_list",
-)
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
@@ -61,9 +54,7 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     for rank in waits.waiting:
         state = look[rank]
         if state.wait in (Wait.GROUP, Wait.PEER) and rank not in joined:
-            # Sending here and receiving there is how a pipeline works: it is one side.
-            side = (Wait.PEER, state.dim) if state.wait is Wait.PEER else state.place
-            sides.setdefault(side, []).append(rank)
+            sides.setdefault(_side(state), []).append(rank)
     unnamed = [rank for rank in waits.waiting if look[rank].wait not in (Wait.GROUP, Wait.PEER)]
     # then the other side is in something the frames do not name: direction and cause stay open
     undirected = len(sides) == 1
@@ -84,7 +75,10 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     behind = waits.reached_from(named | waits.loose) | named | waits.loose
     parted = _parted_machines(odd, waits, topology) > LINK_ENDS
     # A barrier is called for all, behind what all have ended: those who are not there lack no message that these have had.
-    barred = parted and not {look[odd[0]].operation, look[other[0]].operation}.isdisjoint(BARRIERS)
+    # Neither do those of a tensor group, who meet in each layer on the way there.
+    barred = not {look[odd[0]].operation, look[other[0]].operation}.isdisjoint(BARRIERS)
+    split = barred and not parted and _split(odd, waits, topology)
+    barred = barred and (parted or split)
     if not barred and not behind.issuperset(waits.waiting):
         factors.append(Factor("some of those that wait do not wait for them", MISMATCH_UNEXPLAINED))
     if joined:
@@ -105,15 +99,38 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
         # Who sends need not wait: what one half waits for may have been sent and lost. Frames look alike either way, and
         # whose messages they were only the network knows.
         lost = (f"{sides_of}: the code differs, or what was sent between them is lost",)
-        return [replace(code, reasons=lost), replace(code, kind=Kind.GROUP, reasons=lost)]
+        early = _early(look[odd[0]], look[other[0]])
+        return [replace(code, reasons=lost), replace(code, kind=Kind.GROUP, factors=(*factors, *early), reasons=lost)]
     units = tuple(topology.machine(rank) or f"rank {rank}" for rank in odd)
     code = Hypothesis(Kind.SOFTWARE, tuple(factors), tuple(odd), tuple(dict.fromkeys(units)), because)
     ahead = undirected and len(odd) > 1 and look[odd[0]].wait is Wait.GROUP and not crossed
-    if ahead and not parted:
+    if (ahead and not parted) or split:
         # Several that are ahead may have had what the others lost: where a network parts, a collective ends on some of its
         # ranks (a recorded gloo job: three of eight went on to the next one). Of one that skips a call nobody else is ahead.
+        factors += _early(look[odd[0]])
         return [code, Hypothesis(Kind.GROUP, tuple(factors), reasons=(f"{sides_of}: what was sent may be lost",))]
     return [code]
+
+
+def _early(*states: RankState) -> list[Factor]:
+    """What speaks against a lost message where one side is ahead in a call of all ranks."""
+    if all(state.operation not in OF_ALL for state in states):
+        return []
+    return [Factor("some have come to a call of all ranks, as a loop that ends early does", LOST_BEFORE_ALL)]
+
+
+def _split(odd: Sequence[Rank], waits: Waits, topology: Topology) -> bool:
+    """Whether some tensor group has odd ranks and others that wait elsewhere."""
+    others = set(waits.waiting).difference(odd)
+    return any(not others.isdisjoint(topology.group("tp", rank) or ()) for rank in odd)
+
+
+def _side(state: RankState) -> tuple[object, ...]:
+    """What ranks that wait together have in common: the place, but of a pipeline sending here and receiving there is one
+    side, and so is a call of all ranks, wherever it stands in the program."""
+    if state.wait is Wait.PEER:
+        return (Wait.PEER, state.dim)
+    return (WORLD, state.operation) if state.operation in OF_ALL else state.place
 
 
 def _parted_machines(odd: Sequence[Rank], waits: Waits, topology: Topology) -> int:
@@ -136,7 +153,7 @@ def _odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
         few = len(ranks) <= max(1, ALONE_SHARE * len(look)) and len(waits.waiting) >= ALONE_AMONG_LEAST
         dim = look[ranks[0]].dim
         group = topology.group(dim, ranks[0]) if dim else None
-        wide = look[ranks[0]].operation in _OF_ALL or len(group or ()) >= ALONE_IN_WIDE_GROUP
+        wide = look[ranks[0]].operation in OF_ALL or len(group or ()) >= ALONE_IN_WIDE_GROUP
         if few and wide and roots and not roots & set(group or ()):
             text = f"{ranks_of(ranks)} {are(ranks)} alone {stands(look[ranks[0]])}, where no other member has come"
             units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))

@@ -84,11 +84,17 @@ def _factors(hold: GroupWait, waits: Waits, motion: Motion, look: Look) -> list[
         factors.append(Factor(f"counters of {hold.assumed} of them are lost", 1 - hold.assumed / len(hold.inside)))
     if hold.lasting:
         factors.append(Factor("the watchdog gave it up", GROUP_STILL))
-    elif motion.still.issuperset(hold.inside):
+    elif _unmoved(hold, motion):
         factors.append(Factor(f"none has moved in {motion.over}", GROUP_STILL))
     if waits.outside(look):
         factors.append(Factor("a rank outside of all collectives explains it better", GROUP_BESIDE_ROOT))
     return factors
+
+
+def _unmoved(hold: GroupWait, motion: Motion) -> bool:
+    """Whether none of them has moved, though some may have been captured once: of most it was seen."""
+    moved = {*motion.moving, *motion.travelling}
+    return moved.isdisjoint(hold.inside) and 2 * len(motion.still.intersection(hold.inside)) > len(hold.inside)
 
 
 def _store(factors: Sequence[Factor], text: str) -> list[Hypothesis]:

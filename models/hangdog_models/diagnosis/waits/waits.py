@@ -22,6 +22,15 @@ _OWN_WORK = (
     Activity.DATALOADER, Activity.STORAGE, Activity.NETWORK, Activity.CHECKPOINT, Activity.LOCK, Activity.GIL,
     Activity.GC, Activity.COMPILE, Activity.STOPPED, Activity.DEAD,
 )  # fmt: skip
+#: Operations that programs call for all ranks.
+OF_ALL = (
+    "barrier",
+    "monitored_barrier",
+    "all_gather_object",
+    "gather_object",
+    "broadcast_object_list",
+    "scatter_object_list",
+)
 #: The operation of a rank that waits for a program it started.
 CHILD = "subprocess"
 
@@ -201,7 +210,7 @@ def _holds(first: RankState, ranks: list[Rank], look: Look, topology: Topology) 
         return _peers(everybody, first.dim, topology, what)
     here = set(everybody)
     reported = first.dim is not None and first.dim in topology.groups
-    dim = first.dim if reported else _joined_dim(here, topology)
+    dim = first.dim if reported else WORLD if first.operation in OF_ALL else _joined_dim(here, topology)
     if dim is None:
         return [GroupWait(None, everybody, (), what)]
     groups, without = _by_group(everybody, dim, topology)

@@ -1,0 +1,26 @@
+"""Barriers and start-up: calls that programs make for all ranks, wherever they stand and whatever groups a job has."""
+
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.verdict import Kind
+from support.cases.stories import C10D, job, look, snapshot, trace, twice
+
+ELSEWHERE = ["<module> train.py", "finish loop.py", f"barrier {C10D}"]
+
+
+def test_a_barrier_is_of_all_though_those_at_it_are_a_group_of_their_own() -> None:
+    """Nothing says that ranks 4 to 7 mean their tensor group: the others are not there, so it is not stuck."""
+    verdict = diagnose(twice(look({"0-3,8-15": "item", "4-7": "barrier"})), job(tp=4, dp=4, per_machine=4))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())
+    assert verdict.culprit is not None and verdict.culprit.ranks == (4, 5, 6, 7)
+
+
+def test_who_is_at_a_barrier_is_on_one_side_whatever_line_it_came_from() -> None:
+    here = [*look({"0-3": "stage", "4-6": "barrier"}), trace(7, ELSEWHERE)]
+    verdict = diagnose(twice(here), job(pp=2, dp=4, per_machine=2))
+    assert any("4-7" in line for line in verdict.because), verdict.because
+
+
+def test_a_store_that_lets_nobody_in_is_a_dependency_though_one_stack_failed_once() -> None:
+    everybody = look({"0-7": "start"})
+    verdict = diagnose(snapshot([*everybody[:7], trace(7, "timed out")], everybody), job(dp=8))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.DEPENDENCY, ())
