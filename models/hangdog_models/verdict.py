@@ -108,7 +108,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """What automatic triage would isolate now, and the probability that the fault is inside."""
+    """What automatic triage would isolate now, and the probability that the fault is inside: of several, the least sure one's."""
 
     machines: tuple[str, ...] = ()
     coverage: float = 0.0

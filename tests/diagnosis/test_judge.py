@@ -55,7 +55,8 @@ def test_where_nobody_told_the_machine_of_the_culprit_it_is_asked_for() -> None:
 @pytest.mark.parametrize("world", [32, 64])
 def test_where_it_takes_more_machines_than_the_budget_that_is_said(world: int) -> None:
     """Of the larger job each suspect alone is more certain than an eviction takes."""
-    stuck = twice(look({f"0-1,3-4,6-{world - 1}": "metrics", "2": "loader", "5": "user"}))
+    other = ["<module> train.py", "refresh data.py", "_try_get_data torch/utils/data/dataloader.py"]
+    stuck = twice([*look({f"0-1,3-4,6-{world - 1}": "metrics", "2": "loader"}), trace(5, other)])
     kept = diagnose(stuck, job(dp=world), Options(budget_machines=1))
     assert (kept.kind, kept.evict.machines) == (Kind.MACHINE, ())
     assert kept.because[-1] == "nobody is evicted: it takes 2 machines, and the budget of one eviction is 1"

@@ -11,7 +11,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.observe import motion
 from hangdog_models.diagnosis.observe.activity import RankStateReader
 from hangdog_models.diagnosis.options import Options
-from hangdog_models.diagnosis.verdict.eviction import eligible, smallest
+from hangdog_models.diagnosis.verdict.eviction import blamed, eligible, smallest
 from hangdog_models.diagnosis.waits import waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
@@ -103,7 +103,11 @@ def test_an_eviction_reaches_its_target_or_is_empty(odds: dict[frozenset[str], f
     weighed = {machines: p / total for machines, p in odds.items()}
     chosen = smallest(weighed, Options(coverage_target=target, budget_machines=6))
     covered = sum(p for machines, p in weighed.items() if machines <= set(chosen.machines))
-    if chosen.machines:
+    blame = blamed(weighed)
+    sure = {machine for machine, p in blame.items() if p >= target}
+    if sure:  # guilty by themselves, and nobody is evicted beside them
+        assert set(chosen.machines) == sure and abs(chosen.coverage - min(blame[one] for one in sure)) < 1e-9
+    elif chosen.machines:
         assert covered >= target and abs(chosen.coverage - covered) < 1e-9
         for spared in chosen.machines:  # no machine is evicted in vain
             rest = set(chosen.machines) - {spared}

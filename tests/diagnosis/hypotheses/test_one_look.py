@@ -32,17 +32,26 @@ def once(*odd: ProcessTrace) -> Verdict:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (trace(5, LOCK, state="S"), trace(40, CHILD, state="S")),
         (trace(5, LOCK, state="T"), trace(40, CHILD, state="T")),
         (trace(5, "user", state="T"), trace(40, PACKING, state="D", wchan="uvm_ioctl")),
-        (trace(5, LOCK, state="S"), trace(40, "user", state="S")),
-        (trace(5, LOCK, state="S"), trace(40, PACKING, state="R", active=True, gil=True)),
+        (trace(5, "loader", state="S"), trace(40, PACKING, state="D", wchan="uvm_ioctl")),
     ],
 )
 def test_two_outside_at_different_places_of_whom_one_is_held_are_both_stuck(
     first: ProcessTrace, second: ProcessTrace
 ) -> None:
     assert once(first, second).evict.machines == ("node-0", "node-5")
+
+
+@pytest.mark.parametrize("other", [CHILD, "user", "upload"])
+def test_of_two_outside_nobody_is_evicted_for_a_lock_or_for_what_the_code_asked_for(other: str | list[str]) -> None:
+    """Alone neither would be: that there are two of them makes their machines no sicker."""
+    lock, asks = trace(5, LOCK, state="S"), trace(40, other, state="S")
+    verdict = once(lock, asks)
+    assert verdict.evict.machines == () and verdict.culprit is not None
+    stopped = trace(5, LOCK, state="T")
+    beside = once(stopped, asks)
+    assert beside.evict.machines == ("node-0",)
 
 
 def test_one_that_runs_beside_one_that_is_not_held_may_be_at_a_moment_of_a_step() -> None:
@@ -64,7 +73,8 @@ def test_two_held_at_the_very_same_place_are_one_matter() -> None:
 
 
 def test_who_was_captured_in_one_of_two_looks_is_a_suspect_beside_one_that_stood_still() -> None:
-    held, other = trace(5, LOCK, state="S"), trace(40, "user")
+    batch = ["<module> train.py", "refresh data.py", "_try_get_data torch/utils/data/dataloader.py"]
+    held, other = trace(5, "loader", state="S"), trace(40, batch)
     lost = snapshot(look(held, other), look(held, trace(40, "timed out")))
     assert diagnose(lost, WIDE).evict.machines == ("node-0", "node-5")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from math import prod
 
 from hangdog_models.diagnosis.hypotheses.blame_factors import (
@@ -28,6 +29,8 @@ from hangdog_models.verdict import Activity, Kind
 
 #: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
+#: So many at once whose cause is in doubt are told apart; of more it makes no difference that would be acted on.
+TOLD_APART = 3
 #: Of several that are behind so many are told one by one.
 BEHIND_SHOWN = 4
 SERVED_MACHINES = likelihood("served_machines")
@@ -105,15 +108,48 @@ def blame_several(
     independent *= prod(f.times for unit in rivals if unit != first for f in weighed[unit] if f.times in _UNLIKELY)
     if not (motion.known or lasting) or not wide:
         independent *= SAME_PLACE  # in one look several outside are a moment of a step, in a small job a common one
-    found.append(
-        Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
-    )
+    at_once = Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
+    found += _each_by_its_causes(at_once, guilty, weighed, scene)
     found += [
         each
         for kind, factor in _one_cause([look[rank] for rank in ranks], many, machines, alike, running, lasting, mates)
         for each in _common(Hypothesis(kind, (*top, factor), ranks, tuple(rivals), why), scene)
     ]
     return found
+
+
+def _each_by_its_causes(
+    at_once: Hypothesis, guilty: Mapping[str, list[Rank]], weighed: Mapping[str, tuple[Factor, ...]], scene: Scene
+) -> list[Hypothesis]:
+    """Several that hold the job up at once, each for a cause of its own: who would not be evicted alone is not beside another.
+
+    Of more than a few that are in doubt either all are the machines' faults or none is.
+    """
+    share = {unit: _machines_share(unit, guilty[unit], weighed[unit], scene) for unit in at_once.units}
+    doubtful = [unit for unit in at_once.units if share[unit] < 1.0]
+    if not doubtful:
+        return [at_once]
+    either = [tuple(doubtful), ()]
+    if len(doubtful) <= TOLD_APART:
+        either = [some for count in range(len(doubtful) + 1) for some in combinations(doubtful, count)]
+    found = []
+    for broken in either:
+        part = prod(share[unit] if unit in broken else 1 - share[unit] for unit in doubtful)
+        if len(doubtful) > TOLD_APART and not broken:
+            part = 1 - prod(share[unit] for unit in doubtful)
+        units = tuple(unit for unit in at_once.units if unit in broken or share[unit] == 1.0)
+        if units:
+            ranks = tuple(sorted(rank for unit in units for rank in guilty[unit]))
+            found.append(replace(at_once, ranks=ranks, units=units, shares=(part,)))
+        else:
+            found.append(replace(at_once, kind=Kind.SOFTWARE, shares=(part,)))
+    return found
+
+
+def _machines_share(unit: str, ranks: Sequence[Rank], factors: tuple[Factor, ...], scene: Scene) -> float:
+    """How much of a machine's standing outside is its own fault, were it alone."""
+    alone = Hypothesis(Kind.MACHINE, factors, tuple(ranks), (unit,), reasons(list(ranks), scene.look, scene.waits))
+    return sum(prod(cause.shares) for cause in by_cause_of(alone, scene) if cause.kind is Kind.MACHINE)
 
 
 def _common(found: Hypothesis, scene: Scene) -> list[Hypothesis]:

@@ -16,8 +16,13 @@ def smallest(explanations: Mapping[frozenset[str], float], options: Options) -> 
     """The fewest machines whose explanations together reach the coverage target; empty when none within the budget do.
 
     `explanations` maps the machines an explanation blames to its probability; several explanations may share machines.
-    Among equally small sets the most probable one is taken, then the first by name.
+    Among equally small sets the most probable one is taken, then the first by name. Where some are guilty so surely by
+    themselves, these are evicted and nobody beside them: who else is in doubt is looked at once they are gone.
     """
+    blame = blamed(explanations)
+    sure = tuple(sorted(machine for machine, p in blame.items() if p >= options.coverage_target))
+    if 0 < len(sure) <= options.budget_machines:
+        return Eviction(sure, min(1.0, *(blame[machine] for machine in sure)))
     worth = eligible(explanations)
     likely = sorted(worth, key=lambda machines: (-worth[machines], sorted(machines)))[:COMBINED]
     best: tuple[int, float, tuple[str, ...]] | None = None
@@ -35,9 +40,14 @@ def smallest(explanations: Mapping[frozenset[str], float], options: Options) -> 
 
 def eligible(explanations: Mapping[frozenset[str], float]) -> dict[frozenset[str], float]:
     """The explanations all of whose machines are suspected by themselves, over all explanations that blame them."""
+    suspected = {machine for machine, p in blamed(explanations).items() if p >= WORTH_EVICTING}
+    return {machines: p for machines, p in explanations.items() if machines <= suspected}
+
+
+def blamed(explanations: Mapping[frozenset[str], float]) -> dict[str, float]:
+    """How probable it is that each machine is guilty, alone or with others."""
     blame: dict[str, float] = {}
     for machines, p in explanations.items():
         for machine in machines:
             blame[machine] = blame.get(machine, 0.0) + p
-    suspected = {machine for machine, p in blame.items() if p >= WORTH_EVICTING}
-    return {machines: p for machines, p in explanations.items() if machines <= suspected}
+    return blame
