@@ -105,13 +105,16 @@ def write(shown: table.Report, style: str, output: Path | None, console: Console
 def show(one: Incident, console: Console) -> None:
     """One incident: its truth, then for each level of evidence hangdog's verdict and the peer's answer."""
     truth, layout = one.truth, one.layout
+    told = (
+        "" if (at := next(iter(one.snapshots.values())).job.stalled_s) is None else f", stated to stand for {at:.0f} s"
+    )
     sizes = " ".join(f"{dim} {size}" for dim, size in layout.sizes.items())
     console.print(
-        f"{one.name}: seed {one.seed}, {one.framework}, {one.topology.world_size} ranks, {sizes}", markup=False
+        f"{one.name}: seed {one.seed}, {one.framework}, {one.topology.world_size} ranks, {sizes}{told}", markup=False
     )
     console.print(
-        f"TRUE: {truth.fault} ({truth.family}), right are {'/'.join(truth.kinds)}; guilty: ranks "
-        f"{format_ranks(truth.ranks) or 'none'}, machines {' '.join(truth.machines) or 'none'}",
+        f"TRUE: {truth.fault} ({truth.family}), right are {'/'.join(truth.kinds)}; held up by ranks "
+        f"{format_ranks(truth.ranks) or 'none'}, guilty machines {' '.join(truth.machines) or 'none'}",
         style="bold",
         markup=False,
     )

@@ -27,7 +27,7 @@ TWO_CONTAINMENT = 0.95
 #: Evidence without counters: here hangdog knows what the peer knows.
 UNCOUNTED = (Evidence.STACKS, Evidence.NATIVE)
 #: Families in which nobody is to be evicted.
-INNOCENT = ("software", "dependency", "healthy")
+INNOCENT = ("own work", "software", "dependency", "healthy")
 #: Families of one fault that sits in machines.
 GUILTY = ("host", "device", "link", "slow")
 

@@ -61,8 +61,8 @@ def figures(trials: Sequence[Trial], method: Method) -> Figures:
         wrong=mean(side.score.wrong for side in sides if not side.score.guilty),
         silent=mean(side.score.abstained for side in sides),
         right=mean(side.score.right for side in sides if side.score.right is not None),
-        top1=mean(score.top1 for score in guilty if score.top1 is not None),
-        top3=mean(score.top3 for score in guilty if score.top3 is not None),
+        top1=mean(side.score.top1 for side in sides if side.score.top1 is not None),
+        top3=mean(side.score.top3 for side in sides if side.score.top3 is not None),
         brier=mean((probability - true) ** 2 for probability, true in sure),
         seconds=mean(side.seconds for side in sides),
     )

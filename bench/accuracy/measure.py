@@ -31,8 +31,8 @@ class Score:
     `contained`: every guilty machine is evicted. `named`: nobody is evicted because the group is too wide for it, and
     every guilty machine is in that group. `caught` counts the guilty machines among the evicted. `wrong`: somebody is
     evicted though no machine is guilty. `abstained`: no cause is named. `right`: the kind is a right one (None: no kind
-    is given). `top1`, `top3`: the chance that a guilty machine is among the first machines of the list, which shuffles
-    the machines of one suspect (None: nobody is guilty). `first`: the first suspect is true.
+    is given). `top1`, `top3`: the chance that a machine which is sought (guilty, or a sound one whose rank holds the job up) is
+    among the first of the list, which shuffles the machines of one suspect (None: nobody is). `first`: the first suspect is true.
     """
 
     guilty: int
@@ -71,7 +71,7 @@ def of_peer(answer: PeerAnswer) -> Answer:
 
 def score(answer: Answer, truth: Truth) -> Score:
     """Weighs one answer."""
-    guilty, evicted = set(truth.machines), set(answer.evicted)
+    guilty, evicted, sought = set(truth.machines), set(answer.evicted), set(truth.sought)
     first = set(answer.suspects[0]) if answer.suspects else set()
     too_wide = answer.kind is Kind.GROUP and not evicted
     return Score(
@@ -83,9 +83,9 @@ def score(answer: Answer, truth: Truth) -> Score:
         wrong=not guilty and bool(evicted),
         abstained=answer.kind is Kind.UNDETERMINED or (answer.kind is None and not evicted),
         right=None if answer.kind is None else answer.kind in truth.kinds,
-        top1=among_first(answer.suspects, guilty, 1) if guilty else None,
-        top3=among_first(answer.suspects, guilty, 3) if guilty else None,
-        first=_is_true(first, guilty, truth),
+        top1=among_first(answer.suspects, sought, 1) if sought else None,
+        top3=among_first(answer.suspects, sought, 3) if sought else None,
+        first=_is_true(first, sought, truth),
     )
 
 

@@ -44,7 +44,7 @@ def _why(trial: Trial) -> str:
     if got.contained and peer.contained and got.evicted > peer.evicted:
         return "evicts more than the peer"
     if got.right:
-        return ""
+        return "another is first" if not got.guilty and got.top1 == 0.0 else ""
     return "undetermined, and nobody is guilty" if got.abstained else "another kind"
 
 

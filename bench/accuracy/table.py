@@ -82,7 +82,7 @@ LEGEND = (
     "n: snapshots. Shares are in percent. held: every guilty machine is evicted. named: nobody is evicted because the group is too",
     "wide, and it holds them. m/f: machines evicted for each guilty one; mach: machines evicted; both where somebody is. wrong:",
     "somebody is evicted where nobody is guilty. mute: no cause is named (the peer: nobody is evicted). kind: the verdict's word is",
-    "right. top1, top3: a guilty machine is among the first. Brier: of the first suspect's probability. s: CPU seconds.",
+    "right. top1, top3: who is sought is among the first. Brier: of the first suspect's probability. s: CPU seconds.",
     "P: the peer, ByteRobust's published aggregation. C: the same on stacks cleaned by hangdog.",
 )
 

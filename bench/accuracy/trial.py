@@ -15,8 +15,8 @@ from hangdog_models.verdict import Kind
 #: What makes an incident: its seed, its ranks and its fault.
 Task = tuple[int, int, str]
 
-#: Incidents of a quick run: on two cores they take less than a minute.
-QUICK = 200
+#: Incidents of a quick run, five of each fault: on two cores they take a minute.
+QUICK = 300
 #: The largest job of a quick run, in ranks; a large job costs as much as fifty small ones and shows the same faults.
 QUICK_RANKS = 256
 

@@ -61,10 +61,10 @@ def recorded() -> Iterator[Case]:
 
 
 def _wanted(truth: Truth, shape: Topology) -> Mapping[str, Any]:
-    own, link = truth.family == "own work", truth.family == "link"
+    link = truth.family == "link"
     return {
         "verdict": [str(kind) for kind in truth.kinds],
-        "must_include_machines": shape.machines_of(truth.ranks) if own else truth.machines,
+        "must_include_machines": truth.sought,
         # of a link that fails nobody can tell which end it is
         "must_not_evict": () if link else sorted(set(shape.machines).difference(truth.machines)),
         "evict_at_most": 2 if link else len(truth.machines),

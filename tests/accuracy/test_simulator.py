@@ -98,8 +98,9 @@ def test_the_truth_agrees_with_the_topology(fault: str) -> None:
     made = incident(7, RANKS, fault)
     truth, topology = made.truth, made.topology
     assert truth.fault == fault and topology.world_size == RANKS
-    if truth.family in ("software", "dependency", "healthy"):
+    if truth.family in ("software", "dependency", "healthy", "own work"):
         assert truth.machines == ()
+        assert truth.sought == (topology.machines_of(truth.ranks) if truth.family == "own work" else ())
     else:
         assert truth.machines == topology.machines_of(truth.ranks)
     assert truth.faults == {"healthy": 0, "two": 2}.get(truth.family, 1)

@@ -24,8 +24,9 @@ class Truth:
     """What really happened.
 
     `fault` is its name in the fault matrix, `family` one of "host", "own work", "device", "link", "software",
-    "dependency", "healthy", "slow" and "two". `kinds` are the verdicts that are right. `ranks` and `machines` are the guilty ones;
-    without guilty machines it is wrong to evict anybody. `faults` counts the true faults: 0, 1 or 2.
+    "dependency", "healthy", "slow" and "two". `kinds` are the verdicts that are right. `ranks` hold the job up, and `machines` are
+    the guilty ones; without these it is wrong to evict anybody. `faults` counts the true faults: 0, 1 or 2. Where a rank's own
+    work holds the job up, its machine is to be `found`, and is sound.
     """
 
     fault: str
@@ -34,6 +35,12 @@ class Truth:
     ranks: tuple[Rank, ...]
     machines: tuple[str, ...]
     faults: int
+    found: tuple[str, ...] = ()
+
+    @property
+    def sought(self) -> tuple[str, ...]:
+        """The machines that the first suspect should be among: the guilty ones, else those of whoever holds the job up."""
+        return self.machines or self.found
 
 
 @dataclass(frozen=True, slots=True)

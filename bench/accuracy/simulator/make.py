@@ -8,8 +8,8 @@ from random import Random
 
 from accuracy.simulator import ras, recorder, run, shapes
 from accuracy.simulator.engine import Engine
-from accuracy.simulator.faults import living
-from accuracy.simulator.faults.matrix import BESIDE, MATRIX
+from accuracy.simulator.faults import living, phases
+from accuracy.simulator.faults.matrix import BESIDE, MATRIX, PHASES
 from accuracy.simulator.faults.scene import Fault, Scene
 from accuracy.simulator.incident import Evidence, Incident, Truth
 from accuracy.simulator.job import Job
@@ -79,10 +79,15 @@ def _scene(rng: Random, ranks: int, fault: Fault) -> Scene | None:
     scene.cuts = None  # it holds the scene, which would never be freed
     ended = sum(process.why == "end" for process in processes)
     if fault.family in LIVING:
-        last = min(process.times[-1] for process in processes)
-        scene.looks = living.instants(rng, last, slow=fault.family == "slow")
-        return scene if ended == len(processes) else None
-    stalled = all(processes[rank].why == "stall" for rank in scene.stalls)
+        if ended < len(processes):
+            return None
+        if scene.duties:
+            phases.look(scene)
+        else:
+            scene.end = min(process.times[-1] for process in processes)
+            scene.looks = living.instants(rng, scene.end, slow=fault.family == "slow")
+        return scene
+    stalled = all(processes[rank].why == "stall" for rank in (*scene.stalls, *scene.duties))
     return scene if not ended and stalled else None
 
 
@@ -119,18 +124,18 @@ def _seen(scene: Scene, fault: Fault, rng: Random, seed: int) -> Incident:
         wording=Wording(rng, jitter=rng.choice((0.0, 0.0, 0.05, 0.3)), unknown=unknown),
     )
     looks = len(scene.looks) if fault.family == "slow" or rng.random() < 0.85 else 1
-    if alive:
+    if alive or scene.duties:
         scene.looks = scene.looks[-looks:]
     seeds = [rng.randrange(1 << 30) for _ in range(looks)]
-    steps_before = 0 if "start" in job.plan or fault.name == "store" else rng.randint(20, 20_000)
+    steps_before = 0 if "start" in job.plan or fault.name == "store" or scene.fresh else rng.randint(20, 20_000)
 
     def rounds(*, native: bool) -> tuple[Round, ...]:
         return tuple(Round(at, traces(scene, habits, Random(one), at, native=native)) for at, one in enumerate(seeds))
 
     plain = Snapshot(
-        Named(f"run-{seed}", "" if unknown else _hint(job.framework)),
+        Named(f"run-{seed}", "" if unknown else _hint(job.framework), scene.stated),
         rounds(native=False),
-        living.SLOW_INTERVAL_S if fault.family == "slow" else living.INTERVAL_S if looks > 1 else None,
+        scene.gap if looks > 1 else None,
     )
     snapshots = {Evidence.STACKS: plain}
     if fault.name != "store":
@@ -140,9 +145,10 @@ def _seen(scene: Scene, fault: Fault, rng: Random, seed: int) -> Incident:
             snapshots[Evidence.RAS] = replace(plain, ras=(ras.report(scene, steps_before),))
     if len(scene.processes) <= NATIVE_UP_TO:
         snapshots[Evidence.NATIVE] = replace(plain, rounds=rounds(native=True))
+    sound = fault.family == "own work"
     truth = Truth(
-        fault.name, fault.family, fault.kinds, tuple(Rank(rank) for rank in scene.blamed), scene.guilty,
-        fault.faults if scene.guilty or fault.family in ("software", "dependency") else 0,
+        fault.name, fault.family, fault.kinds, tuple(Rank(rank) for rank in scene.blamed), () if sound else scene.guilty,
+        fault.faults if scene.guilty or fault.family in ("software", "dependency") else 0, scene.guilty if sound else (),
     )  # fmt: skip
     shape = "-".join(f"{dim}{size}" for dim, size in job.layout.sizes.items())
     name = f"{fault.name.replace(' ', '-')}-{job.topology.world_size}-{job.framework}-{shape}-{seed}"
@@ -169,6 +175,10 @@ _LARGEST_FAULTS = (
 )  # fmt: skip
 
 
+#: How many of each phase it holds beside them.
+_PHASE_SIZES = {64: 6, 128: 4, 256: 3, 512: 2, 1024: 1}
+
+
 def default_set(first: int = 0, beside: str = "") -> Iterator[tuple[int, int, str]]:
     """(seed, ranks, fault) of every incident of the default set, or of its like with seeds from `first` on.
 
@@ -176,13 +186,14 @@ def default_set(first: int = 0, beside: str = "") -> Iterator[tuple[int, int, st
     """
     seed = first
     for ranks, count in _SIZES.items():
-        for fault in (beside,) if beside else MATRIX:
+        for fault in (beside,) if beside else (name for name in MATRIX if name not in PHASES):
             for _ in range(count):
                 yield seed, ranks, fault
                 seed += 1
     if beside:
         return
-    for ranks, faults, count in ((4096, _LARGE_FAULTS, 2), (16384, _LARGEST_FAULTS, 1)):
+    more = [(4096, _LARGE_FAULTS, 2), (16384, _LARGEST_FAULTS, 1)]
+    for ranks, faults, count in (*more, *((ranks, tuple(PHASES), count) for ranks, count in _PHASE_SIZES.items())):
         for fault in faults:
             for _ in range(count):
                 yield seed, ranks, fault

@@ -2,7 +2,7 @@
 
 from accuracy.simulator.faults.scene import Scene
 from accuracy.simulator.groups import Group
-from accuracy.simulator.look import pid_of
+from accuracy.simulator.kernel import pid_of
 from accuracy.simulator.process import Process
 from accuracy.simulator.program import Code
 from hangdog_models.collectives import RasCommunicator, RasMember, RasReport, RasStatus
@@ -23,7 +23,7 @@ KINDS = {
 
 def report(scene: Scene, steps_before: int) -> RasReport:
     """The report at the last look. A process that is gone for a while is dead, a stopped one does not answer either."""
-    time = scene.looks[-1]
+    time = scene.instant(scene.looks[-1])
     groups = {id(group): group for process in scene.processes for group in process.groups.values()}
     members: dict[int, list[RasMember]] = {key: [] for key in groups}
     lost = []

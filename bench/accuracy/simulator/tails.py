@@ -42,14 +42,15 @@ def _frames(name: str) -> tuple[Frame, ...]:
 
 
 @cache
-def _of_stall(functions: tuple[str, ...]) -> tuple[Frame, ...]:
+def of_stall(functions: tuple[str, ...]) -> tuple[Frame, ...]:
+    """Frames of C below what a host does by itself."""
     return tuple(Frame(function, "", 0, _LIBC if function.startswith("_") else _CPYTHON) for function in functions)
 
 
 def tail(op: Op, why: str, stall: Stall | None, *, gloo: bool, blocking: bool) -> tuple[Frame, ...]:
     """The frames below the Python ones, outermost first, of a thread that is in `op` for the reason `why`."""
     if stall is not None:
-        return _of_stall(stall.native)
+        return of_stall(stall.native)
     backward = op.place.autograd is None and op.place.main[-1].function in ("_engine_run_backward", "custom_backward")
     if gloo and why == "collective":
         return _frames("reducer" if backward else "gloo p2p" if op.handle in ("p2p", "recv") else "gloo")

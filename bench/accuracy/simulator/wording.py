@@ -10,7 +10,8 @@ _KNOWN = (
     "torch/distributed/rendezvous.py", "torch/distributed/checkpoint", "torch/distributed/elastic", "torch/storage.py", "torch/_functorch", "concurrent/", "torch/autograd", "torch/_tensor.py", "torch/cuda", "torch/utils", "torch/nn/modules",
     "torch/optim", "torch/_dynamo", "torch/_inductor", "torch/serialization.py", "triton/",
     "threading.py", "queue.py", "multiprocessing/", "selectors.py", "socket.py", "subprocess.py", "logging/", "http/",
-    "urllib3/", "requests/",
+    "urllib3/", "requests/", "ssl.py", "hashlib.py", "json/", "tarfile.py", "gzip.py", "numpy/", "boto3/", "s3transfer/", "filelock/",
+    "datasets/", "multiprocess/", "transformers/tokenization_utils_fast.py",
 )  # fmt: skip
 #: Words that invented functions and files are made of.
 _WORDS = (

@@ -2,14 +2,12 @@
 
 from random import Random
 
-from accuracy.simulator.faults.scene import Scene
+from accuracy.simulator.faults.scene import INTERVAL_S, Scene
 from accuracy.simulator.faults.software import replica_of
 from hangdog_models.ranks import Rank
 
 #: Looks at a job that is slow, and seconds between them (field.md section 1.7, fail-slow: five rounds of ten seconds).
 SLOW_LOOKS, SLOW_INTERVAL_S = 6, 10.0
-#: Seconds between two looks at a job that may hang.
-INTERVAL_S = 1.0
 #: A slow job has run for long when one looks at it: the first half of what is simulated is only in the recorders.
 PAST = 0.5
 
@@ -61,6 +59,7 @@ def longer_samples(scene: Scene) -> bool:
 
 def _slow(scene: Scene, ranks: tuple[int, ...] | tuple[Rank, ...]) -> bool:
     _jitter(scene)
+    scene.gap = SLOW_INTERVAL_S
     factor = scene.rng.uniform(2.0, 5.0)
     for rank in ranks:
         scene.processes[rank].speed *= factor

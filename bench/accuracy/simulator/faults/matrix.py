@@ -1,8 +1,10 @@
 """The fault matrix (field.md section 12): every fault of the benchmark by name."""
 
-from accuracy.simulator.faults import hosts, living, physical, services, software
+from accuracy.simulator.faults import hosts, living, phases, physical, services, software
 from accuracy.simulator.faults.scene import Fault
 from accuracy.simulator.faults.stalls import HOST
+from accuracy.simulator.phases.duties import DUTIES
+from accuracy.simulator.phases.together import TOGETHER
 from hangdog_models.verdict import Kind
 
 _MACHINE = (Kind.MACHINE,)
@@ -13,6 +15,28 @@ _OWN_WORK = (Kind.SOFTWARE, Kind.DEPENDENCY, Kind.SLOW, Kind.MACHINE, Kind.UNDET
 _SOFTWARE, _SERVICE, _NONE = (Kind.SOFTWARE,), (Kind.DEPENDENCY,), (Kind.NONE, Kind.UNDETERMINED)
 #: A phase that takes long may be told as such, as of recorded frameworks: whoever is at it holds the job up for that time.
 _PHASE = (*_NONE, Kind.SLOW)
+#: Long phases: the job is healthy, or one rank never comes back from its duty.
+PHASES = {
+    fault.name: fault
+    for fault in (
+        *(
+            Fault(
+                one.name,
+                "healthy",
+                (*_NONE, Kind.DEPENDENCY) if one.service else _NONE,
+                phases.healthy(one),
+                steps=("train",),
+                faults=0,
+            )
+            for one in (*DUTIES, *TOGETHER)
+        ),
+        *(
+            Fault(f"stuck {one.name}", "own work", _OWN_WORK, phases.stuck(one), steps=("train",))
+            for one in DUTIES
+            if one.stuck
+        ),
+    )
+}
 
 MATRIX = {
     fault.name: fault
@@ -54,7 +78,7 @@ MATRIX = {
         Fault("slow machine", "slow", (Kind.SLOW,), living.slow_machine),
         Fault("two hosts", "two", _MACHINE, hosts.two, faults=2),
     )
-}
+} | PHASES
 #: What stands beside the matrix: judged where it is asked for by name, and in no set.
 BESIDE = {
     fault.name: fault

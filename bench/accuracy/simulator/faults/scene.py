@@ -7,11 +7,25 @@ from random import Random
 
 from accuracy.simulator.faults.stalls import Stall
 from accuracy.simulator.job import Job
+from accuracy.simulator.phases.phase import Part
+from accuracy.simulator.phases.timeline import Timeline
 from accuracy.simulator.process import Process
 from accuracy.simulator.program import Code, Op
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Reason
 from hangdog_models.verdict import Kind
+
+#: Seconds between two looks at a job that may hang.
+INTERVAL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """One rank's part in a phase: operation `at` of its program, which lasts for `seconds`."""
+
+    at: int
+    parts: tuple[Part, ...]
+    seconds: float
 
 
 @dataclass
@@ -19,7 +33,10 @@ class Scene:
     """A job about to run. `marks`: for each rank where its steps begin; `span`: seconds until its last step begins.
 
     A fault writes down what it planted: `stalls` and `gone` (processes nobody can see any more) by rank, `blamed`
-    and `guilty`. `looks`: when the job is looked at, in seconds; a hang when all is still.
+    and `guilty`. `looks`: when the job is looked at, in seconds, every `gap` seconds; a hang when all is still.
+    `duties` are the parts of ranks in a phase, which has lasted `since` seconds at the first look, and `timelines` where they are
+    in it. `stated`: for how many seconds nothing has moved, as its collector says. `fresh`: it has not trained yet. What comes
+    after the `end` of what is simulated is like what comes after `trains`, when its last step begins.
     """
 
     rng: Random
@@ -35,9 +52,23 @@ class Scene:
     guilty: tuple[str, ...] = ()
     looks: tuple[float, ...] = (inf, inf)
     salt: int = 0
+    gap: float = INTERVAL_S
+    duties: dict[int, Duty] = field(default_factory=dict)
+    timelines: dict[int, Timeline] = field(default_factory=dict)
+    since: float = 0.0
+    stated: float | None = None
+    fresh: bool = False
+    trains: float = 0.0
+    end: float = inf
 
     def machine(self, rank: int) -> str:
         return self.job.topology.machine(Rank(rank)) or ""
+
+    def instant(self, time: float) -> float:
+        """The instant of the simulation at which a living job is like it is at that time."""
+        if time < self.end or self.end == inf:
+            return time
+        return self.trains + (time - self.trains) % (self.end - self.trains)
 
     def blame(self, *ranks: int) -> None:
         """These ranks, on these machines, are the fault."""
