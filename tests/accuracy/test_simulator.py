@@ -11,6 +11,7 @@ from accuracy.simulator.faults.matrix import MATRIX
 from accuracy.simulator.faults.scene import Scene
 from accuracy.simulator.incident import Evidence
 from accuracy.simulator.make import LIVING, default_set, incident, scene_of
+from hangdog_models.collectives import CollectiveRecord
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.stack import Reason
 from hangdog_models.verdict import Kind
@@ -153,6 +154,21 @@ def test_ras_counts_launches_of_members_it_can_place() -> None:
     for communicator in report.communicators:
         assert [member.number for member in communicator.members] == list(range(communicator.size))
         assert all(member.host in made.topology.machines for member in communicator.members)
+
+
+@pytest.mark.parametrize(("fault", "seed"), [("healthy training", 25), ("dataloader", 12), ("device hang", 21)])
+def test_what_experts_get_differs_by_nature_and_none_of_it_is_lost(fault: str, seed: int) -> None:
+    dumps = incident(seed, 16, fault).snapshots[Evidence.RECORDER].counters
+    exchanged: dict[tuple[str, int], list[CollectiveRecord]] = {}
+    for entry in (entry for one in dumps for entry in one.entries if entry.operation.endswith("all_to_all")):
+        exchanged.setdefault((entry.group, entry.sequence), []).append(entry)
+    members = {name: ranks for one in dumps for name, ranks in one.members.items()}
+    whole = [entries for (group, _), entries in exchanged.items() if len(entries) == len(members[group])]
+    assert whole
+    for entries in whole:
+        given = [entry.input_sizes[0][0] for entry in entries]
+        taken = [entry.output_sizes[0][0] for entry in entries]
+        assert sum(given) == sum(taken) and len({*given, *taken}) > 1
 
 
 def test_an_unknown_framework_keeps_only_the_names_of_torch() -> None:

@@ -45,7 +45,8 @@ class Place:
 class Op(NamedTuple):
     """One operation. `kind`: of a collective its name, of host work what it is; `peers`: (offset in group, send?, tag).
 
-    `size` counts elements, `amount` kernels, `seconds` is the device's (or host's) time for it.
+    `size` counts elements, `amount` kernels, `seconds` is the device's (or host's) time for it. Where what a member gets, or
+    sends, depends on how often its experts are asked, `gets` or `sends` is the mean of it, and `size` holds for the other way.
     """
 
     code: Code
@@ -59,6 +60,8 @@ class Op(NamedTuple):
     handle: str = ""
     amount: int = 0
     peers: tuple[tuple[int, bool, str], ...] = ()
+    gets: int = 0
+    sends: int = 0
 
 
 @cache
@@ -162,12 +165,24 @@ class Writer:
 
     def collective(
         self, slot: str, kind: str, size: int, seconds: float = 2e-4, *, mode: Mode = Mode.SYNC, handle: str = "",
-        dtype: str = "BFloat16", native: bool = False,
+        dtype: str = "BFloat16", native: bool = False, gets: int = 0, sends: int = 0,
     ) -> None:  # fmt: skip
         """`native`: issued by C++, so that Python shows the frames open now and nothing of the operation."""
         if slot in self._slots:
             door = () if native else (_WRAPPER, f"{kind} {C10D}:{_LINES[kind]}")
-            op = Op(Code.COLLECTIVE, self.place(*door), seconds, slot, kind, size, dtype, mode, handle)
+            op = Op(
+                Code.COLLECTIVE,
+                self.place(*door),
+                seconds,
+                slot,
+                kind,
+                size,
+                dtype,
+                mode,
+                handle,
+                gets=gets,
+                sends=sends,
+            )
             self.ops.append(op)
 
     def p2p(self, slot: str, peers: tuple[tuple[int, bool, str], ...], size: int, handle: str = "") -> None:

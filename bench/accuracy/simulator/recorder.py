@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from random import Random
 
+from accuracy.simulator.experts import Experts
 from accuracy.simulator.faults.scene import Scene
+from accuracy.simulator.groups import Group
 from accuracy.simulator.process import Item, Process
 from accuracy.simulator.program import Code, Op
 from hangdog_models.collectives import CollectiveRecord, RankCounters
@@ -36,7 +38,7 @@ def counters(scene: Scene, rng: Random, steps_before: int, missing: float) -> tu
     A stopped, dead or frozen process writes none; one that waits for a lock or a disk does, from a thread of C++.
     """
     skew = {machine: rng.uniform(0.0, _SKEW_S) for machine in scene.job.topology.machines}
-    clocks = Random(f"{scene.salt} clocks")
+    clocks, experts = Random(f"{scene.salt} clocks"), Experts(scene.salt)
     ahead = {machine: clocks.uniform(-_CLOCK_S, _CLOCK_S) for machine in scene.job.topology.machines}
     records = []
     for process in scene.processes:
@@ -47,7 +49,7 @@ def counters(scene: Scene, rng: Random, steps_before: int, missing: float) -> tu
             continue
         time = scene.instant(scene.looks[-1] + skew[scene.machine(rank)])
         watch = Watch(time - clocks.uniform(0.0, _WATCHDOG_S), ahead[scene.machine(rank)], clocks)
-        records.append(_record(scene, process, time, steps_before, watch))
+        records.append(_record(scene, process, time, steps_before, watch, experts))
     return tuple(records)
 
 
@@ -68,7 +70,9 @@ class Watch:
         return int((done - item.start + self._rng.uniform(0.0, _EVENT_S)) * 1e9)
 
 
-def _record(scene: Scene, process: Process, time: float, steps_before: int, watch: Watch) -> RankCounters:
+def _record(
+    scene: Scene, process: Process, time: float, steps_before: int, watch: Watch, experts: Experts
+) -> RankCounters:
     enqueued: dict[str, int] = {}
     started: dict[str, int] = {}
     completed: dict[str, int] = {}
@@ -95,7 +99,9 @@ def _record(scene: Scene, process: Process, time: float, steps_before: int, watc
                 if done and completed[name] == max(number - 1, base or -1):
                     completed[name] = number
             entries.extend(
-                _entries(item, name, number if collective else p2p, collective, begun, done, gloo, process, watch)
+                _entries(
+                    item, name, number if collective else p2p, collective, begun, done, gloo, process, watch, experts
+                )
             )
     if gloo:
         started = {}  # gloo's recorder knows no beginnings
@@ -140,6 +146,7 @@ def _entries(
     gloo: bool,
     process: Process,
     watch: Watch,
+    experts: Experts,
 ) -> Iterable[CollectiveRecord]:
     op, backend = item.op, "gloo" if gloo else "nccl"
     created, took = watch.created_ns(item), watch.took_ns(item) if done and not gloo else 0
@@ -171,11 +178,20 @@ def _entries(
                 took,
             )
     else:
-        size = len(process.groups[op.slot].ranks)
-        grows, shrinks = op.kind.startswith("all_gather"), op.kind.startswith("reduce_scatter")
-        taken = op.size * size if shrinks else op.size
-        given = op.size * size if grows else op.size
+        taken, given = _sizes(op, process.groups[op.slot], process.rank, number, experts)
         yield CollectiveRecord(
             group, number, f"{backend}:{_NAMES.get(op.kind, op.kind)}", done, ((taken,),), (op.dtype,), False, started,
             ((given,),), created, took,
         )  # fmt: skip
+
+
+def _sizes(op: Op, group: Group, rank: int, number: int, experts: Experts) -> tuple[int, int]:
+    """Elements that a member gives and gets. What experts send back is what they got in the operation before."""
+    size = len(group.ranks)
+    taken = op.size * size if op.kind.startswith("reduce_scatter") else op.size
+    given = op.size * size if op.kind.startswith("all_gather") else op.size
+    if op.sends:
+        taken = experts.elements(group, group.index[rank], number - 1, op.sends)
+    elif op.gets:
+        given = experts.elements(group, group.index[rank], number, op.gets)
+    return taken, given

@@ -21,6 +21,8 @@ NEXT_BATCH = (
 )  # fmt: skip
 #: Elements of one micro-batch's activations, of one layer's gradients, of one parameter bucket.
 ACTIVATION, GRADIENT, BUCKET = 4096 * 4096, 40_000_000, 20_000_000
+#: Elements that a rank sends to experts in one layer.
+ROUTED = ACTIVATION // 2
 #: Kernels and seconds of half a layer, forward: 25 kernels, 4 ms; backward takes twice as long.
 KERNELS, LAYER_S = 25, 0.004
 
@@ -87,14 +89,18 @@ def _mlp(writer: Writer, job: Job) -> None:
         writer.kernels(KERNELS // 3, LAYER_S / 4, "custom_forward megatron/core/transformer/moe/moe_layer.py:151")
         # How many tokens go where is read back to the host: the dispatcher cannot size its all-to-all otherwise.
         writer.read(f"token_permutation {dispatcher}:494", f"preprocess {dispatcher}:440")
-        for line, name in ((515, "token_permutation"), (577, "token_unpermutation")):
+        # Each rank sends what its own tokens ask for, and gets what its experts are asked for; then the way back.
+        for line, name, gets, sends in (
+            (515, "token_permutation", ROUTED, 0),
+            (577, "token_unpermutation", 0, ROUTED),
+        ):
             with writer.inside(
                 f"{name} {dispatcher}:{line}",
                 f"all_to_all {MAPPINGS}:521",
                 "apply torch/autograd/function.py:574",
                 f"forward {MAPPINGS}:423",
             ):
-                writer.collective("ep", "all_to_all_single", ACTIVATION // 2, 4e-4)
+                writer.collective("ep", "all_to_all_single", ROUTED, 4e-4, gets=gets, sends=sends)
             if line == 515:
                 writer.kernels(KERNELS, LAYER_S, "forward megatron/core/transformer/moe/experts.py:250")
 
@@ -127,7 +133,7 @@ def _backward_layer(writer: Writer, job: Job) -> None:
     with writer.inside("apply torch/autograd/function.py:306"):
         if job.experts:
             with writer.inside(f"backward {MAPPINGS}:435", f"apply {MAPPINGS}:428"):
-                writer.collective("ep", "all_to_all_single", ACTIVATION // 2, 4e-4)
+                writer.collective("ep", "all_to_all_single", ROUTED, 4e-4, gets=ROUTED)
         writer.kernels(KERNELS, 2 * LAYER_S, f"backward {layers}:520")
         with writer.inside(f"backward {layers}:541"):
             writer.collective("tp", "all_reduce", ACTIVATION, mode=Mode.ASYNC, handle="tensor")
