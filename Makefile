@@ -65,8 +65,8 @@ protos-check: ## check that the generated code is up to date and every message a
 bench: .venv/dev.stamp ## how the cost of a diagnosis grows with the job
 	$(IN)/python bench/diagnosis.py $(ARGS)
 
-accuracy: .venv/dev.stamp ## how often the diagnosis is right on simulated incidents (ARGS=--quick for a look)
-	$(IN)/python bench/accuracy $(ARGS)
+accuracy: .venv/dev.stamp ## how often the diagnosis is right on simulated incidents and in the other worlds (ARGS="--quick --world NAME=FOLDER")
+	$(IN)/python bench/accuracy --worlds $(ARGS)
 
 fit: .venv/dev.stamp ## fit the table of likelihoods to worlds whose truth is known, and judge each by the others (ARGS="WORLD=FOLDER ... --write")
 	$(IN)/python bench/fit $(ARGS)

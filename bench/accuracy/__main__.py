@@ -6,6 +6,8 @@
     python bench/accuracy --misses            also lists what hangdog got wrong, each with the options that show it
     python bench/accuracy --show SEED --ranks N --fault F
                                               one incident: its truth, hangdog's verdict and the peer's answer
+    python bench/accuracy --worlds            after it also the other worlds that are there, by the shipped table: recorded
+                                              frameworks, the corpus beside the repository, folders given by --world
     python bench/accuracy --calibration       also fits the map that would put hangdog's probabilities right
 
 Ends with status 1 when a bound is missed or a method crashed, else with 0. All but the seconds is the same whatever
@@ -25,13 +27,14 @@ if __name__ == "__main__":  # the package, which is this folder, is found from t
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from accuracy import calibration, peer, table
+from accuracy import calibration, others, peer, table
 from accuracy.misses import classes, line, misses
 from accuracy.simulator.incident import Incident
 from accuracy.trial import Task, Trial, quick, run, select
 from hangdog.output.verdict_text import print_verdict
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import format_ranks
+from worlds.case import named
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("accuracy: no incident of the default set is like this", file=sys.stderr)
         return 64
     trials = watched(tasks, asked.jobs)
-    shown = table.report(trials)
+    shown = table.report(trials, tuple(others.judged(asked.world)) if asked.worlds or asked.world else ())
     write(shown, asked.format, asked.output, console)
     notes = Console(file=sys.stderr if asked.format == "json" and asked.output is None else sys.stdout, width=None)
     found_wrong = list(misses(trials))
@@ -72,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
     missed = [reading.name for reading in shown.readings if not reading.met]
+    missed += [f"{world.name}: evicts an innocent" for world in shown.worlds if world.innocent]
     if missed:
         print("bounds missed: " + "; ".join(missed), file=sys.stderr)
     return 1 if missed or crashes else 0
@@ -133,7 +137,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "bench/accuracy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="about 200 of the small incidents, every fault alike")
+    parser.add_argument("--quick", action="store_true", help="about 300 of the small incidents, every fault alike")
     parser.add_argument(
         "--held-out", action="store_true", help="the same set with other seeds, which nothing is tuned on"
     )
@@ -145,6 +149,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--show", metavar="SEED", type=int, help="show one incident instead of a table")
     parser.add_argument("--misses", action="store_true", help="list what hangdog got wrong, by class and one by one")
     parser.add_argument("--calibration", action="store_true", help="fit the map from predicted to observed")
+    parser.add_argument("--worlds", action="store_true", help="after it the other worlds that are there")
+    parser.add_argument(
+        "--world", metavar="NAME=FOLDER", type=named, action="append", default=[], help="these, and a folder of cases"
+    )
     parser.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
     parser.add_argument("--format", choices=("text", "markdown", "json"), default="text")
     parser.add_argument("--output", metavar="FILE", type=Path, help="write the table there instead of to the terminal")

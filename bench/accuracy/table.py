@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from accuracy import calibration
+from accuracy import calibration, others
 from accuracy.bounds import Reading, readings
 from accuracy.figures import Figures, cleaned, figures, ours, theirs
 from accuracy.simulator.incident import Evidence
@@ -121,10 +121,11 @@ class Report:
     tables: tuple[Table, ...]
     readings: tuple[Reading, ...]
     curves: tuple[tuple[str, tuple[calibration.Bin, ...]], ...]
+    worlds: tuple[others.World, ...] = ()
 
 
-def report(trials: Sequence[Trial]) -> Report:
-    """The tables, bounds and curves of these trials."""
+def report(trials: Sequence[Trial], worlds: Sequence[others.World] = ()) -> Report:
+    """The tables, bounds and curves of these trials, and the other worlds."""
     return Report(
         len({(trial.seed, trial.ranks, trial.fault) for trial in trials}),
         (
@@ -138,6 +139,7 @@ def report(trials: Sequence[Trial]) -> Report:
             ("that of an open case", tuple(calibration.reliability(calibration.of_open_cases(trials)))),
             ("the confidence of a verdict", tuple(calibration.reliability(calibration.of_kinds(trials)))),
         ),
+        tuple(worlds),
     )
 
 
@@ -166,6 +168,8 @@ def print_text(shown: Report, console: Console) -> None:
     _print(console, "bounds", _BOUND_HEADS, _bounds(shown.readings), 2)
     for name, bins in shown.curves:
         _print(console, f"reliability of {name}", _BIN_HEADS, _bins(bins), 1)
+    if shown.worlds:
+        _print(console, others.TITLE, others.HEADS, [one.cells() for one in shown.worlds], 1)
 
 
 def markdown(shown: Report) -> str:
@@ -176,6 +180,7 @@ def markdown(shown: Report) -> str:
     parts.append(" ".join(LEGEND))
     parts.append(_markdown("bounds", _BOUND_HEADS, _bounds(shown.readings), 2))
     parts += [_markdown(f"reliability of {name}", _BIN_HEADS, _bins(bins), 1) for name, bins in shown.curves]
+    parts += [_markdown(others.TITLE, others.HEADS, [one.cells() for one in shown.worlds], 1)] if shown.worlds else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -194,6 +199,7 @@ def document(shown: Report) -> dict[str, Any]:
         },
         "bounds": [asdict(reading) | {"met": reading.met} for reading in shown.readings],
         "reliability": {name: [asdict(one) for one in bins] for name, bins in shown.curves},
+        "worlds": [asdict(one) for one in shown.worlds],
     }
 
 

@@ -28,7 +28,7 @@ from fit.solve import errors, loss, problem
 from fit.table import Support, written
 from fit.traced import Row, traced
 from hangdog_models.rules.likelihoods import TABLE, Likelihood, packaged
-from worlds.case import Case, of_folder, recorded, simulated
+from worlds.case import Case, named, of_folder, recorded, simulated
 
 #: How well a number is known that no scene tells of: a normal of its logarithm with this standard deviation.
 BELIEVED = 1.0
@@ -37,7 +37,7 @@ BELIEVED = 1.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fits, prints, and writes where asked to; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="*", type=_named, metavar="WORLD=FOLDER")
+    parser.add_argument("folders", nargs="*", type=named, metavar="WORLD=FOLDER")
     parser.add_argument("--incidents", type=int, default=200, metavar="N")
     parser.add_argument("--write", action="store_true", help="write the table")
     asked = parser.parse_args(arguments)
@@ -57,13 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             written(place.read_text(encoding="utf-8"), table, fitted, support), encoding="utf-8"
         )
     return 0
-
-
-def _named(text: str) -> tuple[str, Path]:
-    world, _, folder = text.partition("=")
-    if not folder or not Path(folder).is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is not WORLD=FOLDER with a folder that is there")
-    return world, Path(folder)
 
 
 def _cases(folders: Sequence[tuple[str, Path]], incidents: int) -> Iterator[Case]:

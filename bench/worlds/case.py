@@ -1,5 +1,6 @@
 """The cases of a world: the simulator of the benchmark, recordings of real frameworks, and any folder of cases."""
 
+import argparse
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,6 +29,14 @@ class Case:
     snapshot: Snapshot
     topology: Topology
     want: Mapping[str, Any]
+
+
+def named(text: str) -> tuple[str, Path]:
+    """A world and one of its folders, as an option of a command names them."""
+    world, _, folder = text.partition("=")
+    if not folder or not Path(folder).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is not WORLD=FOLDER with a folder that is there")
+    return world, Path(folder)
 
 
 def of_folder(folder: Path, world: str) -> Iterator[Case]:

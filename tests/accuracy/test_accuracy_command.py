@@ -1,6 +1,7 @@
 """The command of the benchmark: one simulation an incident, the same figures for every number of processes, a status that tells."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from accuracy import __main__ as command
-from accuracy import bounds, trial
+from accuracy import bounds, others, trial
 from accuracy.simulator import make
 from accuracy.simulator.make import default_set
 from accuracy.trial import Trial, run, select
 
 ROOT = Path(__file__).resolve().parents[2]
+RECORDINGS = ROOT / "tests" / "recordings" / "frameworks"
 TASKS = [(3, 16, "lock"), (5, 16, "size mismatch"), (1, 32, "lock")]
 
 
@@ -70,6 +72,25 @@ def test_the_command_writes_json_and_ends_with_1_when_a_bound_is_missed(
         assert written["incidents"] == 1
         assert [bound["met"] for bound in written["bounds"]] == [False] * len(bounded)
     assert "bounds missed: more than all" in capsys.readouterr().err
+
+
+def test_other_worlds_are_judged_after_the_first_one_and_a_wrong_eviction_there_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for case in ("transformers-sigstop", "jax-lock"):
+        shutil.copytree(RECORDINGS / case, tmp_path / "given" / case)
+    monkeypatch.setattr(others, "recorded", list)
+    monkeypatch.setattr(others, "CORPUS", tmp_path / "nowhere")
+    seed = select(default_set(), "lock", 64)[0][0]
+    options = ["--fault", "lock", "--ranks", "64", "--seeds", str(seed), "--jobs", "1", "--format", "json"]
+    options += ["--output", str(tmp_path / "table.json"), "--world", f"given={tmp_path / 'given'}"]
+    assert command.main(options) == 0
+    (world,) = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))["worlds"]
+    assert (world["name"], world["cases"], world["right"], world["innocent"]) == ("given", 2, 1.0, 0)
+    wanted = tmp_path / "given" / "transformers-sigstop" / "expected.toml"
+    wanted.write_text(wanted.read_text(encoding="utf-8").replace("evict_at_most = 1", "evict_at_most = 0"))
+    assert command.main(options) == 1
+    assert "given: evicts an innocent" in capsys.readouterr().err
 
 
 def test_one_incident_is_shown_with_its_truth_and_both_answers(capsys: pytest.CaptureFixture[str]) -> None:
