@@ -51,7 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed, ranks, fault = found[0] if found else (asked.show, asked.ranks, asked.fault)
         show(incident(seed, ranks, fault), console)
         return 0
-    tasks = select(every, asked.fault, asked.ranks, asked.seeds)
+    tasks = [
+        task for task in select(every, asked.fault, asked.ranks, asked.seeds) if task[1] <= (asked.up_to or task[1])
+    ]
     if asked.quick:
         tasks = quick(tasks)
     if not tasks:
@@ -145,6 +147,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--fault", metavar="F", help="incidents of this fault only, or of one in no set: longer samples"
     )
     parser.add_argument("--ranks", metavar="N", type=int, help="jobs of this size only")
+    parser.add_argument(
+        "--up-to", metavar="N", type=int, help="jobs of at most this size: the largest take most of the time"
+    )
     parser.add_argument("--seeds", metavar="A-B", type=_seeds, help="incidents of these seeds only, both ends included")
     parser.add_argument("--show", metavar="SEED", type=int, help="show one incident instead of a table")
     parser.add_argument("--misses", action="store_true", help="list what hangdog got wrong, by class and one by one")

@@ -47,7 +47,8 @@ def state_of(
     else:
         # who sleeps is woken by nothing; before that a job that lives wakes each of its hosts again and again
         worked = max(0.0, elapsed - waits_s) if scene.looks[-1] != inf and not stall else 0.0
-        ran, wakes, others = elapsed if letter == "R" else worked, _WAKES * worked, 0.0
+        ran = elapsed if letter == "R" else worked
+        wakes, others = _WAKES * ran, 0.0
     spent = 1000.0 + 0.37 * rank
     return ProcessState(
         pid_of(rank), letter, wchan, syscall, round(spent + ran + others, 2), "python3", CMDLINE,

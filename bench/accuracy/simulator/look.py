@@ -85,7 +85,9 @@ def traces(scene: Scene, habits: Habits, rng: Random, number: int, *, native: bo
     skew = {machine: rng.uniform(0.0, SKEW_S) for machine in scene.job.topology.machines}
     seen: list[ProcessTrace] = []
     for process in scene.processes:
-        instant = scene.instant(time + skew[scene.machine(process.rank)] + rng.uniform(0.0, 0.02))
+        instant = time
+        if time != inf:
+            instant = scene.instant(time, skew[scene.machine(process.rank)] + rng.uniform(0.0, 0.02))
         seen.extend(_traces(scene, habits, process, instant, number, rng, native=native))
     return tuple(seen)
 

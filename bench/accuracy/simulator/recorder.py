@@ -47,7 +47,7 @@ def counters(scene: Scene, rng: Random, steps_before: int, missing: float) -> tu
             continue
         if rank in scene.stalls and scene.stalls[rank].name == "store":
             continue
-        time = scene.instant(scene.looks[-1] + skew[scene.machine(rank)])
+        time = scene.instant(scene.looks[-1], skew[scene.machine(rank)])
         watch = Watch(time - clocks.uniform(0.0, _WATCHDOG_S), ahead[scene.machine(rank)], clocks)
         records.append(_record(scene, process, time, steps_before, watch, experts))
     return tuple(records)

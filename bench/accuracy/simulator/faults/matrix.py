@@ -25,7 +25,7 @@ PHASES = {
                 "healthy",
                 (*_NONE, Kind.DEPENDENCY) if one.service else _NONE,
                 phases.healthy(one),
-                steps=("train",),
+                steps=("train",) * (phases.TRAINED + phases.GOES_ON - 2),
                 faults=0,
             )
             for one in (*DUTIES, *TOGETHER)

@@ -17,6 +17,8 @@ LOOKS, GAP_S = 3, 5.0
 STATED_FROM_S = 10.0
 #: How often somebody states it.
 STATED = 0.5
+#: Steps of training before a phase, and after one that ends.
+TRAINED, GOES_ON = 2, 3
 #: Outermost frames of a trainer that are above all that it does.
 TRAINERS_OWN = 2
 #: For how long a duty has been stuck when it is looked at, from and to.
@@ -132,4 +134,4 @@ def _others(scene: Scene, kind: Phase, workers: Collection[int], seconds: float)
 
 
 def _at(scene: Scene, rank: int) -> int:
-    return scene.marks[rank][0 if scene.fresh else -1]
+    return scene.marks[rank][0 if scene.fresh else TRAINED]

@@ -17,6 +17,8 @@ from hangdog_models.verdict import Kind
 
 #: Seconds between two looks at a job that may hang.
 INTERVAL_S = 1.0
+#: All ranks have been looked at so much later than the first one, and a time that is none.
+LATER_S, LEAST_S = 0.35, 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,17 @@ class Scene:
     def machine(self, rank: int) -> str:
         return self.job.topology.machine(Rank(rank)) or ""
 
-    def instant(self, time: float) -> float:
-        """The instant of the simulation at which a living job is like it is at that time."""
-        if time < self.end or self.end == inf:
-            return time
-        return self.trains + (time - self.trains) % (self.end - self.trains)
+    def instant(self, time: float, later: float = 0.0) -> float:
+        """The instant of the simulation that shows a living job so much `later` than a time.
+
+        All ranks are shown the same step of training: who is looked at somewhat later is not a step behind.
+        """
+        if time == inf:
+            return inf
+        span = self.end - self.trains
+        if time >= self.end:
+            time = self.trains + (time - self.trains) % (span - min(LATER_S, span / 2))
+        return min(time + later, self.end - LEAST_S)
 
     def blame(self, *ranks: int) -> None:
         """These ranks, on these machines, are the fault."""
