@@ -119,15 +119,18 @@ def test_who_sends_nothing_and_gets_nothing_stays_where_it_is() -> None:
     raise AssertionError("no incident of which /proc is known")
 
 
-def test_who_waits_for_a_phase_is_asleep_in_it_or_spins() -> None:
-    made = of_looks("first-batch index on rank 0", 3)
-    scene = scene_of(made.seed, RANKS, "first-batch index on rank 0")
-    over = max(scene.processes[rank].times[duty.at] for rank, duty in scene.duties.items())
-    assert scene.looks[-1] < over, "choose another incident: this one is over at the last look"
-    traces = [trace for trace in seen(made, 1) if trace.state is not None]
-    first, last = traces[0].state, traces[-1].state
-    assert first is not None and last is not None and first.wakes == last.wakes
-    assert last.state == "S" or (last.cpu_s or 0.0) - (first.cpu_s or 0.0) == pytest.approx(2 * GAP_S)
+@pytest.mark.parametrize(("seed", "state"), [(0, "R"), (24, "S")])
+def test_who_waits_for_a_phase_is_asleep_in_it_or_spins(seed: int, state: str) -> None:
+    fault = "first-batch index on rank 0"
+    scene = scene_of(seed, RANKS, fault)
+    assert scene.looks[-1] < max(scene.processes[rank].times[duty.at] for rank, duty in scene.duties.items())
+    states = [trace.state for trace in seen(incident(seed, RANKS, fault), 1)]
+    early, last = states[0], states[-1]
+    assert early is not None and last is not None and last.state == state
+    if state == "S":
+        assert (early.wakes, early.cpu_s) == (last.wakes, last.cpu_s)
+    else:
+        assert (last.cpu_s or 0.0) - (early.cpu_s or 0.0) == pytest.approx(2 * GAP_S)
 
 
 def test_a_compiler_at_work_is_a_process_of_its_own() -> None:
