@@ -66,7 +66,8 @@ DUTIES = (
         ),
         frames("run_validation hooks/validation.py:64", *_BARRIER),
         stuck=(
-            (sleeps(inf, "evaluate hooks/validation.py:83", *_NEXT),),
+            (sleeps(inf, "evaluate hooks/validation.py:91", "update metrics/ranking.py:47", "get multiprocessing/pool.py:768", "wait multiprocessing/pool.py:765",
+                    "wait threading.py:629", "wait threading.py:327"),),
             (runs(0.1, "evaluate hooks/validation.py:94", "decode models/generation.py:133", "prune models/generation.py:171", lines=7),),
         ),
         frameworks=("ddp",),
