@@ -16,7 +16,7 @@ IN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy fit frameworks healthy fuzz locks base-image clean
+.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy world fit frameworks healthy fuzz locks base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,11 @@ bench: .venv/dev.stamp ## how the cost of a diagnosis grows with the job
 
 accuracy: .venv/dev.stamp ## how often the diagnosis is right on simulated incidents and in the other worlds (ARGS="--quick --world NAME=FOLDER")
 	$(IN)/python bench/accuracy --worlds $(ARGS)
+
+world: .venv/dev.stamp ## write 240 timed incidents by another hand into build/world and judge them (ARGS="--cases 60 --seed 7")
+	@rm -rf build/world
+	$(IN)/python bench/worlds/timed --out build/world $(ARGS)
+	$(IN)/python bench/worlds build/world --misses
 
 fit: .venv/dev.stamp ## fit the table of likelihoods to worlds whose truth is known, and judge each by the others (ARGS="WORLD=FOLDER ... --write")
 	$(IN)/python bench/fit $(ARGS)

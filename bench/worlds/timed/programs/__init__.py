@@ -1,0 +1,1 @@
+"""The programs of ranks: what each framework does in a step, as its schedules are published."""

@@ -1,0 +1,1 @@
+"""What happens to a job: phases that are healthy, and faults of hosts, devices, code and services."""
