@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Writes the cases; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=240, metavar="N", help="how many (240)")
-    parser.add_argument("--seed", type=int, default=2, metavar="S", help="which ones (2)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="which ones (1)")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--first", action="store_true", help="only the kinds that numbers were fitted with")
     asked = parser.parse_args(arguments)

@@ -14,13 +14,13 @@ from worlds.timed.scenarios.stuck import Stuck
 
 #: The kernel tells of a task that has been blocked for so long.
 _HUNG_TASK_S = 122.0
-#: Lines that a machine may have from long ago, and that say nothing about now.
+#: Lines that a machine may have from long ago, and that say nothing about now. A GPU that was lost comes back with a new start
+#: of the machine only, which begins a new log.
 _OLD = (
     "NVRM: Xid (PCI:{bus}): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate.",
     "NVRM: Xid (PCI:{bus}): 31, pid={pid}, name=python, Ch 00000008, intr 10000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_5 faulted @ 0x7f4e_a2000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ",
     "NVRM: Xid (PCI:{bus}): 43, pid={pid}, name=pt_main_thread, Ch 0000000e",
     "NVRM: Xid (PCI:{bus}): 94, pid={pid}, name=python, Contained: SM (0x1). RST: No, D-RST: No",
-    "NVRM: Xid (PCI:{bus}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
     "mlx5_core 0000:5e:00.0 ib2: Link down",
 )
 #: What the driver says of a device that hangs.

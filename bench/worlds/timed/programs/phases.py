@@ -55,8 +55,9 @@ def barrier(job: Job, frames: str, dim: str = "world") -> Program:
     if job.gloo:
         yield HostCollective(dim, Payload("gloo:barrier", ((),), ((),)), gloo_wait(frames), 0.01)
         return
-    work = yield Collective(dim, SCALAR, device_wait(frames, "work_wait"), 0.001, 0.002)
-    yield Synchronise(device_wait(frames, "work_wait"), work)
+    waits = device_wait(frames, "xla_wait" if job.name == "jax" else "work_wait")
+    work = yield Collective(dim, SCALAR, waits, 0.001, 0.002)
+    yield Synchronise(waits, work)
 
 
 def reduce_scalar(frames: str, waits: str, dim: str = "world") -> Program:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from random import Random
 
 from hangdog_models.ranks import Rank
-from worlds.timed.engine.position import Position, asleep, device_wait, working
-from worlds.timed.engine.steps import Collective, Mark, Program, Run, Synchronise
+from worlds.timed.engine.position import Position, asleep, working
+from worlds.timed.engine.steps import Mark, Program, Run
 from worlds.timed.jobs.job import Job
-from worlds.timed.programs.phases import SCALAR, barrier
+from worlds.timed.programs.phases import barrier
 from worlds.timed.scenarios.scenario import BEGINS, ENDS, Scenario
 
 #: What an evaluation on one rank computes, by turns.
@@ -195,12 +195,7 @@ class Index(Duty):
             yield Mark(BEGINS)
             yield from self.work()
             yield Mark(ENDS)
-        frames = self.job.places["index_barrier"]
-        if self.job.name == "jax":
-            work = yield Collective("world", SCALAR, device_wait(frames, "xla_wait"), 0.001, 0.002)
-            yield Synchronise(device_wait(frames, "xla_wait"), work)
-        else:
-            yield from barrier(self.job, frames)
+        yield from barrier(self.job, self.job.places["index_barrier"])
 
     def work(self) -> Iterator[Run]:
         sorts = "np_sort@site/numpy/lib/_arraysetops_impl.py@312"
