@@ -73,7 +73,7 @@ world: .venv/dev.stamp ## write 240 timed incidents by another hand into build/w
 	$(IN)/python bench/worlds/timed --out build/world $(ARGS)
 	$(IN)/python bench/worlds build/world --misses
 
-fit: .venv/dev.stamp ## fit the table of likelihoods to worlds whose truth is known, and judge each by the others (ARGS="WORLD=FOLDER ... --write")
+fit: .venv/dev.stamp ## fit the table of likelihoods to worlds whose truth is known, and judge each by the others (ARGS="fourth=build/world ... --write")
 	$(IN)/python bench/fit $(ARGS)
 
 frameworks: .venv/dev.stamp ## record real trainers of other frameworks anew, busy and broken, and judge them (ARGS="--only jax"; an hour)

@@ -73,7 +73,6 @@ def incident(kind: Kind, name: str, seed: str) -> Incident:
     job = draw.job(name, seed, rng, slow=slow, experts=kind.name == "uneven-experts", stages=kind.name == "slow-stage")
     scene = kind.make(kind.name, job, rng)
     engine = Engine(job.layout, Random(f"{seed} engine"))
-    scene.engine = engine
     late = 1.5 if scene.starts_up else 0.05
     for rank, program in programs(job, scene).items():
         engine.start(rank, program, rng.uniform(0, late), job.pace.queue)

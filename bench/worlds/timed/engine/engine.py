@@ -19,6 +19,8 @@ from worlds.timed.layout import Layout
 _WAKES_S = 1e-4
 #: The members of a collective on hosts leave it within so many seconds.
 _LEAVES_S = 0.002
+#: Instead of how long a step keeps a host busy: it waits until something wakes it.
+_WAITS = -1.0
 
 
 class Engine:
@@ -94,7 +96,7 @@ class Engine:
             sent, busy = self._take(host, step)
             if busy is None:
                 continue
-            if busy >= 0.0:
+            if busy != _WAITS:
                 self._resume(host, sent, busy)
             return
 
@@ -102,7 +104,7 @@ class Engine:
         self.clock.at(self.now + after, lambda: self._advance(host, sent))
 
     def _take(self, host: Host, step: Step) -> tuple[Work | None, float | None]:
-        """Does a step: the work that it gave to the device, and for how long the host is busy (None: not at all; -1: it waits)."""
+        """Does a step: the work that it gave to the device, and for how long the host is busy (None: not at all)."""
         match step:
             case steps.Run():
                 host.is_at(step.at, self.now)
@@ -137,7 +139,7 @@ class Engine:
             case steps.Die():
                 host.is_at(step.at, self.now)
                 host.dead = self.now
-        return None, -1.0
+        return None, _WAITS
 
     def _kernel(self, host: Host, step: steps.Kernel) -> tuple[Work | None, float]:
         if host.queued >= host.queue:
@@ -145,7 +147,7 @@ class Engine:
             waits = Position(at.frames, "backward" if at.autograd else "launch", autograd=at.autograd, waits=True)
             host.is_at(waits, self.now)
             host.held_back = step
-            return None, -1.0
+            return None, _WAITS
         host.is_at(step.at, self.now)
         work = Work(host, COMPUTE, step.seconds)
         host.queued += 1
@@ -231,4 +233,4 @@ class Engine:
 
         for one in pending:
             one.then.append(one_done)
-        return -1.0
+        return _WAITS

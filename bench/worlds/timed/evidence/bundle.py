@@ -47,29 +47,26 @@ def write(incident: Incident, folder: Path) -> Written:
     rng = Random(f"{incident.job.seed} evidence")
     of = plan(incident, rng)
     folder.mkdir(parents=True)
-    _Capture(incident, of, rng).write(folder)
+    installation = Installation(incident.job.seed, newer=incident.job.newer, marks_native=of.marks_native)
+    pids = _pids(incident)
+    _Capture(incident, of, installation, pids, rng).write(folder)
     epoch, time = _EPOCH + rng.randrange(9_000_000), incident.ended + rng.uniform(0.5, 3)
     if len(incident.looks) > 1 and rng.random() < 0.8:
         (folder / "rounds.toml").write_text(f"interval_s = {incident.gap_s:.1f}\n", encoding="utf-8")
     if of.job_file != "none":
         text = "\n".join(job_file.lines(incident, of, rng)) + "\n"
         (folder / "job.toml").write_text(text, encoding="utf-8")
-    installation = _installation(incident, of)
-    recorders = Recorders(incident, installation, _pids(incident), rng)
+    recorders = Recorders(incident, installation, pids, rng)
     if of.recorder:
         recorders.write(folder, time, epoch)
     if of.ras:
-        ras.write(incident, folder, time, _pids(incident), rng)
+        ras.write(incident, folder, time, pids, rng)
     kernel = KernelLogs(incident, of, rng)
     if of.kernel:
         kernel.write(folder, time, epoch)
     if of.log:
         job_log.write(incident, installation, folder, time, epoch, rng)
     return Written(of, recorders.dumped, frozenset(kernel.shows))
-
-
-def _installation(incident: Incident, of: Plan) -> Installation:
-    return Installation(incident.job.seed, newer=incident.job.newer, marks_native=of.marks_native)
 
 
 def _pids(incident: Incident) -> Mapping[Rank, int]:
@@ -83,13 +80,14 @@ def _pids(incident: Incident) -> Mapping[Rank, int]:
 class _Capture:
     """The looks at all processes."""
 
-    def __init__(self, incident: Incident, of: Plan, rng: Random) -> None:
-        self._incident, self._plan = incident, of
-        self._pids = _pids(incident)
+    def __init__(
+        self, incident: Incident, of: Plan, installation: Installation, pids: Mapping[Rank, int], rng: Random
+    ) -> None:
+        self._incident, self._plan, self._pids = incident, of, pids
         name = incident.job.name
         python = rng.choice(("/usr/bin/python3", "/opt/conda/bin/python", "python"))
         self._command = "ray::WorkerDict" if name == "ray" else f"{python} -u {_SCRIPTS.get(name, 'bin/launch.py')}"
-        self._stacks = Stacks(incident, of, _installation(incident, of), self._command, rng)
+        self._stacks = Stacks(incident, of, installation, self._command, rng)
         self._workers = Workers(incident, of, self._stacks, self._command, rng)
 
     def write(self, folder: Path) -> None:

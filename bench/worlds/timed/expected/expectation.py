@@ -8,6 +8,7 @@ from hangdog_models.ranks import Rank, format_ranks
 from worlds.timed.evidence.plan import Failure
 from worlds.timed.expected.visible import Sign, Visible
 from worlds.timed.scenarios.hosts import TwoFaults
+from worlds.timed.scenarios.services import SharedStorage
 
 #: A healthy phase that one look shows so long after the last step may be called stuck code.
 _LONG_S = 300.0
@@ -235,7 +236,8 @@ def _never_comes(visible: Visible) -> Expected:
 
 def _shared_storage(visible: Visible) -> Expected:
     plan, scene = visible.written.plan, visible.incident.scene
-    reads = getattr(scene, "point", "") == "data"
+    assert isinstance(scene, SharedStorage)
+    reads = scene.point == "data"
     found = _nobody(visible, "dependency")
     told = visible.stands and (plan.processes or bool(visible.written.shows) or not reads)
     return found.also("undetermined", "none", "software", when=not told).also(
