@@ -6,12 +6,15 @@ way of the trainer's own root and working folder, if it is a regular file; and o
 
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
 
 from hangdog_agent.discovery import config_sizes
-from hangdog_agent.discovery.config_sizes import BYTES, ConfigSizes
+from hangdog_agent.discovery.config_sizes import BYTES, NAME, ConfigSizes
 from hangdog_agent.discovery.discover import Key, RankProcesses
 from hangdog_agent.stalls.progress.file_reader import FileQuery, Found
 from hangdog_agent.stalls.progress.heartbeat_files import Files
+from hangdog_models.reading.printable import printable
 
 #: Answers of one file that brought nothing: then it is left alone.
 _TRIES = 3
@@ -35,7 +38,7 @@ class ConfigFiles:
         """What is known by now, by the first trainer of each job that names files."""
         speaking: dict[str, RankProcesses] = {}
         for trainer in trainers:
-            if trainer.process.options.configs and (trainer.key in speaking or len(speaking) < _JOBS):
+            if _paths(trainer) and (trainer.key in speaking or len(speaking) < _JOBS):
                 speaking.setdefault(trainer.key, trainer)
         with self._lock:
             self._ask(speaking.values())
@@ -47,12 +50,25 @@ class ConfigFiles:
             self._files.close()
 
     def _of(self, trainer: RankProcesses) -> Iterator[ConfigSizes]:
-        for path in trainer.process.options.configs:
-            if (known := self._known.get((trainer.process.key, path))) is not None:
+        key, options = trainer.process.key, trainer.process.options
+        for path in options.configs:
+            if (known := self._known.get((key, path))) is not None:
                 yield known
+        candidates = [(key, path) for path in options.candidates]
+        if any(wish not in self._known and self._failed.get(wish, 0) < _TRIES for wish in candidates):
+            return  # there may be another one
+        there = [(PurePosixPath(wish[1]), self._known[wish]) for wish in candidates if wish in self._known]
+        if len(there) == 1:
+            ((file, known),) = there
+            yield replace(known, name=printable("/".join(file.parts[-2:]), NAME))
+        elif there:
+            folders = ", ".join(printable(path.parent.name or ".", NAME) for path, _ in there)
+            yield ConfigSizes(
+                there[0][1].name, problem=f"there is one in each of {folders}, and the program knows which"
+            )
 
     def _ask(self, speaking: Collection[RankProcesses]) -> None:
-        wishes = [(one.process.key, path) for one in speaking for path in one.process.options.configs]
+        wishes = [(one.process.key, path) for one in speaking for path in _paths(one)]
         self._known = {wish: self._known[wish] for wish in wishes if wish in self._known}
         self._failed = {wish: self._failed[wish] for wish in wishes if wish in self._failed}
         open_ones = [wish for wish in wishes if wish not in self._known and self._failed.get(wish, 0) < _TRIES]
@@ -67,3 +83,7 @@ class ConfigFiles:
             self._failed[wish] = self._failed.get(wish, 0) + 1
         else:
             self._known[wish] = config_sizes.read(wish[1], found.data)
+
+
+def _paths(trainer: RankProcesses) -> tuple[str, ...]:
+    return (*trainer.process.options.configs, *trainer.process.options.candidates)

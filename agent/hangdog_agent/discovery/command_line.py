@@ -54,6 +54,9 @@ _FILES = frozenset(("deepspeed", "deepspeed_config", "ds_config", "config_file",
 CONFIGS = (".json", ".toml", ".yaml", ".yml")
 #: Hydra's two options for its main file: its folder, absolute or from that of the script, and its name.
 _HYDRA_FOLDER, _HYDRA_NAME = ("--config-path", "-cp"), ("--config-name", "-cn")
+#: Where that file is when the command line names it alone: the program says which folder, and these are what Hydra's own
+#: examples, NeMo's and most templates say, from that of the script.
+_HYDRA_FOLDERS = ("conf", "config", "configs", ".")
 #: Files named by one command line that are looked at, and the longest path that the kernel takes.
 _MOST_FILES, _LONGEST_PATH = 2, 4096
 #: Arguments looked at: a generated command line has hundreds.
@@ -67,7 +70,7 @@ class CommandLine:
     """What a command line says; `rank` with the option that told it, `sizes` by dimension in the order written.
 
     `given` are the options that told the sizes. `contradicted` are dimensions that are given twice with different sizes.
-    `configs` are paths of files that may say more of them.
+    `configs` are paths of files that may say more of them. `candidates` are paths of which one may be such a file.
     """
 
     rank: int | None = None
@@ -79,6 +82,7 @@ class CommandLine:
     given: tuple[str, ...] = ()
     contradicted: tuple[str, ...] = ()
     configs: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
 
 
 #: Of a process whose command line says nothing of all that: most.
@@ -109,11 +113,11 @@ def read(arguments: Sequence[str]) -> CommandLine:
         rank, world, option = None, None, ""
     if other_order or contradicted:
         sizes = {}
-    configs = _configs(arguments)
-    if rank is None and node is None and not given and not configs:
+    configs, candidates = _configs(arguments)
+    if rank is None and node is None and not given and not configs and not candidates:
         return SILENT
-    once = tuple(dict.fromkeys(given))
-    return CommandLine(rank, world or 0, option, node, nodes or 0, sizes, once, tuple(sorted(contradicted)), configs)
+    once, twice = tuple(dict.fromkeys(given)), tuple(sorted(contradicted))
+    return CommandLine(rank, world or 0, option, node, nodes or 0, sizes, once, twice, configs, candidates)
 
 
 def number(text: str) -> int | None:
@@ -127,27 +131,38 @@ def _first(values: Mapping[str, str], names: Sequence[str]) -> tuple[int | None,
     return next(((value, option) for value, option in found if value is not None), (None, ""))
 
 
-def _configs(arguments: Sequence[str]) -> tuple[str, ...]:
+def _configs(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files that are named, and the candidates for one of which only the name is."""
     found: list[str] = []
-    hydra: dict[str, str] = {}
+    folder = name = ""
     for at, argument in enumerate(arguments[1:_MOST], 1):
         head, equals, value = argument.partition("=")
         if not equals:
             value = arguments[at + 1] if at + 1 < len(arguments) else ""
-        if head in _HYDRA_FOLDER + _HYDRA_NAME:
-            hydra["folder" if head in _HYDRA_FOLDER else "name"] = value
+        if head in _HYDRA_FOLDER:
+            folder = value
+        elif head in _HYDRA_NAME:
+            name = value
         elif head.startswith("--") and _name(head) in _FILES and value.lower().endswith(CONFIGS):
             found.append(value)
-    if len(hydra) == 2:
-        found += _of_hydra(arguments, **hydra)
-    return tuple([path for path in found if len(path) <= _LONGEST_PATH][:_MOST_FILES])
+    candidates = [] if folder or not name else _of_hydra(arguments, _HYDRA_FOLDERS, name)
+    if folder and name:
+        found += _of_hydra(arguments, (folder,), name)
+    short = [path for path in found if len(path) <= _LONGEST_PATH]
+    return tuple(short[:_MOST_FILES]), tuple(path for path in candidates if len(path) <= _LONGEST_PATH)
 
 
-def _of_hydra(arguments: Sequence[str], folder: str, name: str) -> Iterator[str]:
-    """The path of Hydra's main file; none where its folder is that of a package, or of a module whose file nobody names."""
-    script = arguments[1] if arguments[1].endswith(".py") else ""
-    if name and folder and "://" not in folder and (script or folder.startswith("/")):
-        yield str(PurePosixPath(script).parent / folder / f"{name.removesuffix('.yaml')}.yaml")
+def _of_hydra(arguments: Sequence[str], folders: Sequence[str], name: str) -> list[str]:
+    """The path of Hydra's main file by folder; none where that is a package's, or of a module whose file nobody names."""
+    first = next(
+        (argument for argument in arguments[1:] if not argument.startswith("-")), ""
+    )  # torchrun says `python -u`
+    script = first if first.endswith(".py") else ""
+    return [
+        str(PurePosixPath(script).parent / folder / f"{name.removesuffix('.yaml')}.yaml")
+        for folder in folders
+        if "://" not in folder and (script or folder.startswith("/"))
+    ]
 
 
 def _name(head: str) -> str:

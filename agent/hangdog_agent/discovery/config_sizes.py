@@ -28,7 +28,7 @@ _COMPOSED = re.compile(r"^( *)- +_self_ *(?:#.*)?\n(?: *(?:#.*)?\n)*\1- ", re.MU
 #: Megatron's other order of ranks, which sizes alone do not tell.
 _OTHER_ORDER = re.compile(r"""use[_-]tp[_-]pp[_-]dp[_-]mapping["']? *[:=] *true""", re.IGNORECASE)
 #: Characters of a file's name that are told.
-_NAME = 60
+NAME = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ConfigSizes:
 
 def read(path: str, data: bytes) -> ConfigSizes:
     """Reads a whole file, by the ending of its name."""
-    name = printable(PurePath(path).name, _NAME)
+    name = printable(PurePath(path).name, NAME)
     if len(data) > BYTES:
         return ConfigSizes(name, problem=f"it is larger than {BYTES >> 10} KiB")
     text = data.decode("utf-8", "replace")

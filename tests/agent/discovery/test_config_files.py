@@ -130,6 +130,7 @@ def test_hostile_files_cost_little_and_tell_nothing() -> None:
         ("python gpt.py --config-path=/results --config-name=run.yaml model.lr=1", ("/results/run.yaml",)),
         ("python examples/gpt.py --config-name 7b --config-path ../conf", ("examples/../conf/7b.yaml",)),
         ("python gpt.py -cn 7b -cp conf", ("conf/7b.yaml",)),
+        ("python -u gpt.py -cn 7b -cp conf", ("conf/7b.yaml",)),
         ("python gpt.py --config-name 7b", ()),
         ("python -m nemo.gpt --config-path conf --config-name 7b", ()),
         ("python -m nemo.gpt --config-path /conf --config-name 7b", ("/conf/7b.yaml",)),
@@ -139,6 +140,23 @@ def test_hostile_files_cost_little_and_tell_nothing() -> None:
 )
 def test_which_files_a_command_line_names(line: str, paths: tuple[str, ...]) -> None:
     assert command_line.read(line.split()).configs == paths
+
+
+@pytest.mark.parametrize(
+    ("line", "paths"),
+    [
+        (
+            "python nlp/gpt.py --config-name 7b model.lr=1",
+            ("nlp/conf/7b.yaml", "nlp/config/7b.yaml", "nlp/configs/7b.yaml", "nlp/7b.yaml"),
+        ),
+        ("python gpt.py -cn=7b.yaml", ("conf/7b.yaml", "config/7b.yaml", "configs/7b.yaml", "7b.yaml")),
+        ("python gpt.py --config-path conf --config-name 7b", ()),
+        ("python -m nemo.gpt --config-name 7b", ()),
+        ("python gpt.py --config-name", ()),
+    ],
+)
+def test_where_a_file_may_be_of_which_only_the_name_is_given(line: str, paths: tuple[str, ...]) -> None:
+    assert command_line.read(line.split()).candidates == paths
 
 
 DS = ConfigSizes("ds.json", {"tp": 4, "pp": 2}, ("autotp_size", "stages"))
@@ -205,6 +223,32 @@ def test_a_real_trainer_s_file_is_read_from_its_own_folder(tmp_path: Path) -> No
     assert job.notes == (
         "its parallel sizes, tp=4,dp=2,pp=2, are those of its configuration file ds.json (autotp_size in ds.json, stages in ds.json)",
     )
+
+
+@pytest.mark.parametrize(
+    ("folders", "topology", "note"),
+    [
+        (["conf"], "tp=2,dp=2,pp=4", "its configuration file conf/7b.yaml"),
+        (["."], "tp=2,dp=2,pp=4", "its configuration file 7b.yaml"),
+        (["conf", "config"], "", "7b.yaml is not used: there is one in each of conf, config"),
+        ([], "", ""),
+    ],
+)
+def test_a_file_of_hydra_s_is_found_by_its_name_where_only_one_can_be_meant(
+    tmp_path: Path, folders: list[str], topology: str, note: str
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for folder in folders:
+        (run / folder).mkdir(exist_ok=True)
+        (run / folder / "7b.yaml").write_text(MEGATRON)
+    (run / "gpt.py").write_text(WAIT)
+    start = f"import os, sys\nos.chdir({str(run)!r})\n"
+    start += "os.execv(sys.executable, [sys.executable, '-u', 'gpt.py', '--config-name', '7b'])"
+    environ = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "16", "HANGDOG_JOB": "configured", MARK[0]: MARK[1]}
+    with running(start, environ=environ):
+        job = seen(30.0 if note else 3.0)
+    assert job.topology == topology and note in " ".join(job.notes) and bool(job.notes) is bool(note)
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "nothing"])
