@@ -39,7 +39,14 @@ FRAMEWORKS = {
     one.name: one
     for one in (
         Framework("megatron", ("megatron-core==0.16.1",), "train_megatron.py", hint="megatron", sizes={"tp": 2, "pp": 2}),
-        Framework("transformers", ("transformers==5.23.0", "accelerate==1.15.0"), "train_transformers.py"),
+        Framework(
+            "transformers", ("transformers==5.23.0", "accelerate==1.15.0"), "train_transformers.py",
+            environ={"FRAMEWORKS_SHARD": "0"},
+        ),
+        Framework(
+            "transformers-fsdp2", ("transformers==5.23.0", "accelerate==1.15.0"), "train_transformers.py", hint="fsdp",
+            environ={"FRAMEWORKS_SHARD": "1"},
+        ),
         Framework("lightning", ("lightning==2.6.6",), "train_lightning.py"),
         Framework("lightning-alone", ("lightning==2.6.6",), "train_lightning.py", starter="itself"),
         Framework(
@@ -48,7 +55,19 @@ FRAMEWORKS = {
         ),
         Framework("spawn", (), "train_spawn.py", starter="itself"),
         Framework(
-            "deepspeed", ("deepspeed==0.19.8",), "train_deepspeed.py", hint="deepspeed", environ={"DS_ACCELERATOR": "cpu"}
+            "deepspeed", ("deepspeed==0.19.8",), "train_deepspeed.py", hint="deepspeed",
+            environ={"DS_ACCELERATOR": "cpu", "FRAMEWORKS_ZERO": "2"},
+        ),
+        Framework(
+            "deepspeed-zero3", ("deepspeed==0.19.8",), "train_deepspeed.py", hint="deepspeed",
+            environ={"DS_ACCELERATOR": "cpu", "FRAMEWORKS_ZERO": "3"},
+        ),
+        Framework(
+            "torch-tp-pp", (), "train_torch.py", hint="other", sizes={"tp": 2, "pp": 2}, environ={"FRAMEWORKS_OUTER": "pp"}
+        ),
+        Framework(
+            "torch-tp-fsdp2", (), "train_torch.py", hint="fsdp", sizes={"tp": 2, "dp": 2},
+            environ={"FRAMEWORKS_OUTER": "dp_shard"},
         ),
         Framework("ray", ("ray[train]==2.60.0",), "train_ray.py", starter="itself", interruptible=False),
     )

@@ -78,7 +78,7 @@ def written(framework: Framework, case: Case, found: tuple[int, ...]) -> str:
     """The `expected.toml` of a case; `found` are the ranks that the agent found by itself."""
     ranks = case.ranks(framework.name)
     names = [f"node-{rank}" for rank in range(WORLD) if not (case.evict_at_most and rank in ranks)]
-    version = " ".join(framework.packages) or "torch.multiprocessing"
+    version = " ".join(framework.packages) or framework.script
     lines = [
         f"title = {_text(f'{framework.name}: {case.truth}')}",
         f"source = {_text(f'recorded for this project: {version}, torch 2.13.0 (gloo, CPU), {WORLD} processes')}",

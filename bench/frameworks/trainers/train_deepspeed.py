@@ -1,4 +1,4 @@
-"""DeepSpeed: its engine with ZeRO-2 on the CPU, over gloo."""
+"""DeepSpeed: its engine with ZeRO-2 or ZeRO-3 on the CPU, over gloo."""
 
 import os
 
@@ -10,10 +10,11 @@ from torch.utils.data import DataLoader
 from user_code import Between, Shards, reduce_apart
 
 LENGTH, VOCABULARY = 32, 128
+STAGE = int(os.environ["FRAMEWORKS_ZERO"])
 CONFIG = {
     "train_micro_batch_size_per_gpu": 8,
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}},
-    "zero_optimization": {"stage": 2},
+    "zero_optimization": {"stage": STAGE},
     "gradient_clipping": 1.0,
     "steps_per_print": 50,
 }
@@ -27,12 +28,17 @@ def main():
     torch.manual_seed(1)
     model = nn.Sequential(nn.Embedding(VOCABULARY, 128), nn.Linear(128, 512), nn.GELU(), nn.Linear(512, VOCABULARY))
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=CONFIG)
-    between = Between(rank, dist.barrier, reduce_apart(), lambda file: torch.save(engine.module.state_dict(), file))
+    between = Between(rank, dist.barrier, reduce_apart(), lambda file: torch.save(own_part(engine.module), file))
     for tokens in DataLoader(Shards(rank, 8, LENGTH + 1, VOCABULARY), batch_size=None, num_workers=1):
         loss = nn.functional.cross_entropy(engine(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
         engine.backward(loss)
         engine.step()
         between.steps()
+
+
+def own_part(module):
+    """What of the parameters this rank holds: all of them, or its partition by ZeRO-3."""
+    return [one.ds_tensor if STAGE == 3 else one.detach() for one in module.parameters()]
 
 
 if __name__ == "__main__":

@@ -196,6 +196,8 @@ def _frame(written: str) -> Frame:
           f"_fetch_sub_module_impl {DEEPSPEED}/zero/partitioned_param_coordinator.py",
           "wrapped_fn deepspeed/utils/nvtx.py", f"wait {DEEPSPEED}/zero/partition_parameters.py"],
          "device_sync", "some", "parameters"),
+        (["train train.py", f"_post_step {DEEPSPEED}/zero/stage3.py", f"all_gather {DEEPSPEED}/zero/partition_parameters.py",
+          f"_allgather_params_coalesced {DEEPSPEED}/zero/partition_parameters.py"], "device_sync", "some", "parameters"),
         (["train train.py", f"step {DEEPSPEED}/zero/stage3.py", f"has_overflow {DEEPSPEED}/zero/stage3.py"],
          "device_sync", "some", "item"),
         (["train train.py", f"synchronize_reads {DEEPSPEED}/swap_tensor/partitioned_param_swapper.py"],
