@@ -29,8 +29,8 @@ class Framework:
     hint: str = "ddp"
     sizes: Mapping[str, int] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
-    #: Names of cases that this framework cannot play.
-    without: frozenset[str] = frozenset()
+    #: Cases that this framework cannot play, by name, and why.
+    without: Mapping[str, str] = field(default_factory=dict)
     #: Whether its trainers are ended by a signal in what they do: Python handles signals in the main thread alone.
     interruptible: bool = True
 
@@ -51,7 +51,7 @@ FRAMEWORKS = {
         Framework("lightning-alone", ("lightning==2.6.6",), "train_lightning.py", starter="itself"),
         Framework(
             "jax", ("jax==0.10.2",), "train_jax.py", starter="each", hint="jax",
-            environ={"JAX_PLATFORMS": "cpu"}, without=frozenset({"build-lock"}),
+            environ={"JAX_PLATFORMS": "cpu"}, without={"build-lock": "it builds no extensions"},
         ),
         Framework("spawn", (), "train_spawn.py", starter="itself"),
         Framework(

@@ -27,7 +27,7 @@ def write_misses() -> int:
 
 
 def print_table(frameworks: Sequence[Framework], cases: Sequence[Case]) -> int:
-    """One line for each recording and number of looks; answers how many are wrong and not known to be."""
+    """One line for each recording and number of looks, and each case that cannot be played; answers how many are wrong and not known to be."""
     known, surprises = known_misses(), 0
     wanted = tuple(f"{framework.name}-{case.name}" for framework in frameworks for case in cases)
     recordings = sorted(path.parent for path in RECORDINGS.glob("*/expected.toml"))
@@ -43,4 +43,7 @@ def print_table(frameworks: Sequence[Framework], cases: Sequence[Case]) -> int:
                 f"  suspects {suspects or '-':24} evicted {' '.join(verdict.evict.machines) or '-':8}"
                 f" {'right' if not wrong else 'WRONG: ' + '; '.join(wrong)}{' (NEW)' if unknown else ''}"
             )
+    for framework in frameworks:
+        for case in (case for case in cases if case.name in framework.without):
+            print(f"{framework.name}-{case.name}: not played: {framework.without[case.name]}")
     return surprises

@@ -5,8 +5,12 @@ from itertools import islice
 
 from hangdog_models.stack import Frame, Thread
 
-#: Who has the training function run in a thread of its own: the ends of a file and of a function there.
-_RUNNERS = (("ray/train/v2/_internal/execution/worker_group/thread_runner.py", "_run_target"),)
+#: Who has the training function run in a thread of its own: the ends of a file and of a function there. Both versions of Ray
+#: Train in Ray 2.60; with the first one functions of Ray Tune.
+_RUNNERS = (
+    ("ray/train/v2/_internal/execution/worker_group/thread_runner.py", "_run_target"),
+    ("ray/air/_internal/util.py", "run"),
+)
 #: Such a frame follows those of `threading`, of which there are three, or more under a debugger.
 _OUTERMOST = 8
 

@@ -294,6 +294,9 @@ def test_a_value_is_not_read_back_where_python_runs() -> None:
     [
         ("log_wrapper deepspeed/comm/comm.py", "average"),
         ("all_reduce deepspeed/comm/torch.py", "average"),
+        ("_torch_reduce_scatter_fn deepspeed/runtime/comm/coalesced_collectives.py", "average"),
+        ("gather accelerate/accelerator.py", "average"),
+        ("_gpu_gather_one accelerate/utils/operations.py", "average"),
     ],
 )
 def test_a_wrapper_of_a_collective_is_not_its_caller(wrapper: str, caller: str) -> None:

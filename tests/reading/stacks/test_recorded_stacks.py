@@ -1,7 +1,7 @@
 """What the tools themselves printed of small programs and of a job of four ranks that hangs (recorded/).
 
 The Pythons are CPython 3.9 to 3.13, the job is torch 2.13 with gloo, the tools are gdb 13.1, elfutils 0.188, perf 6.1
-and py-spy 0.4. Only folders that installations differ in were renamed.
+and py-spy 0.4. Ray is 2.60. Only folders that installations differ in were renamed.
 """
 
 from pathlib import Path
@@ -16,6 +16,7 @@ from hangdog_models.reading.stacks import (
     kernel_stack,
     perf_script,
     pyspy_raw,
+    pyspy_text,
     stack_text,
 )
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
@@ -56,6 +57,13 @@ def test_the_main_thread_of_a_dump_of_faulthandler(name: str, threads: int, func
     assert len(process.threads) == threads
     assert main_of(process).frames[-1] == Frame(function, "/srv/train/stuck.py", line)
     assert [thread.name for thread in process.threads[:-1]] == ["unnamed"] * (threads - 1)
+
+
+def test_the_thread_that_trains_is_not_the_main_one_in_the_first_version_of_ray_train() -> None:
+    """A worker of Ray 2.60 with RAY_TRAIN_V2_ENABLED=0: its main thread waits for what the training function reports."""
+    (process,) = pyspy_text.read(text("py-spy-ray-train-1.txt"))
+    assert main_of(process).name == "Thread-1 (train_loop)"
+    assert innermost(process) == "_engine_run_backward"
 
 
 def test_a_timer_that_repeats_gives_one_look_of_each_process() -> None:
