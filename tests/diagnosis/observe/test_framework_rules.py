@@ -45,6 +45,8 @@ PADDLE = "paddle/distributed/communication"
 DEEPSPEED = "deepspeed/runtime"
 MEGATRON = ["train megatron/training/training.py", "train_step megatron/training/training.py"]
 TRAINER = "transformers/trainer.py"
+DTENSOR, FSDP2 = "torch/distributed/tensor", "torch/distributed/fsdp/_fully_shard"
+FUNCTIONAL, PYTREE = "torch/distributed/_functional_collectives.py", "torch/utils/_pytree.py"
 
 SENDS = """Process 4711: /usr/bin/python3 grpo.py
 Python v3.12.3 (/usr/bin/python3.12)
@@ -320,6 +322,34 @@ def test_a_wrapper_of_a_collective_is_not_its_caller(wrapper: str, caller: str) 
 def test_wrappers_around_a_layer_are_no_place(wrapper: str) -> None:
     inside = tuple(_frame(written) for written in ("train train.py", wrapper, "attend model.py"))
     assert place_of(inside, RULES).signature.places == (("train", "train.py"), ("attend", "model.py"))
+
+
+@pytest.mark.parametrize(
+    ("outer", "dim"),
+    [
+        ([f"_prepare_input_fn {DTENSOR}/parallel/style.py"], "tp"),
+        ([f"post_backward {FSDP2}/_fsdp_param_group.py", f"_get_grad_inner_tensor {FSDP2}/_fsdp_param.py"], "tp"),
+        ([f"post_backward {FSDP2}/_fsdp_param_group.py"], "dp-cp"),
+        (["forward model.py"], None),
+    ],
+)
+def test_who_redistributes_a_tensor_tells_the_group(outer: list[str], dim: str | None) -> None:
+    """As recorded with torch 2.13, tensor parallel times FSDP2."""
+    inner = [
+        f"redistribute {DTENSOR}/_api.py",
+        f"redistribute_local_tensor {DTENSOR}/_redistribute.py",
+        f"wait_tensor {FUNCTIONAL}",
+    ]
+    place = place_of(tuple(_frame(written) for written in ["step train.py", *outer, *inner]), RULES)
+    assert (place.operation, place.dim) == ("wait_tensor", dim)
+
+
+def test_a_result_that_is_waited_for_where_it_is_used_is_waited_for_there() -> None:
+    """Not in the walk over the arguments of that call; as recorded with torch 2.13."""
+    walk = [f"tree_map_only {PYTREE}", f"tree_map {PYTREE}", f"unflatten {PYTREE}", f"wrapped {PYTREE}"]
+    waits = [f"__torch_dispatch__ {FUNCTIONAL}", *walk, f"unwrap {FUNCTIONAL}", f"trigger_wait {FUNCTIONAL}"]
+    stack = ["step train.py", "layer_norm torch/nn/functional.py", *waits, f"wait_tensor {FUNCTIONAL}"]
+    assert place_of(tuple(map(_frame, stack)), RULES).label == "layer_norm"
 
 
 def test_a_dump_of_py_spy_of_a_trainer_that_sends_weights_to_vllm() -> None:
