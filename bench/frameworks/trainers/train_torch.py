@@ -108,7 +108,8 @@ def main():
     model, train_step = (pipelined if outer == "pp" else sharded)(mesh)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     between = Between(rank, dist.barrier, reduce_apart(), lambda file: torch.save(local(model), file))
-    for tokens in DataLoader(Shards(rank // 2, BATCH, LENGTH + 1, VOCABULARY), batch_size=None, num_workers=1):
+    # every rank reads a shard of its own, and all get the same tokens, as ranks of one tensor parallel group must
+    for tokens in DataLoader(Shards(rank, BATCH, LENGTH + 1, VOCABULARY), batch_size=None, num_workers=1):
         optimizer.zero_grad()
         train_step(tokens[:, :-1], tokens[:, 1:])
         nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=False)
