@@ -22,7 +22,6 @@ from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS
 from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS, Slowness, find
-from hangdog_models.diagnosis.verdict.moving_jobs import LATE_DECIDES
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Layout, Topology, build
@@ -251,10 +250,10 @@ def run(row: Row, topology: Topology, jobs: int, rounds: int, seed: str) -> Tall
 
 def count(tally: Tally, answer: Slowness, peer: tuple[str, ...], guilty: set[str]) -> None:
     named = {machine for machine, probability in answer.machines.items() if probability >= DEFAULTS.coverage_target}
-    likely = [suspect for suspect in answer.suspects if suspect.probability >= LATE_DECIDES]
+    called = answer.kind is Kind.SLOW
     tally.jobs += 1
-    tally.called += bool(likely)
-    tally.first += bool(likely) and not guilty.isdisjoint(likely[0].machines)
+    tally.called += called
+    tally.first += called and not guilty.isdisjoint(answer.suspects[0].machines)
     tally.looks += answer.looks_used
     tally.named += bool(named)
     tally.dependency += answer.kind is Kind.DEPENDENCY

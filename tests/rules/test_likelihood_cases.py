@@ -16,7 +16,6 @@ DOUBLED = {
     "alone_among_least": "a border: in no case do fewer ranks wait",
     "each_further_at_once": "faults at once are too improbable to be named in a case, less so twice as much",
     "false_alarms": "a bound: who is named is so by far more than twice of it",
-    "late_open": "a border: in no case is it below",
     "lost_at_least_ns": "a border: nobody is named who lost less",
     "lost_to_sound_hosts": "the odds of its case are at a bound of their own, `late_untold`",
     "old_dumps_share": "a border: in no case are fewer contradicted",

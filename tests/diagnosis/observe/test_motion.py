@@ -158,3 +158,15 @@ def test_two_ranks_freed_from_a_wait_are_proof_enough_that_the_job_moves() -> No
     assert diagnose(snapshot(before, after), CUBE).kind is Kind.NONE
     torn = look({"0": "user", "1": "tensor", "2-7": "stage"})
     assert diagnose(snapshot(before, torn), CUBE).kind is not Kind.NONE
+
+
+def test_where_whom_all_waited_for_waits_for_another_one_the_job_moves() -> None:
+    """Only two ranks changed their places. One alone that seems to have left its wait may be a torn read of its stack."""
+
+    def verdict(*busy: int) -> Verdict:
+        others = [",".join(str(rank) for rank in range(64) if rank != one) for one in busy]
+        looks = [look({rest: "item", str(one): "user"}) for rest, one in zip(others, busy, strict=True)]
+        return diagnose(snapshot(*looks), job(per_machine=8, dp=64))
+
+    assert verdict(5, 18).kind is Kind.NONE
+    assert verdict(5, 5).kind is not Kind.NONE

@@ -9,7 +9,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Layout, Topology, build
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, StallCause
 from support.cases.stories import C10D, trace
 
 LAYERS = ("embedding", "attention", "experts", "norm", "loss", "attention", "norm", "embedding", "experts", "loss")
@@ -36,8 +36,8 @@ def waits_for(slow: int, world: int, layers: Sequence[str]) -> Snapshot:
 
 @pytest.mark.parametrize("world", [4, 8])
 def test_a_small_job_is_decided_by_more_looks_than_a_large_one(world: int) -> None:
-    four, five, ten = (diagnose(waits_for(2, world, LAYERS[:looks]), machines(world)) for looks in (4, 5, 10))
-    assert four.kind is Kind.NONE
+    two, five, ten = (diagnose(waits_for(2, world, LAYERS[:looks]), machines(world)) for looks in (2, 5, 10))
+    assert two.kind is not Kind.MACHINE and not two.evict.machines
     assert (five.kind, five.suspects[0].machines) == (Kind.SLOW, ("node-2",))
     assert (ten.kind, ten.suspects[0].machines, ten.evict.machines) == (Kind.SLOW, ("node-2",), ("node-2",))
 
@@ -49,6 +49,15 @@ def test_who_is_late_in_four_of_five_looks_of_few_is_named_and_not_evicted() -> 
     verdict = diagnose(Snapshot(Job("slow"), looks, 5.0), machines(16))
     assert (verdict.kind, verdict.suspects[0].machines, verdict.evict.machines) == (Kind.SLOW, ("node-2",), ())
     assert verdict.suspects[0].probability == pytest.approx(0.9)
+
+
+def test_a_job_that_moves_is_as_sound_as_its_looks_can_show() -> None:
+    """Of jobs that are looked at some are held back, and few looks tell little of whom."""
+    rounds = [waits_for(5 * at % 16, 16, LAYERS[at : at + 1]).rounds[0] for at in range(5)]
+    looks = tuple(Round(at, one.traces) for at, one in enumerate(rounds))
+    two, five = (diagnose(Snapshot(Job("sound"), looks[:count], 5.0), machines(16)) for count in (2, 5))
+    assert two.kind is five.kind is Kind.NONE and two.confidence < five.confidence < 0.9
+    assert five.causes[StallCause.SLOW] == pytest.approx(1 - five.confidence) and five.culprit is None
 
 
 def test_two_looks_at_one_step_take_nothing_back() -> None:

@@ -285,6 +285,7 @@ def _digest(state: RankState) -> str:
 def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
     """The ranks freed from their waits between two looks and those whose stacks changed, each where enough of them are."""
     freed: list[Rank] = []
+    left: list[Rank] = []
     changed: list[Rank] = []
     elsewhere = 0
     seen = 0
@@ -298,6 +299,15 @@ def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, 
             elsewhere += _digest(then) != _digest(now)
             if then.waits and then.place != now.place:
                 freed.append(rank)
+                if not now.waits:
+                    left.append(rank)
     stirring = len(changed) >= max(FREED_AT_LEAST, MOVED_SHARE * seen)
     stirring = stirring or elsewhere >= max(GONE_AT_LEAST, GONE_SHARE * seen)
-    return tuple(sorted(freed)) if len(freed) >= FREED_AT_LEAST else (), tuple(sorted(changed)) if stirring else ()
+    got_on = len(freed) >= FREED_AT_LEAST or (bool(left) and _all_arrived(before, after))
+    return tuple(sorted(freed)) if got_on else (), tuple(sorted(changed)) if stirring else ()
+
+
+def _all_arrived(before: Look, after: Look) -> bool:
+    """Whether all who were outside of every wait have come to one: then what they held up goes on, and no torn read shows that."""
+    outside = [rank for rank, state in before.items() if not state.waits]
+    return bool(outside) and all((now := after.get(rank)) is not None and now.waits for rank in outside)

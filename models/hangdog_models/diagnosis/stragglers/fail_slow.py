@@ -37,6 +37,8 @@ SERVICE_SOUND = likelihood("service_sound")
 SERVICE_SLOW = likelihood("service_slow")
 STRAGGLER_PRIOR = likelihood("straggler_prior")
 LATE_UNPROVEN = likelihood("late_unproven")
+LATE_SHOWN = likelihood("late_shown")
+LATE_DECIDES = likelihood("late_decides")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +60,16 @@ class Degrader:
 class Slowness:
     """`kind` is slow with `suspects`, most probable first; dependency; none; or undetermined while looks may decide.
 
-    `looks_used`: so many looks were needed. `more`: so many further ones may be needed to decide, 0 when decided.
-    `surest`: no suspect is more probable, however sure other evidence is of it, for this tells what that cannot.
+    `sound`: how probable it is that nothing holds the job back. `looks_used`: so many looks were needed. `more`: so many further
+    ones may be needed to decide, 0 when decided. `surest`: no suspect is more probable, however sure other evidence is of it,
+    for this tells what that cannot.
     """
 
     kind: Kind
     suspects: tuple[Degrader, ...]
     looks_used: int
     reasons: tuple[str, ...]
+    sound: float
     more: int = 0
     surest: float = 1.0
 
@@ -73,6 +77,19 @@ class Slowness:
     def machines(self) -> dict[str, float]:
         """Each suspected machine and the probability that it is a degrader."""
         return {machine: suspect.probability for suspect in reversed(self.suspects) for machine in suspect.machines}
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """The odds that anybody is a degrader (`total`), those of each that stands out, and what was seen but blames nobody.
+
+    `left`: of the total, what no uneven work explains.
+    """
+
+    total: float
+    left: float
+    named: tuple[tuple[float, Degrader], ...]
+    notes: tuple[str, ...]
 
 
 def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, distinct: bool = False) -> Slowness:
@@ -84,29 +101,51 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
     window = looks[-rounds:]
     kept = list(window) if distinct else lateness.moments(window)
     ballots = lateness.ballots(kept, topology)
-    service, notes = 1.0, tuple[str, ...]()
+    service = 1.0
     for used in range(1, len(kept) + 1):
-        total, suspects, notes = _weigh(ballots, used, topology, NAMED_FROM)
-        if suspects:
-            reasons = tuple(_reason(suspect, kept) for suspect in suspects)
-            if any(_exchanges(suspect, kept[:used], topology) for suspect in suspects):
-                reasons, suspects = (*reasons, MORE_TOKENS), tuple(map(_unproven, suspects))
-            return Slowness(Kind.SLOW, suspects, used, reasons)
+        weighed = _weigh(ballots, used, topology, NAMED_FROM)
+        proven = tuple(degrader for odds, degrader in weighed.named if odds >= SECOND_DEGRADER)
+        if proven and sum(odds for odds, _ in weighed.named) >= NAMED_FROM:
+            reasons = tuple(_reason(suspect, kept) for suspect in proven)
+            if any(_exchanges(suspect, kept[:used], topology) for suspect in proven):
+                reasons, proven = (*reasons, MORE_TOKENS), tuple(map(_unproven, proven))
+            return Slowness(Kind.SLOW, proven, used, reasons, 1 - proven[0].probability)
         waiting = lateness.served(kept[used - 1], topology)
         service *= SERVICE_SLOW / SERVICE_SOUND if waiting else (1 - SERVICE_SLOW) / (1 - SERVICE_SOUND)
         if service >= NAMED_FROM:
-            return Slowness(Kind.DEPENDENCY, (), used, (_shared(waiting, kept[used - 1], topology),))
-        if total <= DROPPED_FROM and service <= DROPPED_FROM:
-            return Slowness(Kind.NONE, (), used, ("those that the others wait for change from look to look",))
-    if len(window) < rounds:
-        more = rounds - len(window)
-        because = (*notes, f"collect next: up to {more} further looks, seconds apart, to see who is waited for in each")
-        return Slowness(Kind.UNDETERMINED, (), len(kept), because, more)
-    _, suspects, _ = _weigh(ballots, len(kept), topology, 1 / STRAGGLER_PRIOR)
-    if suspects:
-        unproven = (_unproven(suspects[0]),)
-        return Slowness(Kind.SLOW, unproven, len(kept), tuple(_reason(suspect, kept) for suspect in unproven))
-    return Slowness(Kind.NONE, (), len(kept), notes or ("no machine is waited for more often than its like",))
+            shared = _shared(waiting, kept[used - 1], topology)
+            return Slowness(Kind.DEPENDENCY, (), used, (shared,), 1 / (1 + LATE_UNPROVEN))
+        if weighed.total <= DROPPED_FROM and service <= DROPPED_FROM:
+            change = "those that the others wait for change from look to look"
+            return Slowness(Kind.NONE, (), used, (change,), 1 / _all(weighed.total))
+    return _likely(kept if distinct else lateness.until_still(window), topology, max(0, rounds - len(window)))
+
+
+def _likely(looks: Sequence[Look], topology: Topology, more: int) -> Slowness:
+    """What looks tell that prove nobody a degrader: how probable each one is, and how probable it is that nobody is.
+
+    A stall that is over may fill several looks. Together they show for how much of the time the others waited, and all count.
+    """
+    weighed = _weigh(lateness.ballots(looks, topology), len(looks), topology, 0.0)
+    odds = _all(weighed.left)
+    most = LATE_UNPROVEN / (1 + LATE_UNPROVEN)
+    suspects = tuple(
+        replace(one, probability=min(most, STRAGGLER_PRIOR * LATE_SHOWN * own / odds)) for own, one in weighed.named
+    )
+    sound = max(1 / odds, 1 - most)
+    reasons = (*(_reason(suspect, looks) for suspect in suspects), *weighed.notes)
+    if suspects and sound <= 1 - LATE_DECIDES:
+        return Slowness(Kind.SLOW, suspects, len(looks), reasons, sound, more)
+    reasons = reasons or ("no machine is waited for more often than its like",)
+    if more:
+        ask = f"collect next: up to {more} further looks, seconds apart, to see who is waited for in each"
+        return Slowness(Kind.UNDETERMINED, suspects, len(looks), (*reasons, ask), sound, more)
+    return Slowness(Kind.NONE, suspects, len(looks), reasons, sound)
+
+
+def _all(total: float) -> float:
+    """The odds of all that may be, where those of a sound job are 1: no degrader, one that looks do not show, and one that they do."""
+    return 1 + STRAGGLER_PRIOR * (1 - LATE_SHOWN + LATE_SHOWN * total)
 
 
 def _exchanges(suspect: Degrader, looks: Sequence[Look], topology: Topology) -> bool:
@@ -122,14 +161,11 @@ def _exchanges(suspect: Degrader, looks: Sequence[Look], topology: Topology) -> 
 
 def _unproven(suspect: Degrader) -> Degrader:
     """A degrader that healthy jobs look like more often than false alarms may be: it is named, and never surely enough to evict."""
-    odds = min(LATE_UNPROVEN, STRAGGLER_PRIOR * suspect.probability / (1 - suspect.probability))
-    return replace(suspect, probability=odds / (1 + odds))
+    return replace(suspect, probability=min(suspect.probability, LATE_UNPROVEN / (1 + LATE_UNPROVEN)))
 
 
-def _weigh(
-    ballots: Sequence[Ballot], used: int, topology: Topology, enough: float
-) -> tuple[float, tuple[Degrader, ...], tuple[str, ...]]:
-    """The odds that somebody is a degrader, the degraders if these are `enough`, and what was seen but blames nobody.
+def _weigh(ballots: Sequence[Ballot], used: int, topology: Topology, enough: float) -> _Weighed:
+    """The odds that somebody is a degrader, and the degraders where these are `enough`.
 
     Every candidate of one sort is as probable as the others, and the priors of all add up to 1: so their odds add up to
     a mean of 1 over healthy jobs with known rates, however many candidates there are, and exceed b at most once in b.
@@ -151,20 +187,20 @@ def _weigh(
             votes = zip(ballot.kinds, *ballot.votes[:used], strict=True)
             strong += [(odds[pattern], ballot, at) for at, pattern in enumerate(votes) if pattern in state_out]
     if total < enough:
-        return total, (), ()
+        return _Weighed(total, total, (), ())
     late = {ballot.ranks(at)[0] for _, ballot, at in strong if ballot.dim == "rank"}
     alike = _alike(late, ballots[0], ratio, used, prior, topology)
     notes = [f"ranks {format_ranks(group)} do the same work and are late together: it is their work" for group in alike]
     theirs = {rank for group in alike for rank in group}
-    named = _named([entry for entry in strong if not theirs.intersection(entry[1].ranks(entry[2]))], used, topology)
+    apart = [entry for entry in strong if not theirs.intersection(entry[1].ranks(entry[2]))]
+    named = _named(apart, used, topology)
     if len(named) > UNEVEN_MACHINES:
         notes.append(
             f"{len(named)} machines are late again and again: work unevenly spread, rather than a few machines"
         )
-        return total, (), tuple(notes)
-    if sum(odds for odds, _ in named) < enough:
-        return total, (), tuple(notes)
-    return total, tuple(degrader for odds, degrader in named if odds >= SECOND_DEGRADER), tuple(notes)
+        apart, named = [], []
+    left = total - sum(entry[0] for entry in strong) + sum(entry[0] for entry in apart)
+    return _Weighed(total, max(0.0, left), tuple(named), tuple(notes))
 
 
 def _named(strong: Iterable[tuple[float, Ballot, int]], used: int, topology: Topology) -> list[tuple[float, Degrader]]:

@@ -54,6 +54,12 @@ def moments(looks: Sequence[Look]) -> list[Look]:
     return kept
 
 
+def until_still(looks: Sequence[Look]) -> Sequence[Look]:
+    """The looks up to the last one that shows a new moment: whether what came to stand then goes on is open."""
+    moved = [at for at in range(1, len(looks)) if _moved(looks[at - 1], looks[at])]
+    return looks[: moved[-1] + 1 if moved else 1]
+
+
 def ballots(looks: Sequence[Look], topology: Topology) -> list[Ballot]:
     """The votes on every rank, every machine of several ranks, and every parallel group that spans several machines."""
     stages, world = _stages(topology), topology.world_size
@@ -107,6 +113,8 @@ def _votes(looks: Sequence[Look], stages: Sequence[int]) -> list[bytes]:
     Who waits for its own device apart from nearly all of its stage, which stand together at another place, is late: they are
     past what its device is at.
 
+    Where nobody is late whatever holds the job up does not show, which tells nothing of anybody.
+
     The first and the last rank have duties of their own (logs, checkpoints, the loss), which have no like to compare
     with: at a place where no other rank is ever seen late they are taken for unseen.
     """
@@ -135,7 +143,7 @@ def _votes(looks: Sequence[Look], stages: Sequence[int]) -> list[bytes]:
         for rank in duties if world > len(duties) else ():
             if votes[rank] == LATE and look[rank].place not in common:
                 votes[rank] = UNSEEN
-        cast.append(bytes(votes))
+        cast.append(bytes(votes) if LATE in votes else bytes([UNSEEN]) * world)
     return cast
 
 

@@ -99,7 +99,7 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
     kind = Kind.SOFTWARE if load.samples is Samples.MORE else Kind.SLOW
     degrader = Degrader(ranks, topology.machines_of(ranks), odds / (1 + odds), counts.late, counts.spells)
     reasons = (_reason(counts, topology.machine(counts.rank), ranks), *load.reasons)
-    return Slowness(kind, (degrader,), 0, reasons, surest=1 - 1 / (1 + most))
+    return Slowness(kind, (degrader,), 0, reasons, 1 / (1 + odds), surest=1 - 1 / (1 + most))
 
 
 def _unit(rank: Rank, topology: Topology) -> str:

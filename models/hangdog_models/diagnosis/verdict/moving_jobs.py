@@ -6,7 +6,7 @@ from hangdog_models.collectives import INSPECTOR
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import FREED_AT_LEAST
 from hangdog_models.diagnosis.stragglers import fail_slow, straggler
-from hangdog_models.diagnosis.stragglers.fail_slow import Slowness
+from hangdog_models.diagnosis.stragglers.fail_slow import LATE_DECIDES, Slowness
 from hangdog_models.diagnosis.verdict import eviction
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.who_and_why import CAUSE_OF
@@ -16,9 +16,6 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Activity, Culprit, Eviction, Kind, StallCause, Suspect, Verdict
 
-JOB_SOUND = likelihood("job_sound")
-LATE_DECIDES = likelihood("late_decides")
-LATE_OPEN = likelihood("late_open")
 ALIVE_RANKS = likelihood("alive_ranks")
 #: What tells the job's own progress.
 BY_STEPS = "step lines, a heartbeat file or counted collectives"
@@ -52,17 +49,26 @@ def judge(case: Case) -> Verdict | None:
         late = by_looks
     elif by_looks is not None:
         late = _surer(late, by_looks)
-    enough = LATE_OPEN if always or recorded else LATE_DECIDES
-    likely = max((suspect.probability for suspect in late.suspects), default=1.0) if late is not None else 0.0
-    if late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY, Kind.SOFTWARE) and likely >= enough:
+    slow = late is not None and late.kind in (Kind.SLOW, Kind.DEPENDENCY, Kind.SOFTWARE)
+    if late is not None and slow and 1 - late.sound >= LATE_DECIDES:
         return _late(case, late)
-    if not moved:
+    if not moved or late is None:
         return None
     because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
     if motion.stepped:
         between = f"the last two of {len(case.looks)} looks" if len(case.looks) > 1 else "the last two looks"
         because = f"the job's own progress went on between {between}: {BY_STEPS}"
-    return written(case, Kind.NONE, JOB_SOUND, (because,), (), Eviction(), _causes(Kind.NONE, JOB_SOUND), None)
+    suspects = _suspects(late)
+    lines = (because, *(line for one in suspects for line in one.because))
+    return written(case, Kind.NONE, late.sound, lines, suspects, Eviction(), _causes(late.kind, late.sound), None)
+
+
+def _suspects(late: Slowness) -> tuple[Suspect, ...]:
+    """Each with the reason of its own; what is said of several at once stands behind these."""
+    return tuple(
+        Suspect(one.ranks, one.machines, one.probability, (why,))
+        for one, why in zip(late.suspects, late.reasons, strict=False)
+    )
 
 
 def _surer(recorded: Slowness, by_looks: Slowness) -> Slowness:
@@ -72,7 +78,7 @@ def _surer(recorded: Slowness, by_looks: Slowness) -> Slowness:
     if not same or recorded.kind is not Kind.SLOW:
         return recorded
     surer = replace(first, probability=max(first.probability, min(recorded.surest, max(same))))
-    return replace(recorded, suspects=(surer, *recorded.suspects[1:]))
+    return replace(recorded, suspects=(surer, *recorded.suspects[1:]), sound=1 - surer.probability)
 
 
 def _stands(state: RankState) -> bool:
@@ -108,7 +114,7 @@ def _recorded(case: Case) -> bool:
 
 def _late(case: Case, late: Slowness) -> Verdict:
     """The verdict on a job that moves and waits for the same ones again and again."""
-    suspects = tuple(Suspect(one.ranks, one.machines, one.probability, late.reasons[:1]) for one in late.suspects)
+    suspects = _suspects(late)
     named = {frozenset(one.machines): one.probability for one in late.suspects if one.machines}
     evict = eviction.smallest(named, case.options) if late.kind is Kind.SLOW else Eviction()
     if len(named) > 1 and all(probability >= case.options.coverage_target for probability in named.values()):
@@ -116,18 +122,19 @@ def _late(case: Case, late: Slowness) -> Verdict:
         machines = tuple(sorted(machine for one in named for machine in one))
         fits = len(machines) <= case.options.budget_machines
         evict = Eviction(machines, min(named.values())) if fits and late.kind is Kind.SLOW else evict
-    confidence = max((one.probability for one in late.suspects), default=JOB_SOUND)
     first = suspects[0] if suspects else None
     culprit = None
     if first is not None:
         why = {CAUSE_OF[late.kind]: first.probability}
         culprit = Culprit(first.ranks, first.machines, first.probability, late.reasons[:1], why)
-    return written(case, late.kind, confidence, late.reasons, suspects, evict, _causes(late.kind, confidence), culprit)
+    return written(
+        case, late.kind, 1 - late.sound, late.reasons, suspects, evict, _causes(late.kind, late.sound), culprit
+    )
 
 
-def _causes(kind: Kind, confidence: float) -> dict[StallCause, float]:
-    """A job that moves is healthy where it is not what the verdict says."""
+def _causes(kind: Kind, sound: float) -> dict[StallCause, float]:
+    """A job that moves is healthy, or what holds it back is what the looks or the times say."""
     causes = dict.fromkeys(StallCause, 0.0)
-    causes[CAUSE_OF[kind]] = confidence
-    causes[StallCause.UNKNOWN if kind is Kind.NONE else StallCause.HEALTHY] += 1.0 - confidence
+    causes[StallCause.HEALTHY] = sound
+    causes[StallCause.SLOW if kind in (Kind.NONE, Kind.UNDETERMINED) else CAUSE_OF[kind]] += 1.0 - sound
     return causes
