@@ -187,7 +187,7 @@ def _weigh(ballots: Sequence[Ballot], used: int, topology: Topology, enough: flo
             votes = zip(ballot.kinds, *ballot.votes[:used], strict=True)
             strong += [(odds[pattern], ballot, at) for at, pattern in enumerate(votes) if pattern in state_out]
     if total < enough:
-        return _Weighed(total, total, (), ())
+        return _Weighed(total, min(1.0, total), (), ())
     late = {ballot.ranks(at)[0] for _, ballot, at in strong if ballot.dim == "rank"}
     alike = _alike(late, ballots[0], ratio, used, prior, topology)
     notes = [f"ranks {format_ranks(group)} do the same work and are late together: it is their work" for group in alike]
@@ -199,8 +199,9 @@ def _weigh(ballots: Sequence[Ballot], used: int, topology: Topology, enough: flo
             f"{len(named)} machines are late again and again: work unevenly spread, rather than a few machines"
         )
         apart, named = [], []
-    left = total - sum(entry[0] for entry in strong) + sum(entry[0] for entry in apart)
-    return _Weighed(total, max(0.0, left), tuple(named), tuple(notes))
+    # many of which none stands out have uneven work: together they count for no more than before any look
+    rest = min(1.0, max(0.0, total - sum(entry[0] for entry in strong)))
+    return _Weighed(total, rest + sum(entry[0] for entry in apart), tuple(named), tuple(notes))
 
 
 def _named(strong: Iterable[tuple[float, Ballot, int]], used: int, topology: Topology) -> list[tuple[float, Degrader]]:
