@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import WrongUse
+from hangdog_models.exits import Exit
 from hangdog_models.findings import Finding
 from hangdog_models.past_incidents import Family
 from hangdog_models.ranks import Rank
@@ -50,7 +51,8 @@ class Snapshot:
 
     `ras` holds reports of one job from old to new; `findings` are what logs and hardware say by themselves.
     `got_on` are the ranks that completed operations between the last two rounds that hold a flight record of them.
-    `past` are earlier incidents of whoever may know them, by their kind.
+    `past` are earlier incidents of whoever may know them, by their kind. `exits` are the ends of trainers, where the job
+    crashed.
     """
 
     job: Job
@@ -62,6 +64,7 @@ class Snapshot:
     account: Account = Account()
     got_on: tuple[Rank, ...] = ()
     past: tuple[Family, ...] = ()
+    exits: tuple[Exit, ...] = ()
 
     def highest_rank(self) -> Rank | None:
         """The highest rank any evidence speaks of, None when there is none."""
@@ -110,6 +113,7 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
         findings=tuple(findings[key] for key in sorted(findings)),
         account=_summed(part.account for part in them),
         got_on=tuple(sorted({rank for part in them for rank in part.got_on})),
+        exits=tuple(sorted({one for part in them for one in part.exits}, key=lambda one: (one.at_s, one.rank))),
     )
 
 

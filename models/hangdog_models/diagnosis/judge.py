@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.clustering.catalogue import clustering
-from hangdog_models.diagnosis.findings import incident_history, reports
+from hangdog_models.diagnosis.findings import first_exits, incident_history, reports
 from hangdog_models.diagnosis.hypotheses import contradiction, outliers
 from hangdog_models.diagnosis.hypotheses.explanations import explain
 from hangdog_models.diagnosis.hypotheses.scene import Scene
@@ -29,6 +29,7 @@ def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS
 def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Case:
     """Everything a verdict is drawn from: where the ranks stand, who waits for whom, and every explanation with its odds."""
     rules = packaged()
+    snapshot = first_exits.told(snapshot, topology)
     reader = activity.RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
     moved = motion.observe(looks, motion.work(snapshot.rounds, snapshot.interval_s, snapshot.got_on))
@@ -49,6 +50,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured, stalled_s)
     seen = any(state.frames for state in look.values())
     hypotheses = reports.weighed(explain(scene), snapshot.findings, topology, seen=seen)
+    hypotheses = (*hypotheses, *first_exits.explain(snapshot, topology))
     hypotheses = incident_history.weighed(hypotheses, snapshot.past, clusters, snapshot.findings, topology)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, contradictions)
 

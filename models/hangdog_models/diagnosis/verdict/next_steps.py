@@ -20,10 +20,12 @@ def next_steps(
     because: Sequence[str],
     *,
     seen: bool = True,
+    crashed: bool = False,
 ) -> tuple[Step, ...]:
     """The steps that a verdict of this kind asks for; `because` are its reasons, among which is what would decide.
 
     `seen`: something of the ranks was captured. Where only a machine's hardware or log speaks, its test comes first.
+    `crashed`: the job has ended, so nobody waits for it.
     """
     collect = [Step(Act.COLLECT, (), line.removeprefix(COLLECT)) for line in because if line.startswith(COLLECT)]
     whole = kind is Kind.GROUP and suspects  # its paths lead to all of them, whoever is awaited
@@ -32,7 +34,7 @@ def next_steps(
         step = Step(Act.EVICT, evict.machines, "the fault is inside")
         if kind is Kind.SLOW:
             return (step,)
-        return (step, Step(Act.RESTART, (), "it hangs until it is started again"))
+        return (step, Step(Act.RESTART, (), "it has ended" if crashed else "it hangs until it is started again"))
     test = [Step(Act.TEST, first, "tests of devices and links convict a machine or clear it")] if first else []
     more = collect or [Step(Act.COLLECT, (), "more looks, some seconds apart")]
     again = Step(
@@ -46,13 +48,18 @@ def next_steps(
         Kind.MACHINE: (*(collect + test if seen else test + collect), again),
         Kind.GROUP: (*collect, *(test if len(first) == 1 else _between(first))),
         Kind.SOFTWARE: (
-            Step(Act.FIX_CODE, (), "a restart on the same machines would hang again"),
+            Step(Act.FIX_CODE, (), f"a restart on the same machines would {'fail' if crashed else 'hang'} again"),
             *collect,
         ),
         Kind.DEPENDENCY: (Step(Act.RESTORE_SERVICE, (), "the job goes on when it answers"), *collect),
         Kind.SLOW: tuple(more + test if seen else test + more),
         Kind.NONE: (Step(Act.WAIT, (), HEALTHY_PHASE if culprit else "the job is making progress"),),
-        Kind.UNDETERMINED: (*collect, Step(Act.ASK_PEOPLE, (), "they know whether it may take that long")),
+        Kind.UNDETERMINED: (
+            *collect,
+            Step(
+                Act.ASK_PEOPLE, (), f"they know whether {'somebody ended it' if crashed else 'it may take that long'}"
+            ),
+        ),
     }[kind]
 
 

@@ -54,7 +54,9 @@ def written(
         rules=case.rules,
         culprit=culprit,
         causes=causes,
-        next=next_steps(kind, confidence, evict, suspects, culprit, because, seen=bool(case.look)),
+        next=next_steps(
+            kind, confidence, evict, suspects, culprit, because, seen=bool(case.look), crashed=bool(case.snapshot.exits)
+        ),
         signs=tuple(
             sorted({code for machine in (culprit.machines if culprit else ()) for code in against.get(machine, ())})
         ),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.collectives import WATCHDOG, CollectiveRecord
+from hangdog_models.exits import SIGNALS
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.json_document import text_of
@@ -25,15 +26,6 @@ _MOST = 64
 #: Bearings that a process's first error does not explain: a broken device is no consequence of an abort.
 _NEW_IMPACTS = (Impact.TELLS_NOTHING, Impact.CONVICTS, Impact.RESET)
 _MOSTLY = "whoever ends first is mostly a victim"
-#: Code, bearing and sentence of the exit codes that tell more: the signals that end a process.
-SIGNALS = {
-    "-4": ("illegal instruction", Impact.PROGRAM, "SIGILL, code that this processor does not have"),
-    "-7": ("bus error", Impact.PROGRAM, "SIGBUS, mostly shared memory that is used up, a setting of the container"),
-    "-8": ("arithmetic error", Impact.PROGRAM, "SIGFPE, code of a native library"),
-    "-9": ("killed", Impact.VICTIM, "SIGKILL, by the kernel that lacked memory, by the scheduler or by hand; it does not say which"),
-    "-11": ("segmentation fault", Impact.PROGRAM, "SIGSEGV, code of a native library"),
-    "-15": ("ended by the launcher", Impact.TELLS_NOTHING, "SIGTERM, the launcher or the scheduler ended it"),
-}  # fmt: skip
 
 
 @dataclass(slots=True)

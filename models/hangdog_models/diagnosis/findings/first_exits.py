@@ -1,0 +1,102 @@
+"""What the ends of a job's trainers say: with whom a crash began, and that the others fell because of that."""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangdog_models.counts import counted
+from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
+from hangdog_models.exits import OWN, SIGNALS, Exit, first_failed, signal_name
+from hangdog_models.findings import Finding, Impact
+from hangdog_models.rules.likelihoods import likelihood
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind
+
+KILLED_FIRST = likelihood("killed_first")
+SOURCE = "exit"
+#: The code of one that was killed, nobody knows by whom.
+KILLED = "killed"
+#: The kernel's word for a process that it killed for memory.
+OUT_OF_MEMORY = "out of memory"
+#: A kill for memory that the kernel told so long before belongs to this end. Seconds.
+_FRESH_S = 60.0
+#: As much of two sentences alike is one error that several ranks met.
+_ALIKE = 60
+
+
+def told(snapshot: Snapshot, topology: Topology) -> Snapshot:
+    """The snapshot with what the ends of its trainers say among its findings; the errors of who fell later are consequences."""
+    first = first_failed(snapshot.exits, snapshot.findings)
+    if first is None:
+        return snapshot
+    own = [one for one in snapshot.findings if one.rank == first.rank and one.impact in OWN]
+    lead = own[0] if own else _by_status(first, snapshot, topology)
+    rest = _consequences([one for one in snapshot.findings if not own or one is not lead], lead, snapshot.exits)
+    lead = replace(lead, what=f"{lead.what}; {_before_others(first, snapshot.exits)}")
+    return replace(snapshot, findings=(lead, *rest))
+
+
+def explain(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
+    """That it began with a rank that was killed: by whom nothing tells, so why stays open and nobody's machine is at fault."""
+    killed = [one for one in snapshot.findings if (one.source, one.code) == (SOURCE, KILLED) and one.rank is not None]
+    return [
+        Hypothesis(
+            Kind.UNDETERMINED,
+            odds(f"rank {one.rank} was killed before the others ended", KILLED_FIRST),
+            (one.rank,),
+            (topology.machine(one.rank) or f"rank {one.rank}",),
+            (f"rank {one.rank}: {one.what}",),
+        )
+        for one in killed
+        if one.rank is not None
+    ]
+
+
+def _by_status(first: Exit, snapshot: Snapshot, topology: Topology) -> Finding:
+    """What its status says of one that left no words."""
+    machine = topology.machine(first.rank) or ""
+    status = first.status
+    if status == -signal.SIGKILL and (first.oom or _killed_for_memory(snapshot, machine)):
+        code, impact = OUT_OF_MEMORY, Impact.PROGRAM
+        what = "it was killed for using more memory than its container or control group may"
+    elif status == -signal.SIGKILL:
+        code, impact = KILLED, Impact.VICTIM
+        what = "it was killed (SIGKILL), and nothing that was read says by whom: a person, the scheduler, or lack of memory"
+    elif status is not None and status < 0:
+        code, impact, why = SIGNALS.get(str(status), ("ended by a signal", Impact.PROGRAM, signal_name(-status)))
+        what = f"it was ended by {why}"
+    else:
+        code, impact = f"exit code {status}", Impact.PROGRAM
+        what = f"it ended itself with exit code {status}, and left no words that could be read"
+    return Finding(SOURCE, code, impact, what, machine, first.rank, at_s=first.at_s)
+
+
+def _killed_for_memory(snapshot: Snapshot, machine: str) -> bool:
+    return any(
+        one.code == OUT_OF_MEMORY and one.impact is Impact.PROGRAM and one.machine == machine
+        and one.age_s is not None and one.age_s <= _FRESH_S
+        for one in snapshot.findings
+    )  # fmt: skip
+
+
+def _before_others(first: Exit, exits: Sequence[Exit]) -> str:
+    later = [one.at_s for one in exits if one.rank != first.rank and one.at_s >= first.at_s]
+    ran = f" after {first.ran_s:.0f} s" if first.ran_s else ""
+    if not later:
+        return f"it ended{ran}"
+    return f"it ended{ran}, {min(later) - first.at_s:.1f} s before the next of {counted(len(exits), 'rank')}"
+
+
+def _consequences(findings: Sequence[Finding], lead: Finding, exits: Sequence[Exit]) -> list[Finding]:
+    """The findings, where a later rank's error of another sort is one of a victim; the same error is everybody's."""
+    ended = {one.rank: one.at_s for one in exits}
+    began = ended.get(lead.rank, 0.0) if lead.rank is not None else 0.0
+    found = []
+    for one in findings:
+        later = one.rank is not None and one.rank != lead.rank and ended.get(one.rank, began) >= began
+        same = one.code == lead.code and one.what[:_ALIKE] == lead.what[:_ALIKE]
+        if later and one.impact is Impact.PROGRAM and not same:
+            one = replace(one, impact=Impact.VICTIM, what=f"{one.what}; after rank {lead.rank} had ended")
+        found.append(one)
+    return found
