@@ -16,6 +16,8 @@ class IncidentState(StrEnum):
 
 #: How the reason of an incident begins that nobody asked for.
 SUSPECTED_WHY = "suspected:"
+#: How that of an incident begins that is a crash.
+CRASHED_WHY = "crashed:"
 #: States that only a running server leads further; the next one takes them up.
 UNFINISHED = (IncidentState.SUSPECTED, IncidentState.CAPTURING)
 #: States without a verdict yet.

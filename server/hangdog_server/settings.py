@@ -49,6 +49,9 @@ class ServerSettings:
     #: Looks that agents took while no server was there are judged once all came, or no other one came for so long: agents
     #: come back within half a minute and hand over one look a second.
     returned_s: float = 60.0
+    #: The crash of a job is judged once no other of its machines told of one for so long: agents tell within seven seconds of the
+    #: first end, and whoever loses a connection ends within a second or two. A later one has it judged anew.
+    crash_s: float = 5.0
     #: An incident that a server's end cut short is looked at anew if it began this lately: later it would be another
     #: moment of the job, and what had come is judged as it is.
     resumed_s: float = 600.0

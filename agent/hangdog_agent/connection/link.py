@@ -23,6 +23,7 @@ from hangdog_agent.connection.session import Call, ServerSession, backoff, cance
 from hangdog_agent.connection.settings import LinkSettings
 from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_agent.discovery.watch import LocalJob, Watch, jobs
+from hangdog_agent.exits.crashes import Crash, Crashes
 from hangdog_agent.machine_tests.remote_tests import Jobs, RemoteTests
 from hangdog_agent.metrics.metrics import AgentEvent, AgentMetrics, AgentStatus
 from hangdog_agent.stalls.monitor import StallMonitor
@@ -62,7 +63,8 @@ class Link:
         metrics: AgentMetrics | None = None,
         remote_tests: Callable[[Jobs], RemoteTests] | None = None,
     ) -> None:
-        """`findings` says what the checks of this machine have found; without `spooling` nothing is recorded alone.
+        """`findings` says what the checks of this machine have found; without `spooling` nothing is recorded alone, nor are
+        crashes told.
 
         Without `remote_tests` a server never has this machine tested.
         """
@@ -70,6 +72,8 @@ class Link:
         self._remote_tests = remote_tests(self._running) if remote_tests else None
         self._findings = findings
         self._recording = OfflineRecording(spooling, self._answering) if spooling else None
+        tells = self._recording is not None and settings.crash_s > 0
+        self._crashes = Crashes(tools.proc, settings.crash_s, findings) if tells else None
         self._identity = identity
         self._servers = Servers(listed(identity.server), identity.machine)
         self._watch = watch
@@ -120,6 +124,8 @@ class Link:
             for pool in (self._lookers, self._scanners, self._feelers):
                 pool.shutdown(wait=True, cancel_futures=True)
             self._stalls.close()
+            if self._crashes is not None:
+                self._crashes.close()
 
     def status(self) -> AgentStatus:
         """How things stand with this agent; any thread may ask."""
@@ -151,8 +157,10 @@ class Link:
             began = loop.time()
             closer: Sequence[str] = ()
             try:
-                signs = await self._in(self._feelers, lambda: self._stalls.tick(self._members))
+                signs, crashed = await self._in(self._feelers, self._felt)
                 if self._recording is not None:
+                    for crash in crashed:
+                        await self._recording.keep(crash)
                     closer = self._recording.feel(self._welcomed, self._here or (), self._members, signs)
                 changes = (
                     comparable_signs(signs) != comparable_signs(self._signs)
@@ -167,6 +175,12 @@ class Link:
             for job in closer:
                 self._stalls.ask(job, RECHECK_S)
             await asyncio.sleep(max(0.0, began + self._stalls.beat_s - loop.time()))
+
+    def _felt(self) -> tuple[StallSigns, list[Crash]]:
+        if self._crashes is None:
+            return self._stalls.tick(self._members), []
+        ended = self._crashes.note(self._members, self._here or ())
+        return self._stalls.tick(self._members, ended), self._crashes.told(self._stalls.last_words)
 
     def _tell(self) -> None:
         changes, self._changed = self._changed, asyncio.Event()
@@ -215,7 +229,9 @@ class Link:
                     self._remote_tests.connected(session.outbox.put)
                 self._identity.welcomed(message.welcome, session, self._servers.current)
                 if self._recording is not None:
-                    session.begin(self._recording.deliver(session.outbox.put, most, session.busy))
+                    session.begin(
+                        self._recording.deliver(session.outbox.put, most, session.busy, message.welcome.crashes)
+                    )
                 log.info("connected to %s as %s", self._servers.current, self._identity.machine)
             elif body == "heartbeat_interval":
                 self._heartbeat_s = within(message.heartbeat_interval.heartbeat_s, 0.1, 300.0)

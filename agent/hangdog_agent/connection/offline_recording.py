@@ -20,6 +20,7 @@ from hangdog_agent.connection.settings import SpoolSettings
 from hangdog_agent.connection.spool import Clocks, Spool
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_agent.discovery.watch import LocalJob
+from hangdog_agent.exits.crashes import Crash
 from hangdog_proto.codec import owners
 from hangdog_proto.codec.stall_signs import StallSigns
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -101,10 +102,23 @@ class OfflineRecording:
             task.add_done_callback(self._ended)
         return thought.closer
 
-    async def deliver(self, say: Say, most: int, busy: Callable[[], bool]) -> None:
+    async def keep(self, crash: Crash) -> None:
+        """Keeps a crash for the server."""
+        if self._spool is None:
+            log.warning("a crash is not told: %s", crash.message.why)
+            return
+        boot = self._spooling.clocks.boot
+        crash.message.boot, crash.message.serial = "" if boot == "unknown" else boot, self._spooling.serial
+        crash.message.job.CopyFrom(local(crash.job))
+        since_s = asyncio.get_running_loop().time() - crash.at
+        await self._on_disk(partial(self._spool.put, crash.message, since_s))
+        self._tell()
+
+    async def deliver(self, say: Say, most: int, busy: Callable[[], bool], crashes: bool) -> None:
         """Hands over what is kept, oldest first, until the connection ends or the server does not say that it keeps it.
 
         `most` is the largest message the server takes (0: no bound), `busy` says whether orders are being answered.
+        `crashes`: the server takes crash reports.
         """
         if most:
             self._most = most
@@ -116,13 +130,15 @@ class OfflineRecording:
             if spool is None or not waiting:
                 await changes.wait()
                 continue
-            await asyncio.sleep(random.uniform(0.0, 2.0 * self._settings.spool_pause_s))  # not all agents at once
-            if busy():
-                continue
-            tried.add(waiting[0])
             message = await self._on_disk(partial(spool.read, waiting[0]))
-            if message is None:
+            if message is None or (message.crash and not crashes):
+                tried.add(waiting[0])
                 continue
+            if not message.crash:  # not all agents at once
+                await asyncio.sleep(random.uniform(0.0, 2.0 * self._settings.spool_pause_s))
+                if busy():
+                    continue
+            tried.add(waiting[0])
             if most and message.ByteSize() + _TAG > most:
                 log.warning("spooled look %s is larger than the server takes: kept for another", message.id)
                 continue

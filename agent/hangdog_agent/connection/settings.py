@@ -25,6 +25,9 @@ class LinkSettings:
     orders: int = 16
     #: A dead rank of a job with no living rank here is remembered this long.
     forget_s: float = 600.0
+    #: A crash is told so long after its first rank ended, or soon after the last one: those that lose a connection to it end within
+    #: a second or two, and launchers end the rest. 0: crashes are not told.
+    crash_s: float = 6.0
     #: Between two writings of the metrics file: as often as Prometheus usually asks node_exporter.
     metrics_s: float = 15.0
 

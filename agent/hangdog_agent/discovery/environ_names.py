@@ -28,6 +28,8 @@ TOPOLOGY = "HANGDOG_TOPOLOGY"
 #: Where a trainer shows that it gets on: its log, which of its lines tell a step, and a file touched at each step. Read here
 #: only, and never sent.
 LOG, STEP_PATTERN, HEARTBEAT = "HANGDOG_LOG", "HANGDOG_STEP_PATTERN", "HANGDOG_HEARTBEAT"
+#: Where torch's `@record` writes the exception that a trainer ends with. Read here only, and never sent.
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 #: Where PyTorch's flight recorder and worker server, and NCCL's RAS, are to be asked; HOME and XDG_CACHE_HOME tell where
 #: the recorder writes when nothing else does. They are read here only, and never sent.
 _DOORS = (
@@ -58,6 +60,7 @@ ALLOWED = frozenset(name for pair in PLACES for name in pair if name) | {
         LOG,
         STEP_PATTERN,
         HEARTBEAT,
+        ERROR_FILE,
         *SELF_STARTED,
         *_NODES,
         STEP,

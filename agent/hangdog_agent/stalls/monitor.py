@@ -2,14 +2,16 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import TypeVar
 
 from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
 from hangdog_agent.discovery.cpu_activity import CpuSample, feel
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
+from hangdog_agent.stalls.progress.logs import LastWords
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
 from hangdog_agent.stalls.progress.sources import ProgressSources, Readings
 from hangdog_agent.stalls.settings import StallSettings
@@ -51,8 +53,13 @@ class StallMonitor:
         """Glances at all trainers of a job for so long: elsewhere somebody waits for it."""
         self._asked[job] = time.monotonic() + seconds
 
-    def tick(self, members: Sequence[RankProcesses]) -> dict[str, dict[Rank, Sign]]:
-        """Feels every trainer among `members` and answers what each job's ranks show; jobs that show nothing are absent."""
+    def tick(
+        self, members: Sequence[RankProcesses], ended: Mapping[Key, RankProcesses] = MappingProxyType({})
+    ) -> dict[str, dict[Rank, Sign]]:
+        """Feels every trainer among `members` and answers what each job's ranks show; jobs that show nothing are absent.
+
+        Of those that `ended` the last words are read.
+        """
         trainers: dict[str, dict[Key, RankProcesses]] = {}
         for member in members:
             if member.kind is ProcessRole.TRAINER:
@@ -60,7 +67,7 @@ class StallMonitor:
         gpus = bool(self._power())
         self._jobs = {job: self._jobs.get(job) or JobMonitor(self._settings, gpus) for job in trainers}
         self._helpers = _helpers(members)
-        received = self._sources.hear(trainers)
+        received = self._sources.hear(trainers, ended)
         self._sources.note(self._tools.steps, received)  # for captures
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
         threads = self._threads.find(everybody, self._seen)
@@ -76,6 +83,10 @@ class StallMonitor:
             if shown := watch.signs(time.monotonic()):
                 signs[job] = shown
         return signs
+
+    def last_words(self, keys: Collection[Key]) -> LastWords:
+        """What these trainers wrote before they ended."""
+        return self._sources.last_words(keys)
 
     def close(self) -> None:
         """Ends the processes that look at trainers' files."""

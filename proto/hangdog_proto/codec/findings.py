@@ -1,9 +1,10 @@
 """The border between the wire's findings and ours: what the checks of a machine found, read suspiciously."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.printable import printable
 from hangdog_proto.generated import hangdog_pb2 as pb
 
@@ -11,6 +12,8 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 MOST = 200
 #: Characters of a code or a device, and of a sentence.
 _SHORT, _LONG = 100, 500
+#: Ranks and addresses that one finding may name.
+_NAMED = 64
 #: No machine runs for longer, and no event was seen so often. Seconds; times.
 _LONGEST_S, _MOST_TIMES = 1e10, 1 << 31
 #: What was found this moment: an age of 0 means that nobody told it. Seconds.
@@ -22,13 +25,16 @@ def pack(findings: Iterable[Finding]) -> list[pb.Finding]:
     return [_packed(finding) for finding, _ in zip(findings, range(MOST), strict=False)]
 
 
-def unpack(packed: Iterable[pb.Finding], machine: str) -> tuple[Finding, ...]:
-    """Reads what `pack` wrote, as found on `machine`. Raises nothing: a bearing that is not known here tells nothing."""
-    return tuple(_finding(finding, machine) for finding, _ in zip(packed, range(MOST), strict=False))
+def unpack(packed: Iterable[pb.Finding], machine: str, own: Container[int] = ()) -> tuple[Finding, ...]:
+    """Reads what `pack` wrote, as found on `machine`. Raises nothing: a bearing that is not known here tells nothing.
+
+    `own` are the ranks it may speak of as its own: nobody has other machines' ranks accused.
+    """
+    return tuple(_finding(finding, machine, own) for finding, _ in zip(packed, range(MOST), strict=False))
 
 
 def _packed(finding: Finding) -> pb.Finding:
-    return pb.Finding(
+    packed = pb.Finding(
         source=_text(finding.source, _SHORT),
         code=_text(finding.code, _SHORT),
         impact=finding.impact,
@@ -38,10 +44,15 @@ def _packed(finding: Finding) -> pb.Finding:
         uptime_s=finding.uptime_s or 0.0,
         times=min(finding.times, _MOST_TIMES),
         age_s=max(finding.age_s, _MIN_AGE_S) if finding.age_s is not None else 0.0,
+        ranks=finding.ranks[:_NAMED],
+        peers=[_text(peer, _SHORT) for peer in finding.peers[:_NAMED]],
     )
+    if finding.rank is not None:
+        packed.rank = finding.rank
+    return packed
 
 
-def _finding(finding: pb.Finding, machine: str) -> Finding:
+def _finding(finding: pb.Finding, machine: str, own: Container[int]) -> Finding:
     try:
         impact = Impact(finding.impact)
     except ValueError:
@@ -52,6 +63,9 @@ def _finding(finding: pb.Finding, machine: str) -> Finding:
         impact,
         printable(finding.what, _LONG),
         machine=machine,
+        rank=Rank(finding.rank) if finding.HasField("rank") and finding.rank in own else None,
+        ranks=tuple(Rank(rank) for rank in finding.ranks[:_NAMED] if rank <= MAX_RANK),
+        peers=tuple(printable(peer, _SHORT) for peer in finding.peers[:_NAMED]),
         device=printable(finding.device, _SHORT),
         at_s=_time(finding.at_s),
         uptime_s=_time(finding.uptime_s),

@@ -316,6 +316,9 @@ class Finding(google.protobuf.message.Message):
     UPTIME_S_FIELD_NUMBER: builtins.int
     TIMES_FIELD_NUMBER: builtins.int
     AGE_S_FIELD_NUMBER: builtins.int
+    RANK_FIELD_NUMBER: builtins.int
+    RANKS_FIELD_NUMBER: builtins.int
+    PEERS_FIELD_NUMBER: builtins.int
     source: builtins.str
     """Where it was found: the kernel log, NVML, a counter."""
     code: builtins.str
@@ -334,6 +337,16 @@ class Finding(google.protobuf.message.Message):
     """So often in a row."""
     age_s: builtins.float
     """Seconds since it was found or last seen, when this was sent, by a clock that nobody sets; 0 when unknown."""
+    rank: builtins.int
+    """The rank of this machine that it is about, where a log tells it; absent when it is the machine."""
+    @property
+    def ranks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Ranks that it names as the odd ones itself, as those that a barrier waited for."""
+
+    @property
+    def peers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Addresses that it names as the other end."""
+
     def __init__(
         self,
         *,
@@ -346,10 +359,55 @@ class Finding(google.protobuf.message.Message):
         uptime_s: builtins.float = ...,
         times: builtins.int = ...,
         age_s: builtins.float = ...,
+        rank: builtins.int | None = ...,
+        ranks: collections.abc.Iterable[builtins.int] | None = ...,
+        peers: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "at_s", b"at_s", "code", b"code", "device", b"device", "impact", b"impact", "source", b"source", "times", b"times", "uptime_s", b"uptime_s", "what", b"what"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_rank", b"_rank", "rank", b"rank"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_rank", b"_rank", "age_s", b"age_s", "at_s", b"at_s", "code", b"code", "device", b"device", "impact", b"impact", "peers", b"peers", "rank", b"rank", "ranks", b"ranks", "source", b"source", "times", b"times", "uptime_s", b"uptime_s", "what", b"what"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_rank", b"_rank"]) -> typing.Literal["rank"] | None: ...
 
 global___Finding = Finding
+
+@typing.final
+class Exit(google.protobuf.message.Message):
+    """The end of one rank's trainer."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RANK_FIELD_NUMBER: builtins.int
+    STATUS_FIELD_NUMBER: builtins.int
+    AFTER_S_FIELD_NUMBER: builtins.int
+    OOM_FIELD_NUMBER: builtins.int
+    RAN_S_FIELD_NUMBER: builtins.int
+    AT_S_FIELD_NUMBER: builtins.int
+    rank: builtins.int
+    """Global rank, one of the machine's own."""
+    status: builtins.int
+    """Its exit code, negative for the signal that ended it; absent where nobody could tell."""
+    after_s: builtins.float
+    """Seconds after the first end of the same message."""
+    oom: builtins.bool
+    """Its control group killed a process for memory meanwhile."""
+    ran_s: builtins.float
+    """For how many seconds it had run; 0 when unknown."""
+    at_s: builtins.float
+    """Unix time by the server's clock; filled in by the server, which believes no other's."""
+    def __init__(
+        self,
+        *,
+        rank: builtins.int = ...,
+        status: builtins.int | None = ...,
+        after_s: builtins.float = ...,
+        oom: builtins.bool = ...,
+        ran_s: builtins.float = ...,
+        at_s: builtins.float = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_status", b"_status", "status", b"status"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_status", b"_status", "after_s", b"after_s", "at_s", b"at_s", "oom", b"oom", "ran_s", b"ran_s", "rank", b"rank", "status", b"status"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_status", b"_status"]) -> typing.Literal["status"] | None: ...
+
+global___Exit = Exit
 
 @typing.final
 class SharedThread(google.protobuf.message.Message):
@@ -530,6 +588,7 @@ class Capture(google.protobuf.message.Message):
     STATEMENTS_FIELD_NUMBER: builtins.int
     FINDINGS_FIELD_NUMBER: builtins.int
     ALIKE_FIELD_NUMBER: builtins.int
+    EXITS_FIELD_NUMBER: builtins.int
     @property
     def frames(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Frame]:
         """Every distinct frame of this message."""
@@ -554,6 +613,10 @@ class Capture(google.protobuf.message.Message):
     def alike(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Alike]:
         """Processes by digests, instead of in `traces`: only to a server that says it knows them (Welcome.digests)."""
 
+    @property
+    def exits(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Exit]:
+        """How the trainers of a job that crashed ended, in a crash report (Spooled.crash)."""
+
     def __init__(
         self,
         *,
@@ -563,8 +626,9 @@ class Capture(google.protobuf.message.Message):
         statements: collections.abc.Iterable[global___Statement] | None = ...,
         findings: collections.abc.Iterable[global___Finding] | None = ...,
         alike: collections.abc.Iterable[global___Alike] | None = ...,
+        exits: collections.abc.Iterable[global___Exit] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["alike", b"alike", "findings", b"findings", "frames", b"frames", "stacks", b"stacks", "statements", b"statements", "traces", b"traces"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["alike", b"alike", "exits", b"exits", "findings", b"findings", "frames", b"frames", "stacks", b"stacks", "statements", b"statements", "traces", b"traces"]) -> None: ...
 
 global___Capture = Capture
 
@@ -932,6 +996,7 @@ class Spooled(google.protobuf.message.Message):
     BOOT_FIELD_NUMBER: builtins.int
     SERIAL_FIELD_NUMBER: builtins.int
     STOOD_S_FIELD_NUMBER: builtins.int
+    CRASH_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Names this message among all of its machine's; echoed in the receipt."""
     stall: builtins.str
@@ -954,6 +1019,10 @@ class Spooled(google.protobuf.message.Message):
     """As above."""
     stood_s: builtins.float
     """For how many seconds the job had stood still when this was captured; 0 from older agents."""
+    crash: builtins.bool
+    """True: no standstill, but a crash; `captured` is how its trainers ended, and `began_s` when the first one did. Sent only to a
+    server that says it knows them (Welcome.crashes).
+    """
     @property
     def job(self) -> global___LocalJob:
         """The job as it was then."""
@@ -978,9 +1047,10 @@ class Spooled(google.protobuf.message.Message):
         boot: builtins.str = ...,
         serial: builtins.str = ...,
         stood_s: builtins.float = ...,
+        crash: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["captured", b"captured", "job", b"job"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "began_s", b"began_s", "boot", b"boot", "captured", b"captured", "id", b"id", "interval_s", b"interval_s", "job", b"job", "refused", b"refused", "rounds", b"rounds", "serial", b"serial", "stall", b"stall", "stood_s", b"stood_s", "why", b"why"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "began_s", b"began_s", "boot", b"boot", "captured", b"captured", "crash", b"crash", "id", b"id", "interval_s", b"interval_s", "job", b"job", "refused", b"refused", "rounds", b"rounds", "serial", b"serial", "stall", b"stall", "stood_s", b"stood_s", "why", b"why"]) -> None: ...
 
 global___Spooled = Spooled
 
@@ -1316,6 +1386,7 @@ class Welcome(google.protobuf.message.Message):
     TOGETHER_FIELD_NUMBER: builtins.int
     RENEWS_FIELD_NUMBER: builtins.int
     RENEW_IN_S_FIELD_NUMBER: builtins.int
+    CRASHES_FIELD_NUMBER: builtins.int
     heartbeat_s: builtins.float
     """Seconds between two signs of life that the server expects; whatever an agent says is one."""
     max_message_bytes: builtins.int
@@ -1328,6 +1399,8 @@ class Welcome(google.protobuf.message.Message):
     """True: the server signs a new certificate for this agent's machine when it sends a Renew."""
     renew_in_s: builtins.float
     """Seconds until the agent should send one, by the server's clock: half of its certificate's life may have passed already."""
+    crashes: builtins.bool
+    """True: the server takes crash reports (Spooled.crash)."""
     def __init__(
         self,
         *,
@@ -1337,8 +1410,9 @@ class Welcome(google.protobuf.message.Message):
         together: builtins.bool = ...,
         renews: builtins.bool = ...,
         renew_in_s: builtins.float = ...,
+        crashes: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["digests", b"digests", "heartbeat_s", b"heartbeat_s", "max_message_bytes", b"max_message_bytes", "renew_in_s", b"renew_in_s", "renews", b"renews", "together", b"together"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["crashes", b"crashes", "digests", b"digests", "heartbeat_s", b"heartbeat_s", "max_message_bytes", b"max_message_bytes", "renew_in_s", b"renew_in_s", "renews", b"renews", "together", b"together"]) -> None: ...
 
 global___Welcome = Welcome
 

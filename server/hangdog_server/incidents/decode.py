@@ -6,7 +6,7 @@ import re
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.printable import printable
-from hangdog_proto.codec import collectives, dedup, owners
+from hangdog_proto.codec import collectives, dedup, exits, owners
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import rounds as together
 from hangdog_proto.codec.piece_cache import PieceCache
@@ -41,14 +41,18 @@ def answer(machine: str, captured: pb.Captured, dictionary: PieceCache) -> Round
         traces, unreadable = dedup.unpack(capture, dictionary, tids=False), ""
     except UnreadableEvidence as error:
         traces, unreadable = (), str(error)
-    findings = found.unpack(capture.findings, machine) if capture.findings else ()
-    return RoundAnswer(machine, captured.round, traces, captured.last, unreadable, reported, captured.more, findings)
+    ends = exits.unpack(capture.exits)
+    findings = found.unpack(capture.findings, machine, {one.rank for one in ends}) if capture.findings else ()
+    return RoundAnswer(
+        machine, captured.round, traces, captured.last, unreadable, reported, captured.more, findings, ends
+    )
 
 
 def looks(machine: str, captured: pb.Captured, dictionary: PieceCache) -> list[RoundAnswer]:
     """The looks of an agent's message, those `before` first, then its own; raises WrongUse when they are too many."""
     if len(captured.before) > together.MOST_EARLIER:
         raise WrongUse(f"{len(captured.before)} looks before another one; {together.MOST_EARLIER} at most")
+    del captured.capture.exits[:]  # what was ordered is a look: crashes are reported otherwise
     last = answer(machine, captured, dictionary)
     return [*(_before(last, before, captured.capture, dictionary) for before in captured.before), last]
 
@@ -121,12 +125,18 @@ def recorded(machine: str, spooled: pb.Spooled, settings: ServerSettings, now: f
         raise WrongUse(f"looks {spooled.interval_s:g} s apart cannot be")
     if not (math.isfinite(spooled.stood_s) and 0 <= spooled.stood_s <= _OLDEST_S):
         raise WrongUse(f"a standstill of {spooled.stood_s:g} s cannot be")
+    local, began = local_job(spooled.job), now - spooled.age_s
+    ends = exits.own(spooled.captured.capture.exits, local.ranks, began) if spooled.crash else []
+    if spooled.crash and not ends:
+        raise WrongUse("a crash without the end of any rank of its machine cannot be")
+    del spooled.captured.capture.exits[:]
+    spooled.captured.capture.exits.extend(ends)
     return OfflineCapture(
         machine=machine,
         id=name(spooled.id, "spooled look", _ID),
         stall=name(spooled.stall, "standstill", _ID),
-        local=local_job(spooled.job),
-        began=now - spooled.age_s,
+        local=local,
+        began=began,
         round=number,
         last=spooled.captured.last,
         more=spooled.captured.more,
@@ -137,5 +147,7 @@ def recorded(machine: str, spooled: pb.Spooled, settings: ServerSettings, now: f
         packed=spooled.captured.capture.SerializeToString(),
         boot=spooled.boot[:NAME],
         serial=spooled.serial[:NAME],
-        stood_s=spooled.stood_s,
+        stood_s=0.0 if spooled.crash else spooled.stood_s,
+        crash=spooled.crash,
+        life_s=max((one.ran_s for one in exits.unpack(ends)), default=0.0),
     )

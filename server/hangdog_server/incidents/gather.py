@@ -11,6 +11,7 @@ from operator import attrgetter
 import msgspec
 
 from hangdog_models.counts import counted
+from hangdog_models.exits import Exit
 from hangdog_models.findings import Finding
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.collectives.library_counters import LibraryCounters, joined
@@ -64,7 +65,7 @@ class RoundAnswer(msgspec.Struct, frozen=True, gc=False):
     """One look of one machine; `unreadable` says why its message could not be read, and is empty when it could.
 
     `told` is what its libraries counted, in a last look or behind it (`round` is then no look's); `more` is to come.
-    `findings` are those of its checks.
+    `findings` are those of its checks, `exits` the ends of its trainers in a crash report.
     """
 
     machine: str
@@ -75,6 +76,7 @@ class RoundAnswer(msgspec.Struct, frozen=True, gc=False):
     counters: LibraryCounters | None = None
     more: bool = False
     findings: tuple[Finding, ...] = ()
+    exits: tuple[Exit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,12 @@ def conclude(gathering: Gathering) -> Snapshot:
         counters=counted.counters,
         ras=counted.ras,
         findings=tuple(finding for key in found for finding in gathering.answers[key].findings),
+        exits=tuple(
+            one
+            for answer in gathering.answers.values()
+            for one in answer.exits
+            if owner.get(one.rank) == answer.machine
+        ),
         account=Account(
             files_read=len(gathering.answers) - len(unreadable),
             unreadable={f"{machine}, look {number}": why for (machine, number), why in sorted(unreadable.items())}

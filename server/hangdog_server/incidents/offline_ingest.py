@@ -1,4 +1,4 @@
-"""Takes in what agents recorded while no server was there, and judges each standstill once its machines have come back.
+"""Takes in what agents recorded by themselves: standstills while no server was there, and crashes. Judges each once its machines told.
 
 A look is in the store before its agent hears that it need not keep it. What was not judged when the server ended is judged
 when it starts again.
@@ -49,6 +49,7 @@ class _OfflineCase:
     """One standstill as far as it came back: of which machines, and which of them have told all."""
 
     job: str
+    crash: bool = False
     answered: set[str] = field(default_factory=set)
     ranks: set[Rank] = field(default_factory=set)
     world: int = 0
@@ -113,7 +114,8 @@ class OfflineIngest:
         count(Recorded.REFUSED if folded.refused else Recorded.AGAIN if folded.again else Recorded.KEPT)
         if folded.incident == name:
             count(IncidentState.RECORDED)
-            log.warning("incident %s of job %s: recorded by %s, %s", name, kept.local.job, machine, kept.why)
+            how = "crashed on" if kept.crash else "recorded by"
+            log.warning("incident %s of job %s: %s %s, %s", name, kept.local.job, how, machine, kept.why)
         if not folded.again and not folded.refused:
             self._note(folded.incident, kept)
         return Receipt(stated.id, folded.refused)
@@ -126,7 +128,7 @@ class OfflineIngest:
 
     def _note(self, name: str, kept: OfflineCapture) -> None:
         if name not in self._cases:
-            self._cases[name] = _OfflineCase(kept.local.job)
+            self._cases[name] = _OfflineCase(kept.local.job, kept.crash)
             with log_context(
                 incident=name, job=kept.local.job, machine=""
             ):  # the task takes it along, of many machines
@@ -144,11 +146,12 @@ class OfflineIngest:
             self._led -= Counter([name])
 
     async def _awaited(self, name: str, case: _OfflineCase) -> None:
-        fleet, until = self._services.fleet, steady() + PATIENCES * self._settings.returned_s
+        pause_s = self._settings.crash_s if case.crash else self._settings.returned_s
+        fleet, until = self._services.fleet, steady() + PATIENCES * pause_s
         while not case.complete(fleet.asked(case.job)) and steady() < until:
             case.changed.clear()
             try:
-                async with asyncio.timeout(self._settings.returned_s):
+                async with asyncio.timeout(pause_s):
                     await case.changed.wait()
             except TimeoutError:
                 break
@@ -203,7 +206,8 @@ class OfflineIngest:
         running, absent = fleet.asked(job), fleet.absent(job, steady())
         silent = {machine: local for machine, local in (absent | running).items() if machine not in reported}
         why = {
-            machine: _silence(machine) if machine in running else fleet.gone(machine, steady()) for machine in silent
+            machine: _silence(machine, held[0].crash) if machine in running else fleet.gone(machine, steady())
+            for machine in silent
         }
         findings = [finding for machine in silent for finding in fleet.findings(machine, steady())]
         stood_s = _stood_s(held)
@@ -289,5 +293,6 @@ def _refused(held: Sequence[OfflineCapture]) -> dict[str, int]:
     return found
 
 
-def _silence(machine: str) -> Missing:
-    return Missing(Reason.NO_EVIDENCE, f"{machine} recorded nothing of it while no server was there")
+def _silence(machine: str, crash: bool) -> Missing:
+    what = "saw no crash there" if crash else "recorded nothing of it while no server was there"
+    return Missing(Reason.NO_EVIDENCE, f"{machine} {what}")

@@ -6,9 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_models.incident import IncidentState
+from hangdog_models.incident import CRASHED_WHY, SUSPECTED_WHY, UNDER_WAY, IncidentState
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
+from hangdog_models.verdict import Kind
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.captures import count
 from hangdog_server.store.store import Store
@@ -21,6 +22,7 @@ class OfflineCapture:
 
     `round`, `last` and `more` are as in an answer to an order, `rounds` and `interval_s` what the agent set out to take,
     `boot` and `serial` what the machine was then. `stood_s`: for how long the job had stood still when it was captured; 0: unknown.
+    `crash`: no standstill, but a crash, the first end of which was at `began`; `life_s` is for how long the job had run then.
     """
 
     machine: str
@@ -41,6 +43,8 @@ class OfflineCapture:
     stood_s: float = 0.0
     #: Which job it is of: `local.job` is what that is called now, and another owner's may have been called so.
     whose: str = ""
+    crash: bool = False
+    life_s: float = 0.0
 
     @property
     def of_job(self) -> str:
@@ -66,7 +70,8 @@ class Spooled:
     async def fold(self, kept: OfflineCapture, name: str, near_s: float, at: float) -> Folded:
         """Keeps a message in the incident of its standstill, or of the job's next to it in time, else in a new one `name`d.
 
-        An incident that was judged is open again with it. Raises StoreFailed; then nothing is kept.
+        An incident that was judged is open again with it. A crash of a job that stood still is the end of that standstill:
+        it is noted there, and opens none. Raises StoreFailed; then nothing is kept.
         """
 
         def fold(connection: sa.Connection) -> Folded:
@@ -87,6 +92,9 @@ def _fold(connection: sa.Connection, kept: OfflineCapture, name: str, near_s: fl
         return Folded(before, again=True)
     same = mine.where(SPOOLED.c.stall == kept.stall, SPOOLED.c.job == kept.of_job)
     incident = connection.execute(same.limit(1)).scalar() or _near(connection, kept, near_s)
+    if incident is None and kept.crash and (stood := _stood(connection, kept)) is not None:
+        connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == stood).values(note=f"{CRASHED_WHY} {kept.why}"))
+        return Folded(stood, again=True)
     pruned = sa.select(INCIDENTS.c.pruned).where(INCIDENTS.c.id == incident).with_for_update()
     if incident is not None and connection.execute(pruned).scalar_one():
         return Folded(incident, refused="this standstill was judged long ago, and its other looks are removed")
@@ -111,6 +119,8 @@ def _fold(connection: sa.Connection, kept: OfflineCapture, name: str, near_s: fl
     reported = asdict(kept)
     columns = {key: reported.pop(key) for key in ("machine", "id", "began", "round")} | {"stall": reported.pop("stall")}
     del reported["packed"]
+    if not kept.crash:  # a server of before reads what has none of them
+        del reported["crash"], reported["life_s"]
     connection.execute(SPOOLED.insert().values(**columns, incident=incident, job=kept.of_job, stated=reported))
     return Folded(incident)
 
@@ -120,11 +130,25 @@ def _near(connection: sa.Connection, kept: OfflineCapture, near_s: float) -> str
     mine = sa.select(SPOOLED.c.incident).where(SPOOLED.c.machine == kept.machine)
     apart = sa.func.abs(INCIDENTS.c.began - kept.began)
     held = sa.select(SPOOLED.c.incident).where(SPOOLED.c.job == kept.of_job)
+    alike = INCIDENTS.c.why.startswith(CRASHED_WHY)
     query = sa.select(INCIDENTS.c.id).where(
-        INCIDENTS.c.id.in_(held), INCIDENTS.c.id.not_in(mine), apart <= near_s, INCIDENTS.c.pruned == 0
-    )
+        INCIDENTS.c.id.in_(held), INCIDENTS.c.id.not_in(mine), apart <= near_s, INCIDENTS.c.pruned == 0,
+        alike if kept.crash else sa.not_(alike),
+    )  # fmt: skip
     found: str | None = connection.execute(query.order_by(apart, INCIDENTS.c.id).limit(1)).scalar()
     return found
+
+
+def _stood(connection: sa.Connection, kept: OfflineCapture) -> str | None:
+    """The incident of the standstill that this crash ends: the job's newest since it was started, if it did not go on."""
+    query = sa.select(INCIDENTS.c.id, INCIDENTS.c.why, INCIDENTS.c.kind, INCIDENTS.c.went_on_s, INCIDENTS.c.state)
+    query = query.where(INCIDENTS.c.job == kept.local.job, INCIDENTS.c.began > kept.began - kept.life_s)
+    row = connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(1)).first()
+    if row is None or not row.why.startswith(SUSPECTED_WHY) or row.went_on_s:
+        return None
+    stands = row.state in UNDER_WAY or row.kind not in ("", Kind.NONE)
+    found: str = row.id
+    return found if stands else None
 
 
 def _incident(kept: OfflineCapture, name: str, at: float) -> dict[str, Any]:
@@ -134,7 +158,7 @@ def _incident(kept: OfflineCapture, name: str, at: float) -> dict[str, Any]:
         "state": IncidentState.RECORDED,
         "began": kept.began,
         "changed": at,
-        "why": f"recorded while no server was there: {kept.why}",
+        "why": f"{CRASHED_WHY if kept.crash else 'recorded while no server was there:'} {kept.why}",
         "note": "",
         "asked": {},
         "kind": "",

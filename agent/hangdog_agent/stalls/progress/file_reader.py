@@ -35,6 +35,7 @@ class FileQuery:
 
     `trainer` is its pid and start time. The file is what it has open as `descriptor`, else what `path` leads to from its
     root or working folder. At most `most` bytes are read, and the last ones where more were appended; 0 reads nothing.
+    `keep`: it is to be read once more when its trainer has `ended`.
     """
 
     trainer: tuple[int, int]
@@ -43,6 +44,8 @@ class FileQuery:
     most: int = 0
     known: Identity | None = None
     offset: int = 0
+    keep: bool = False
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +190,8 @@ def _asked(wish: FileQuery) -> dict[str, Any]:
         "most": wish.most,
         "known": wish.known,
         "offset": wish.offset,
+        "keep": wish.keep,
+        "ended": wish.ended,
     }
 
 

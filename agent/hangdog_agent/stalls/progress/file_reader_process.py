@@ -16,13 +16,12 @@ from typing import Any
 from hangdog_agent.confinement import syscalls
 from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
 from hangdog_agent.confinement.pinned_process import PinnedProcess
+from hangdog_agent.stalls.progress.kept_files import KeptFiles, Start
 
 #: Wishes at one trainer that are reached together: each holds a descriptor meanwhile, of which there are 256.
 _TOGETHER = 16
 
 Wish = dict[str, Any]
-#: What a wish is looked up from: a file that the trainer has open, or its root folder and the path from there.
-Start = tuple[int, str | None]
 
 
 def main() -> None:
@@ -32,9 +31,12 @@ def main() -> None:
         syscalls.become(who, None)
     except CredentialsRefused as error:
         sys.exit(str(error))
+    kept = KeptFiles()
     for line in sys.stdin.buffer:
+        kept.expire()
         for wishes in _by_trainer(json.loads(line)):
-            for start, wish in zip(_reached(order["proc"], who, wishes), wishes, strict=True):
+            for reached, wish in zip(_reached(order["proc"], who, wishes), wishes, strict=True):
+                start = kept.start(wish, reached)
                 answer = _look(start, wish) if start is not None else None
                 sys.stdout.buffer.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
                 sys.stdout.buffer.flush()

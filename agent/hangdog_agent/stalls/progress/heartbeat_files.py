@@ -49,6 +49,7 @@ class Files(Generic[K]):
         self._aside: dict[K, float] = {}
         self._devices: dict[K, int] = {}
         self._owners: dict[tuple[int, int], tuple[Credentials | None, float]] = {}
+        self._lately: dict[tuple[int, int], Credentials] = {}
         self._dead: dict[int, float] = {}
         self._refused: dict[Credentials, float] = {}
         self._held: dict[Credentials, list[subprocess.Popen[bytes]]] = {}
@@ -73,7 +74,10 @@ class Files(Generic[K]):
         for key, wish in wishes.items():
             if key in self._aside or self._devices.get(key) in self._dead or len(wish.path) > MOST_PATH:
                 continue
-            who, _ = self._owners.get(wish.trainer) or self._owner(wish.trainer, now)
+            if wish.ended:  # nothing says any more whose it was
+                who = self._lately.get(wish.trainer)
+            else:
+                who, _ = self._owners.get(wish.trainer) or self._owner(wish.trainer, now)
             if who is not None and len(group := groups.setdefault(who, {})) < _MOST:
                 group[key] = wish
         return groups
@@ -85,6 +89,9 @@ class Files(Generic[K]):
         except (CredentialsRefused, ProcessLookupError):
             who = None
         self._owners[trainer] = who, now + _OWNER_S
+        if who is not None:
+            self._lately.pop(trainer, None)
+            self._lately = dict([*self._lately.items(), (trainer, who)][-_MOST * _MOST_READERS :])
         return self._owners[trainer]
 
     def _begin(self, who: Credentials, wishes: dict[K, FileQuery], now: float) -> None:

@@ -5,11 +5,13 @@ A trainer's log is its stdout and stderr where these are regular files, and the 
 
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from hangdog_agent.discovery.discover import Key, RankProcesses
-from hangdog_agent.discovery.environ_names import HEARTBEAT, LOG, STEP_PATTERN
+from hangdog_agent.discovery.environ_names import ERROR_FILE, HEARTBEAT, LOG, STEP_PATTERN
 from hangdog_agent.stalls.progress.file_reader import FileQuery, Found, Identity
 from hangdog_agent.stalls.progress.heartbeat_files import Files
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
@@ -23,7 +25,10 @@ log = logging.getLogger(__name__)
 
 #: Stdout and stderr.
 _FDS = ("1", "2")
-_LOG, _BEAT = "log", "heartbeat"
+_LOG, _BEAT, _ERROR = "log", "heartbeat", "error file"
+#: What is read of a log when a trainer has ended: what was appended to it in the last seconds, so many bytes of it at most. A
+#: job of eight ranks that all end with an error writes some tens of kilobytes.
+LAST_BYTES, LAST_S = 128 << 10, 60.0
 #: What is no regular file is looked at again so seldom: a heartbeat begins late, and stdout may be turned into a file. Seconds.
 _AGAIN_S = 10.0
 #: Two looks may come a little early, or every other one would be left out. Seconds.
@@ -41,12 +46,26 @@ class _Log:
     counted: ProgressSignal
     stepped: ProgressSignal
     offset: int = 0
+    marks: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=256))
 
     def take(self, found: Found, at: float) -> None:
         self.offset = found.offset
+        self.marks.append((at, found.offset - len(found.data)))
         reported = self.steps.take(found.data.decode("utf-8", "replace"), found.joins)
         self.counted.look(reported.counted, at)
         self.stepped.look(reported.stepped, at)
+
+    def lately(self, now: float) -> int:
+        """Where what was appended in the last seconds begins."""
+        return next((offset for at, offset in self.marks if now - at <= LAST_S), self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """What trainers wrote before they ended: the ends of their logs, each with who wrote to it, and torch's error files."""
+
+    logs: Mapping[frozenset[Key], bytes]
+    errors: Mapping[Key, bytes]
 
 
 @dataclass(slots=True)
@@ -70,26 +89,70 @@ class Logs:
         self._absent_until: dict[_Slot, float] = {}
         self._patterns: dict[str, re.Pattern[str] | None] = {}
         self._logs_at = self._beats_at = float("-inf")
+        self._last: dict[Identity, bytes] = {}
+        self._errors: dict[Key, bytes] = {}
+        self._gone: dict[_Slot, tuple[Identity, float]] = {}
 
-    def hear(self, trainers: Mapping[Key, RankProcesses], now: float) -> dict[Key, list[ProgressSignal]]:
-        """Looks at what is due, and answers the witnesses of each trainer as they are known now."""
-        self._forget(trainers)
-        for at, found in self._files.look(self._wishes(trainers, now)):
+    def hear(
+        self,
+        trainers: Mapping[Key, RankProcesses],
+        now: float,
+        ended: Mapping[Key, RankProcesses] = MappingProxyType({}),
+    ) -> dict[Key, list[ProgressSignal]]:
+        """Looks at what is due, and answers the witnesses of each trainer as they are known now; reads the `ended` ones' last words."""
+        trainers = {key: member for key, member in trainers.items() if key not in ended}
+        self._forget({**trainers, **ended}, now)
+        for at, found in self._files.look(self._last_wishes(ended, now) | self._wishes(trainers, now)):
             self._take(trainers, found, at)
         received: dict[Key, list[ProgressSignal]] = {key: [] for key in trainers}
         for (key, _), identity in self._names.items():
+            if key in ended:
+                continue
             one = self._logs[identity]
             received[key] += [one.stepped, one.counted]
         for (key, _), beat in self._beats.items():
-            received[key].append(beat.signal)
+            if key not in ended:
+                received[key].append(beat.signal)
         return received
 
-    def _forget(self, trainers: Mapping[Key, RankProcesses]) -> None:
+    def last_words(self, keys: Collection[Key]) -> LastWords:
+        """What was read of these trainers' last words."""
+        writers: dict[Identity, set[Key]] = {}
+        for (key, _), identity in self._names.items():
+            writers.setdefault(identity, set()).add(key)
+        logs = {
+            frozenset(of): self._last[identity]
+            for identity, of in writers.items()
+            if identity in self._last and not of.isdisjoint(keys)
+        }
+        return LastWords(logs, {key: data for key, data in self._errors.items() if key in keys})
+
+    def _last_wishes(self, ended: Mapping[Key, RankProcesses], now: float) -> dict[_Slot, FileQuery]:
+        wishes: dict[_Slot, FileQuery] = {}
+        claimed: set[Identity] = set()
+        for key, member in ended.items():
+            for name, (descriptor, path) in _log_places(member).items():
+                if (key, name) in self._gone:
+                    self._names[key, name], _ = self._gone.pop((key, name))
+                known = self._names.get((key, name))
+                if known is None or known in claimed:
+                    continue
+                claimed.add(known)
+                begin = self._logs[known].lately(now)
+                wishes[key, name] = FileQuery(key, descriptor, path, LAST_BYTES, known, begin, keep=True, ended=True)
+            if path := _named(member, ERROR_FILE):
+                wishes[key, _ERROR] = FileQuery(key, None, path, LAST_BYTES, keep=True, ended=True)
+        return wishes
+
+    def _forget(self, trainers: Mapping[Key, RankProcesses], now: float) -> None:
+        self._gone = {slot: (one, at) for slot, (one, at) in self._gone.items() if now - at <= _AGAIN_S}
         for table in (self._names, self._beats, self._absent_until):
             for slot in [slot for slot in table if slot[0] not in trainers]:
                 del table[slot]
-        held = set(self._names.values())
+        held = {*self._names.values(), *(identity for identity, _ in self._gone.values())}
         self._logs = {identity: one for identity, one in self._logs.items() if identity in held}
+        self._last = {identity: data for identity, data in self._last.items() if identity in held}
+        self._errors = {key: data for key, data in self._errors.items() if key in trainers}
 
     def _wishes(self, trainers: Mapping[Key, RankProcesses], now: float) -> dict[_Slot, FileQuery]:
         logs_due = 0 < self._settings.log_every_s <= now - self._logs_at + _EARLY_S
@@ -105,10 +168,12 @@ class Logs:
                 # what several ranks write to is read by way of one of them only
                 most = 0 if known in claimed else self._settings.log_bytes
                 offset = one.offset if one is not None else 0
-                wishes[key, name] = FileQuery(key, descriptor, path, most, known, offset)
+                wishes[key, name] = FileQuery(key, descriptor, path, most, known, offset, keep=True)
                 claimed |= {known} if known is not None else set()
             if beats_due and (path := _named(member, HEARTBEAT)):
                 wishes[key, _BEAT] = FileQuery(key, path=path)
+            if logs_due and (path := _named(member, ERROR_FILE)):  # there is none yet: how it is reached is kept
+                wishes[key, _ERROR] = FileQuery(key, path=path, keep=True)
         return {slot: wish for slot, wish in wishes.items() if self._absent_until.get(slot, now) <= now}
 
     def close(self) -> None:
@@ -119,10 +184,15 @@ class Logs:
         read: set[Identity] = set()
         for slot, found in answer.items():
             if slot[0] not in trainers:  # it ended meanwhile
+                self._take_last(slot, found)
+                continue
+            if slot[1] == _ERROR:
+                self._absent_until[slot] = at + _AGAIN_S
                 continue
             if found is None:
                 self._absent_until[slot] = at + _AGAIN_S
-                self._names.pop(slot, None)
+                if (identity := self._names.pop(slot, None)) is not None:  # its trainer may have ended just now
+                    self._gone[slot] = identity, at
                 self._beats.pop(slot, None)
             elif slot[1] == _BEAT:
                 self._take_beat(slot, found, at)
@@ -133,6 +203,14 @@ class Logs:
                 if found.identity not in read:
                     read.add(found.identity)
                     self._logs[found.identity].take(found, at)
+
+    def _take_last(self, slot: _Slot, found: Found | None) -> None:
+        if found is None or not found.data:
+            return
+        if slot[1] == _ERROR:
+            self._errors[slot[0]] = found.data
+        elif self._names.get(slot) == found.identity:
+            self._last[found.identity] = found.data
 
     def _take_beat(self, slot: _Slot, found: Found, at: float) -> None:
         seen = found.identity, found.touched_ns

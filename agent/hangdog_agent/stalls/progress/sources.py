@@ -3,14 +3,15 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from types import MappingProxyType
 
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.discovery.discover import Key, RankProcesses
 from hangdog_agent.stalls.progress.collective_counts import Collectives
 from hangdog_agent.stalls.progress.gpu_power import Power
-from hangdog_agent.stalls.progress.logs import Logs
+from hangdog_agent.stalls.progress.logs import LastWords, Logs
 from hangdog_agent.stalls.progress.network_bytes import Flow
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
 from hangdog_agent.stalls.settings import StallSettings
@@ -32,11 +33,19 @@ class ProgressSources:
         self._flow = Flow(CheckPaths(proc=tools.proc.root), settings)
         self._gpus = Power(settings)
 
-    def hear(self, trainers: Mapping[str, Mapping[Key, RankProcesses]]) -> dict[Key, list[ProgressSignal]]:
-        """The witnesses of each trainer, by job; what speaks for a job or the machine stands beside each of its trainers."""
+    def hear(
+        self,
+        trainers: Mapping[str, Mapping[Key, RankProcesses]],
+        ended: Mapping[Key, RankProcesses] = MappingProxyType({}),
+    ) -> dict[Key, list[ProgressSignal]]:
+        """The witnesses of each trainer, by job; what speaks for a job or the machine stands beside each of its trainers.
+
+        Of those that `ended` the last words are read.
+        """
         now = time.monotonic()
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
-        received = self._logs.hear(everybody, now)
+        received = self._logs.hear(everybody, now, ended)
+        received |= {key: [] for key in everybody if key not in received}
         jobs = {job: list(members.values()) for job, members in trainers.items() if members}
         collectives = self._collectives.hear(jobs, now)
         flow = self._flow.hear({job: members[0].process.pid for job, members in jobs.items()}, now)
@@ -56,6 +65,10 @@ class ProgressSources:
             advances = sum(signal.advances for signal in signals if signal.vouches)
             if advances:
                 steps[key] = advances
+
+    def last_words(self, keys: Collection[Key]) -> LastWords:
+        """What these trainers wrote before they ended."""
+        return self._logs.last_words(keys)
 
     def close(self) -> None:
         """Ends the processes that look at trainers' files."""
