@@ -18,6 +18,8 @@ from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.tcp import Tcp
 from hangdog_agent.connection.identity import Identity
 from hangdog_agent.connection.link import Link
+from hangdog_agent.connection.offline_recording import Spooling
+from hangdog_agent.connection.spool import Clocks
 from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import AgentSettings
@@ -42,9 +44,15 @@ class ClusterGuard:
     """Watches over a running job until its block is left; `watches` finds the ranks of each machine."""
 
     def __init__(
-        self, watches: Mapping[str, Watch], folder: Path, settings: AgentSettings, server: ServerSettings | None = None
+        self,
+        watches: Mapping[str, Watch],
+        folder: Path,
+        settings: AgentSettings,
+        server: ServerSettings | None = None,
+        crashes: bool = False,
     ) -> None:
-        """`settings` are the agents'; `server` the server's, where they are not the default ones."""
+        """`settings` are the agents'; `server` the server's, where they are not the default ones. `crashes`: they are told."""
+        self._crashes = crashes
         self._watches = watches
         self._server = server or ServerSettings()
         self._settings = settings
@@ -93,12 +101,19 @@ class ClusterGuard:
                 monitor = StallMonitor(tools, packaged(), self._settings.stalls)
                 keeper = stack.enter_context(_keeper(watch, machine))
                 link = Link(
-                    Identity(address, machine, "live"), watch, monitor, tools, self._settings.link, keeper.findings
-                )
+                    Identity(address, machine, "live"), watch, monitor, tools, self._settings.link, keeper.findings,
+                    _spooling(self._settings) if self._crashes else None,
+                )  # fmt: skip
                 keeping.append(asyncio.create_task(link.keep(self._over)))
             self._ready.set()
             await self._over.wait()
             await asyncio.gather(*keeping)
+
+
+def _spooling(settings: AgentSettings) -> Spooling:
+    """What is told of crashes is kept in memory until the server has it."""
+    clocks = Clocks(time.monotonic, lambda: time.clock_gettime(time.CLOCK_BOOTTIME), CheckPaths().boot())
+    return Spooling(None, settings.spool, clocks)
 
 
 def _keeper(watch: Watch, machine: str) -> ChecksThread:

@@ -8,7 +8,7 @@ from hangdog_agent.discovery import redact
 from hangdog_agent.discovery.discover import Key
 from hangdog_agent.stalls.progress.logs import LastWords
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.logs import error_file, training_log
 from hangdog_models.reading.logs.training_log import Stream
@@ -18,6 +18,7 @@ def findings(words: LastWords, ranks: Mapping[Key, Rank], world: int) -> tuple[F
     """What they say of these ranks, which are all of this machine's; secrets are taken out.
 
     A log may hold lines of the whole job: what says nothing of its rank is this machine's only where no other one's rank speaks.
+    What accuses nobody may be anybody's.
     """
     own = frozenset(ranks.values())
     found: list[Finding] = []
@@ -45,6 +46,6 @@ def _of_streams(streams: tuple[Stream, ...], own: frozenset[Rank], ours: bool) -
         )
         for one in stream.findings:
             rank = one.rank if one.rank is not None else said_by
-            if rank in own or (rank is None and ours):
+            if rank in own or (rank is None and (ours or one.impact is Impact.TELLS_NOTHING)):
                 found.append(replace(one, rank=rank, machine="", what=redact.text(one.what), at_s=None))
     return found

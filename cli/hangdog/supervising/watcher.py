@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from hangdog_models.errors import HangdogError, OurFault
+from hangdog_models.incident import CRASHED_WHY
 from hangdog_models.verdict import Verdict
 from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.client.channel_options import ServerAddress
@@ -23,7 +24,7 @@ class Watcher(Protocol):
     """Whoever comes to verdicts about a job."""
 
     def verdict(self, job: str) -> tuple[str, Verdict] | None:
-        """The newest verdict about this job, with the name of its incident; raises HangdogError when nobody answers.
+        """The newest verdict about a standstill of this job, with the name of its incident; raises HangdogError when nobody answers.
 
         None where there is none, or the job has gone on since.
         """
@@ -49,7 +50,8 @@ class WatchedCluster:
             for line in client.incidents(job, INCIDENTS):
                 if line.went_on_s:
                     return None
-                if line.kind:
+                # a launcher may start its ranks again by itself, and when it gives up, its own end says so
+                if line.kind and not line.why.startswith(CRASHED_WHY):
                     verdict = client.incident(line.id)[1]
                     return (line.id, verdict) if verdict is not None else None
         return None

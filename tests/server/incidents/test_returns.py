@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.findings import Finding, Impact
-from hangdog_models.incident import Incident, IncidentState
+from hangdog_models.incident import IncidentState
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Topology
@@ -20,7 +20,8 @@ from hangdog_server.store.offline_captures import Spooled
 from hangdog_server.store.retention import Retention
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.store.trusted_date import ClockRun
-from support.servers.cast import NOON, PATIENT, Agent, Listener, Stage, stage, trainer, verdict
+from support.servers.cast import NOON, PATIENT, Listener, stage, trainer, verdict
+from support.servers.spooled import handed_over, judged
 
 #: One in which what did not come is not waited for.
 IMPATIENT = replace(PATIENT, returned_s=0.3)
@@ -32,29 +33,6 @@ def look(*ranks: int, number: int = 0, rounds: int = 1, age_s: float = 100.0, **
     job = pb.LocalJob(job="llama", ranks=ranks, world_size=4)
     said: dict[str, object] = {"id": f"look-{number}-{age_s:g}", "stall": f"s{age_s:g}", "why": "it stands"}
     return pb.Spooled(job=job, captured=captured, rounds=rounds, age_s=age_s, interval_s=2.0, **{**said, **other})  # type: ignore[arg-type]
-
-
-async def handed_over(agent: Agent, *looks: pb.Spooled) -> list[str]:
-    """Why the server refused each look; empty where it keeps it."""
-    refused = []
-    for one in looks:
-        await agent.say(spooled=one)
-        async with asyncio.timeout(30):
-            while not (message := await agent.next()).HasField("ack"):
-                pass
-        assert message.ack.id == one.id
-        refused.append(message.ack.refused)
-    return refused
-
-
-async def judged(on: Stage, count: int = 1) -> tuple[Incident, ...]:
-    """The incidents, newest first, once so many are judged and none is open."""
-    async with asyncio.timeout(30):
-        while True:
-            incidents = await on.store.latest("", 9)
-            if len(incidents) == count and all(one.state is IncidentState.JUDGED for one in incidents):
-                return incidents
-            await asyncio.sleep(0.02)
 
 
 async def test_looks_of_several_machines_are_one_incident_judged_when_all_came(tmp_path: Path) -> None:

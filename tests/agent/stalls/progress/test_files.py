@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -237,3 +238,22 @@ def test_files_are_looked_at_as_their_trainer_s_user(way_for_all: Path, rounds: 
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     assert lines["Uid"].split() == ["40001"] * 4
     assert (int(lines["CapEff"], 16), lines["NoNewPrivs"], lines["Seccomp"]) == (0, "1", "2")
+
+
+def test_the_end_of_a_log_is_read_once_more_when_its_trainer_has_ended(tmp_path: Path, rounds: Files[str]) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"step 1\n")
+    writes = "import sys; sys.stdin.read(); print('last words', flush=True)"
+    with (
+        path.open("ab") as log,
+        subprocess.Popen((sys.executable, "-c", writes), stdin=subprocess.PIPE, stdout=log) as trainer,
+    ):
+        key = targets.row(trainer.pid).key
+        held, dropped = (FileQuery(key, descriptor=1, most=100, keep=keep) for keep in (True, False))
+        assert one(rounds, held) is not None
+        assert one(rounds, replace(held, path="x", keep=False)) is not None
+        trainer.communicate(b"")
+    assert one(rounds, held) is None, "it ended"
+    last = one(rounds, replace(held, ended=True))
+    assert last is not None and last.data == b"step 1\nlast words\n"
+    assert one(rounds, replace(dropped, path="x", ended=True)) is None, "nobody wanted it kept"
