@@ -13,8 +13,8 @@ _ORDERS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 #: Statuses of a process that was ended so: by the signal itself, or as a shell and many a handler write it.
 STOPPED = frozenset(status for number in _ORDERS for status in (-number, 128 + number))
 #: Codes of what a log says where somebody was told to end: the launcher, and a rank.
-TOLD_TO_STOP = "told to stop"
-_INTERRUPTED = frozenset({TOLD_TO_STOP, "interrupted"})
+STOP_ORDER = "told to stop"
+_INTERRUPTED = frozenset({STOP_ORDER, "interrupted"})
 #: What a log says of the machine itself: nobody's order explains that.
 _HARDWARE = frozenset({Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS})
 #: What a rank's log says where it failed by itself.
@@ -83,12 +83,12 @@ def failed(exits: Sequence[Exit], findings: Sequence[Finding]) -> tuple[Exit, ..
 
     Of one whose status nobody could tell only its own words count: that it ended is no fault.
     """
-    told = {one.rank for one in findings if one.code in _INTERRUPTED}
+    interrupted = {one.rank for one in findings if one.code in _INTERRUPTED}
     spoke = {one.rank for one in findings if one.impact in OWN}
     fell = [
         one
         for one in exits
-        if one.rank not in told
+        if one.rank not in interrupted
         and one.status not in STOPPED
         and (one.status or (one.status is None and one.rank in spoke))
     ]

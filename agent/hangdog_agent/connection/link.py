@@ -180,7 +180,7 @@ class Link:
         if self._crashes is None:
             return self._stalls.tick(self._members), []
         ended = self._crashes.note(self._members, self._here or ())
-        return self._stalls.tick(self._members, ended), self._crashes.told(self._stalls.last_words)
+        return self._stalls.tick(self._members, ended), self._crashes.complete(self._stalls.last_words)
 
     def _tell(self) -> None:
         changes, self._changed = self._changed, asyncio.Event()

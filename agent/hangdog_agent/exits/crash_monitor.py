@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hangdog_agent.discovery.discover import Key, ProcessRole, RankProcesses
 from hangdog_agent.discovery.watch import LocalJob
-from hangdog_agent.exits.exit_watch import Ended
+from hangdog_agent.exits.exit_watch import ProcessExit
 
 #: Once all have ended, the launcher has so long to say what it saw, and the kernel's log to be read. Seconds.
 LAST_WORDS_S = 1.5
@@ -22,7 +22,7 @@ class Fall:
 
     job: LocalJob
     trainers: Mapping[Key, RankProcesses]
-    ended: Mapping[Key, Ended]
+    ended: Mapping[Key, ProcessExit]
     launcher_s: float | None = None
 
 
@@ -32,7 +32,7 @@ class _Life:
 
     job: LocalJob
     trainers: dict[Key, RankProcesses]
-    ended: dict[Key, Ended] = field(default_factory=dict)
+    ended: dict[Key, ProcessExit] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class CrashMonitor:
     """The jobs of this machine. A fall is told `settle_s` after its first end, or soon after its last one."""
 
     settle_s: float
-    _lives: dict[str, _Life] = field(default_factory=dict)
+    _runs: dict[str, _Life] = field(default_factory=dict)
     _dead: dict[Key, None] = field(default_factory=dict)
     _launchers: dict[Key, float] = field(default_factory=dict)
 
@@ -52,15 +52,15 @@ class CrashMonitor:
             if member.kind is ProcessRole.TRAINER and member.process.key not in self._dead:
                 found.setdefault(member.key, {})[member.process.key] = member
         for name, trainers in found.items():
-            life = self._lives.get(name)
+            life = self._runs.get(name)
             if name in jobs and (life is None or not life.ended):
-                self._lives[name] = _Life(jobs[name], trainers)
-        self._lives = {name: life for name, life in self._lives.items() if name in found or life.ended}
+                self._runs[name] = _Life(jobs[name], trainers)
+        self._runs = {name: life for name, life in self._runs.items() if name in found or life.ended}
 
-    def end(self, ended: Iterable[Ended]) -> None:
+    def end(self, ended: Iterable[ProcessExit]) -> None:
         """Takes in who ended: trainers, and what had started them."""
         for one in ended:
-            life = next((life for life in self._lives.values() if one.key in life.trainers), None)
+            life = next((life for life in self._runs.values() if one.key in life.trainers), None)
             if life is not None:
                 life.ended[one.key] = one
             elif one.status == -9:
@@ -69,18 +69,18 @@ class CrashMonitor:
 
     def falling(self) -> dict[Key, RankProcesses]:
         """The trainers that ended and are not told of yet."""
-        return {key: life.trainers[key] for life in self._lives.values() for key in life.ended}
+        return {key: life.trainers[key] for life in self._runs.values() for key in life.ended}
 
     def fallen(self, now: float) -> list[Fall]:
         """The falls that are complete."""
         found = []
-        for name, life in list(self._lives.items()):
+        for name, life in list(self._runs.items()):
             if not life.ended:
                 continue
             times = [one.at for one in life.ended.values()]
             all_of_them = life.ended.keys() >= life.trainers.keys() and now - max(times) >= LAST_WORDS_S
             if all_of_them or now - min(times) >= self.settle_s:
-                del self._lives[name]
+                del self._runs[name]
                 parents = {member.process.parent for member in life.trainers.values()}
                 killed = [at for (pid, _), at in self._launchers.items() if pid in parents]
                 found.append(Fall(life.job, life.trainers, life.ended, max(killed, default=None)))

@@ -14,21 +14,21 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 
 
 def report(
-    fall: Fall, exits: Sequence[Exit], said: Sequence[Finding], checks: Sequence[Finding], stall: str
+    fall: Fall, exits: Sequence[Exit], logged: Sequence[Finding], checks: Sequence[Finding], stall: str
 ) -> pb.Spooled:
-    """The message, but for the job; `exits` are the ends of its trainers, `said` their last words and `checks` what was found of the machine.
+    """The message, but for the job; `exits` are the ends of its trainers, `logged` their last words and `checks` what was found of the machine.
 
     `stall` names the crash among all that this agent tells of.
     """
     first_s = min(one.at_s for one in exits)
     capture = traces.pack(list(_traces(fall, exits)))
     capture.exits.extend(codec.pack(exits, first_s))
-    capture.findings.extend(found.pack([*said, *checks]))
+    capture.findings.extend(found.pack([*logged, *checks]))
     return pb.Spooled(
         stall=stall,
         captured=pb.Captured(order=stall, round=0, capture=capture, last=True),
         rounds=1,
-        why=_why(exits, said),
+        why=_why(exits, logged),
         crash=True,
     )
 
@@ -46,7 +46,7 @@ def _traces(fall: Fall, exits: Sequence[Exit]) -> list[ProcessTrace]:
     ]
 
 
-def _why(exits: Sequence[Exit], said: Sequence[Finding]) -> str:
-    fell = failed(exits, said)
+def _why(exits: Sequence[Exit], logged: Sequence[Finding]) -> str:
+    fell = failed(exits, logged)
     rest = len(exits) - 1
     return f"rank {fell[0].rank}: {fell[0].words}" + (f"; {counted(rest, 'other rank')} ended as well" if rest else "")

@@ -1,4 +1,4 @@
-"""Tells crashes of this machine's jobs: who ended, in what order, what they said; nothing of a job that ended well."""
+"""Tells crashes of this machine's jobs: who ended, in what order, what they logged; nothing of a job that ended well."""
 
 import logging
 import os
@@ -37,14 +37,14 @@ class Crash:
 
 
 class Crashes:
-    """The crashes of this machine's jobs. Only one thread may `note` and `told`; `close` it."""
+    """The crashes of this machine's jobs. Only one thread may `note` and `complete`; `close` it."""
 
     def __init__(self, proc: Proc, settle_s: float, findings: Callable[[], Sequence[Finding]]) -> None:
         """`findings` says what the checks of this machine have found."""
         self._proc, self._findings = proc, findings
         self._watch = ExitWatch(proc)
         self._monitor = CrashMonitor(settle_s)
-        self._told: dict[str, tuple[int, float]] = {}
+        self._reports: dict[str, tuple[int, float]] = {}
 
     def note(self, members: Sequence[RankProcesses], here: Sequence[LocalJob]) -> dict[Key, RankProcesses]:
         """Takes in who runs and who ended; those whose last words are to be read."""
@@ -54,7 +54,7 @@ class Crashes:
         self._monitor.end(self._watch.ended())
         return self._monitor.falling()
 
-    def told(self, words: Callable[[Collection[Key]], LastWords]) -> list[Crash]:
+    def complete(self, words: Callable[[Collection[Key]], LastWords]) -> list[Crash]:
         """The crashes that are complete; `words` answers what trainers wrote last."""
         now = time.monotonic()
         found = []
@@ -76,26 +76,26 @@ class Crashes:
 
     def _judged(self, fall: Fall, words: LastWords, now: float) -> Crash | None:
         ranks = {key: member.rank for key, member in fall.trainers.items()}
-        said = last_words.findings(words, ranks, fall.job.world_size)
+        logged = last_words.findings(words, ranks, fall.job.world_size)
         booted = time.clock_gettime(time.CLOCK_BOOTTIME) - now
         exits = [
             Exit(ranks[key], one.status, one.at, one.oom, max(0.0, booted + one.at - key[1] / _TICKS_PER_S))
             for key, one in fall.ended.items()
         ]
-        how = ending(exits, said, fall.launcher_s)
+        how = ending(exits, logged, fall.launcher_s)
         job = fall.job.key
         if how is not Ending.CRASHED:
             log.info("job %s: %d of its ranks here ended: %s", job, len(exits), how)
             return None
-        count, before = self._told.get(job, (0, now - SELDOM_S))
+        count, before = self._reports.get(job, (0, now - SELDOM_S))
         if now - before >= SELDOM_S:
             count = 0
         elif now - before < pause(count - 1, AGAIN_S, SELDOM_S):
             log.warning("job %s crashed again: told only every now and then", job)
             return None
-        self._told = {name: one for name, one in self._told.items() if now - one[1] < SELDOM_S} | {
+        self._reports = {name: one for name, one in self._reports.items() if now - one[1] < SELDOM_S} | {
             job: (count + 1, now)
         }
-        message = report(fall, exits, said, self._findings(), secrets.token_hex(8))
+        message = report(fall, exits, logged, self._findings(), secrets.token_hex(8))
         log.warning("job %s crashed: %s", job, message.why)
         return Crash(fall.job, message, min(one.at_s for one in exits))

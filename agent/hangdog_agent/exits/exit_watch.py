@@ -21,7 +21,7 @@ _CLOSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessExit:
     """A process that ended at `at` (`time.monotonic`). `status` as of `Exit`; `oom`: its control group killed for memory."""
 
     key: Key
@@ -38,7 +38,7 @@ class ExitWatch:
         self._proc, self._cgroups = proc, cgroups
         self._held: dict[int, Key] = {}
         self._kills: dict[Key, MemoryKills | None] = {}
-        self._ended: list[Ended] = []
+        self._ended: list[ProcessExit] = []
         self._lock = threading.Lock()
         self._poll = select.epoll()
         self._woken, self._wake = os.pipe2(os.O_CLOEXEC)
@@ -58,7 +58,7 @@ class ExitWatch:
                 if key in self._kills or key in held:
                     self._kills[key] = memory_kills(self._proc, self._cgroups, key[0]) or self._kills.get(key)
 
-    def ended(self) -> list[Ended]:
+    def ended(self) -> list[ProcessExit]:
         """Those that ended since this was called last, the first one first."""
         with self._lock:
             found, self._ended = self._ended, []
@@ -108,5 +108,5 @@ class ExitWatch:
         status = exit_status.of_zombie(self._proc, *key)
         status = exit_status.of_reaped(fd) if status is None else status
         kills = self._kills.get(key)
-        self._ended.append(Ended(key, at, status, kills is not None and kills.risen))
+        self._ended.append(ProcessExit(key, at, status, kills is not None and kills.risen))
         self._forget(fd)

@@ -41,11 +41,11 @@ def _of_streams(streams: tuple[Stream, ...], own: frozenset[Rank], ours: bool) -
     local = dict(enumerate(sorted(own)))
     found = []
     for stream in streams:
-        said_by = (
+        speaker = (
             stream.rank if stream.rank is not None else local.get(stream.local) if stream.local is not None else None
         )
         for one in stream.findings:
-            rank = one.rank if one.rank is not None else said_by
+            rank = one.rank if one.rank is not None else speaker
             if rank in own or (rank is None and (ours or one.impact is Impact.TELLS_NOTHING)):
                 found.append(replace(one, rank=rank, machine="", what=redact.text(one.what), at_s=None))
     return found

@@ -29,7 +29,7 @@ def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS
 def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Case:
     """Everything a verdict is drawn from: where the ranks stand, who waits for whom, and every explanation with its odds."""
     rules = packaged()
-    snapshot = first_exits.told(snapshot, topology)
+    snapshot = first_exits.with_first_failure(snapshot, topology)
     reader = activity.RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
     moved = motion.observe(looks, motion.work(snapshot.rounds, snapshot.interval_s, snapshot.got_on))

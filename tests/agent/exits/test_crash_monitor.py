@@ -5,7 +5,7 @@ import signal
 from hangdog_agent.discovery.discover import Key, Process, ProcessRole, RankProcesses
 from hangdog_agent.discovery.watch import jobs
 from hangdog_agent.exits.crash_monitor import LAST_WORDS_S, CrashMonitor
-from hangdog_agent.exits.exit_watch import Ended
+from hangdog_agent.exits.exit_watch import ProcessExit
 from hangdog_models.ranks import Rank
 
 LAUNCHER = (10, 1)
@@ -17,8 +17,8 @@ def trainer(rank: int, life: int = 0, job: str = "llama") -> RankProcesses:
     return RankProcesses(job, Rank(rank), ProcessRole.TRAINER, process, world_size=4)
 
 
-def ended(rank: int, at: float, status: int | None = 1, life: int = 0) -> Ended:
-    return Ended(trainer(rank, life).process.key, at, status, False)
+def ended(rank: int, at: float, status: int | None = 1, life: int = 0) -> ProcessExit:
+    return ProcessExit(trainer(rank, life).process.key, at, status, False)
 
 
 def monitor(*members: RankProcesses) -> CrashMonitor:
@@ -92,7 +92,7 @@ def test_who_is_started_anew_belongs_to_the_next_life() -> None:
 def test_two_jobs_fall_apart() -> None:
     other = trainer(0, life=7, job="qwen")
     one = monitor(*ALL, other)
-    one.end([ended(0, 100.0), Ended(other.process.key, 101.0, 0, False)])
+    one.end([ended(0, 100.0), ProcessExit(other.process.key, 101.0, 0, False)])
     falls = {fall.job.name: fall for fall in one.fallen(101.0 + SETTLE_S)}
     assert falls.keys() == {"llama", "qwen"} and falls["qwen"].ended.keys() == {other.process.key}
 
@@ -100,6 +100,6 @@ def test_two_jobs_fall_apart() -> None:
 def test_a_launcher_that_was_killed_is_told_of() -> None:
     for status, at in ((-signal.SIGKILL, 100.2), (1, None)):
         one = monitor(*ALL)
-        one.end([Ended(LAUNCHER, 100.2, status, False), *(ended(rank, 100.0, -9) for rank in range(4))])
+        one.end([ProcessExit(LAUNCHER, 100.2, status, False), *(ended(rank, 100.0, -9) for rank in range(4))])
         (fall,) = one.fallen(110.0)
         assert fall.launcher_s == at

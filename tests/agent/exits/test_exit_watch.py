@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.discovery.discover import Key
-from hangdog_agent.exits.exit_watch import Ended, ExitWatch
+from hangdog_agent.exits.exit_watch import ExitWatch, ProcessExit
 from hangdog_agent.exits.memory_kills import memory_kills
 from hangdog_agent.procfs import Proc
 from support.fakes import targets
@@ -43,8 +43,8 @@ def key(one: subprocess.Popen[bytes]) -> Key:
     return targets.row(one.pid).key
 
 
-def ends(of: ExitWatch, count: int) -> list[Ended]:
-    found: list[Ended] = []
+def ends(of: ExitWatch, count: int) -> list[ProcessExit]:
+    found: list[ProcessExit] = []
 
     def enough() -> bool:
         found.extend(of.ended())

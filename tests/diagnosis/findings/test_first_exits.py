@@ -72,7 +72,7 @@ def test_who_was_killed_first_is_named_and_nobody_is_evicted() -> None:
 
 def test_a_kill_for_memory_is_the_programs() -> None:
     assert judged(fell(-signal.SIGKILL, oom=True), *LOST).kind is Kind.SOFTWARE
-    kernel = Finding("kernel log", "out of memory", Impact.PROGRAM, "killed", "m1", age_s=5.0)
+    kernel = Finding("kernel log", "out of memory", Impact.PROGRAM, "killed", "m1", age_s=45.0)
     assert "out of memory" in judged(fell(-signal.SIGKILL), kernel, *LOST).because[0]
     long_ago = judged(fell(-signal.SIGKILL), replace(kernel, age_s=900.0), *LOST)
     assert not any("out of memory: it was killed" in line for line in long_ago.because)

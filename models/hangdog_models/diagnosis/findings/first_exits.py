@@ -14,18 +14,15 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
 KILLED_FIRST = likelihood("killed_first")
+KILLED_FOR_MEMORY_S = likelihood("killed_for_memory_s")
 SOURCE = "exit"
 #: The code of one that was killed, nobody knows by whom.
 KILLED = "killed"
 #: The kernel's word for a process that it killed for memory.
 OUT_OF_MEMORY = "out of memory"
-#: A kill for memory that the kernel told so long before belongs to this end. Seconds.
-_FRESH_S = 60.0
-#: As much of two sentences alike is one error that several ranks met.
-_ALIKE = 60
 
 
-def told(snapshot: Snapshot, topology: Topology) -> Snapshot:
+def with_first_failure(snapshot: Snapshot, topology: Topology) -> Snapshot:
     """The snapshot with what the ends of its trainers say among its findings; the errors of who fell later are consequences."""
     first = first_failed(snapshot.exits, snapshot.findings)
     if first is None:
@@ -75,7 +72,7 @@ def _by_status(first: Exit, snapshot: Snapshot, topology: Topology) -> Finding:
 def _killed_for_memory(snapshot: Snapshot, machine: str) -> bool:
     return any(
         one.code == OUT_OF_MEMORY and one.impact is Impact.PROGRAM and one.machine == machine
-        and one.age_s is not None and one.age_s <= _FRESH_S
+        and one.age_s is not None and one.age_s <= KILLED_FOR_MEMORY_S
         for one in snapshot.findings
     )  # fmt: skip
 
@@ -95,7 +92,7 @@ def _consequences(findings: Sequence[Finding], lead: Finding, exits: Sequence[Ex
     found = []
     for one in findings:
         later = one.rank is not None and one.rank != lead.rank and ended.get(one.rank, began) >= began
-        same = one.code == lead.code and one.what[:_ALIKE] == lead.what[:_ALIKE]
+        same = (one.code, one.what) == (lead.code, lead.what)
         if later and one.impact is Impact.PROGRAM and not same:
             one = replace(one, impact=Impact.VICTIM, what=f"{one.what}; after rank {lead.rank} had ended")
         found.append(one)
