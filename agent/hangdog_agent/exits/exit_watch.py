@@ -16,6 +16,8 @@ from hangdog_agent.procfs import Proc
 
 #: Processes waited for, each of which holds a descriptor, of which a process has 1,024: machines have some eight trainers.
 MOST = 256
+#: Between two readings of the kills for memory of all of them, which cost some 50 µs each. Seconds.
+_COUNTED_S = 4.0
 #: How long closing waits for the thread, which is woken. Seconds.
 _CLOSE_S = 1.0
 
@@ -39,6 +41,7 @@ class ExitWatch:
         self._held: dict[int, Key] = {}
         self._kills: dict[Key, MemoryKills | None] = {}
         self._ended: list[ProcessExit] = []
+        self._counted_at = float("-inf")
         self._lock = threading.Lock()
         self._poll = select.epoll()
         self._woken, self._wake = os.pipe2(os.O_CLOEXEC)
@@ -55,8 +58,10 @@ class ExitWatch:
             for key in keys:
                 if key not in held and len(self._held) < MOST:
                     self._begin(key)
-                if key in self._kills or key in held:
-                    self._kills[key] = memory_kills(self._proc, self._cgroups, key[0]) or self._kills.get(key)
+            if (now := time.monotonic()) - self._counted_at >= _COUNTED_S:
+                self._counted_at = now
+                for key, before in self._kills.items():
+                    self._kills[key] = memory_kills(self._proc, self._cgroups, key[0]) or before
 
     def ended(self) -> list[ProcessExit]:
         """Those that ended since this was called last, the first one first."""
