@@ -12,7 +12,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from hangdog_models.counts import counted, named
-from hangdog_models.incident import ENDED, SUSPECTED_WHY, Incident, IncidentState
+from hangdog_models.incident import CRASHED_WHY, ENDED, SUSPECTED_WHY, Incident, IncidentState
 from hangdog_models.verdict import Kind, from_json
 from hangdog_models.views.answer_text import answer, sure
 from hangdog_models.views.first_line import order
@@ -130,8 +130,10 @@ def _looked(chains: Iterable[Sequence[Incident]]) -> Iterator[Change]:
     for chain in chains:
         first, ended = chain[0], [one for one in chain if one.state in ENDED]
         if not ended:
-            title = f"{first.job} {'stands still' if _suspected(first) else 'is looked at'}"
-            lines = (first.why, f"Its machines are being asked: hangdog show {first.id}")
+            crashed = first.why.startswith(CRASHED_WHY)
+            title = f"{first.job} {'crashed' if crashed else 'stands still' if _suspected(first) else 'is looked at'}"
+            asking = "Its machines tell how" if crashed else "Its machines are being asked"
+            lines = (first.why, f"{asking}: hangdog show {first.id}")
             yield Change(first.id, Subjects.OPENED, "opened", first.began, _page(first.id), title, lines)
             continue
         newest = ended[-1]

@@ -36,6 +36,18 @@ def judged(first: Exit, *findings: Finding, crowd: Sequence[Exit] = CROWD) -> Ve
     return diagnose(Snapshot(Job("j"), (Round(0, gone),), findings=findings, exits=(*crowd, first)), topology)
 
 
+def without(*machines: str) -> Verdict:
+    """What it is where all that is known are victims, and the agents of these machines are gone."""
+    placed = {f"m{number}": tuple(map(Rank, range(4 * number, 4 * number + 4))) for number in range(4)}
+    topology, _ = build(Layout(world_size=16, machines=placed), Rank(15))
+    reasons = {
+        rank: Reason.NO_AGENT if name in machines else Reason.NO_EVIDENCE for name, of in placed.items() for rank in of
+    }
+    gone = tuple(ProcessTrace(Rank(rank), missing=Missing(reason, "x")) for rank, reason in reasons.items())
+    victims = CROWD[:4]
+    return diagnose(Snapshot(Job("j"), (Round(0, gone),), findings=LOST, exits=victims), topology)
+
+
 def fell(status: int | None, **more: bool) -> Exit:
     return Exit(GUILTY, status, 10.0, **more)
 
@@ -96,6 +108,14 @@ def test_the_same_error_everywhere_is_the_code_of_all() -> None:
 def test_where_all_are_victims_nobody_is_named() -> None:
     verdict = judged(Exit(GUILTY, -signal.SIGTERM, 11.0), *LOST)
     assert verdict.kind is Kind.UNDETERMINED and verdict.culprit is None
+
+
+def test_the_one_machine_that_is_gone_is_named_and_not_evicted() -> None:
+    verdict = without("m2")
+    assert verdict.kind is Kind.MACHINE and not verdict.evict.machines
+    assert verdict.culprit is not None and verdict.culprit.machines == ("m2",) and verdict.culprit.probability > 0.7
+    for several in ((), ("m2", "m3")):
+        assert without(*several).kind is Kind.UNDETERMINED and without(*several).culprit is None
 
 
 def test_an_old_rank_that_ends_first_and_well_did_not_begin_it() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hangdog_models.actions.caps import Caps, Mode
-from hangdog_models.incident import Incident
+from hangdog_models.incident import CRASHED_WHY, Incident
 from hangdog_models.incident import IncidentState as Judged
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign
@@ -35,6 +35,15 @@ async def test_an_incident_is_told_of_once_when_it_opens_and_once_when_it_is_jud
     assert second.title == "llama: gpu-a17 holds the job up (97% sure)"
     assert second.lines == ("machine: Evict gpu-a17.", "rank 5 is in gc_collect", "63 ranks wait for it")
     assert second.body.splitlines() == [*second.lines, "https://head:7413/incidents/0a"]
+
+
+async def test_a_crash_is_told_of_as_one_and_judged_like_any_other(tmp_path: Path) -> None:
+    async with watched(tmp_path / "s.db", tmp_path) as to:
+        await to.opened("0a", why=f"{CRASHED_WHY} rank 3: it ended with exit code 1")
+        await to.tick(1)
+        await to.judged("0a", Kind.MACHINE, "gpu-a17")
+        await to.tick(1)
+    assert to.postman.titles() == ["llama crashed", "llama: gpu-a17 holds the job up (97% sure)"]
 
 
 async def test_a_job_that_is_looked_at_again_and_again_is_one_standstill_until_the_verdict_changes(

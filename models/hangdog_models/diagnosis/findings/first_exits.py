@@ -6,14 +6,16 @@ from dataclasses import replace
 
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
-from hangdog_models.exits import OWN, SIGNALS, Exit, first_failed, signal_name
+from hangdog_models.exits import OWN, SIGNALS, Exit, failed, first_failed, signal_name
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
 KILLED_FIRST = likelihood("killed_first")
+GONE_AS_OTHERS_FELL = likelihood("gone_as_others_fell")
 KILLED_FOR_MEMORY_S = likelihood("killed_for_memory_s")
 SOURCE = "exit"
 #: The code of one that was killed, nobody knows by whom.
@@ -35,6 +37,40 @@ def with_first_failure(snapshot: Snapshot, topology: Topology) -> Snapshot:
 
 
 def explain(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
+    """Whom nothing but the ends of the others, or its own, tells of."""
+    if not snapshot.exits:
+        return []
+    return [*_killed(snapshot, topology), *_gone(snapshot, topology)]
+
+
+def _gone(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
+    """The one machine whose agent is gone, where all others fell because they lost somebody. It says nothing of itself."""
+    if first_failed(snapshot.exits, snapshot.findings) is not None or not failed(snapshot.exits, snapshot.findings):
+        return []
+    absent = {
+        trace.rank
+        for round_ in snapshot.rounds[-1:]
+        for trace in round_.traces
+        if trace.missing is not None and trace.missing.reason is Reason.NO_AGENT
+    }
+    gone = [(name, ranks) for name, ranks in topology.machines.items() if ranks and absent.issuperset(ranks)]
+    if len(gone) != 1:
+        return []
+    ((name, ranks),) = gone
+    reason = f"{name} is gone, agent and all, and every rank that failed elsewhere had lost a connection"
+    return [
+        Hypothesis(
+            Kind.MACHINE,
+            odds("gone while the others fell", GONE_AS_OTHERS_FELL),
+            ranks,
+            (name,),
+            (reason,),
+            hearsay=True,
+        )
+    ]
+
+
+def _killed(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
     """That it began with a rank that was killed: by whom nothing tells, so why stays open and nobody's machine is at fault."""
     killed = [one for one in snapshot.findings if (one.source, one.code) == (SOURCE, KILLED) and one.rank is not None]
     return [
