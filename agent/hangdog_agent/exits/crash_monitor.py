@@ -33,6 +33,7 @@ class _Life:
     job: LocalJob
     trainers: dict[Key, RankProcesses]
     ended: dict[Key, ProcessExit] = field(default_factory=dict)
+    missed: frozenset[Key] = frozenset()
 
 
 @dataclass(slots=True)
@@ -45,7 +46,10 @@ class CrashMonitor:
     _launchers: dict[Key, float] = field(default_factory=dict)
 
     def see(self, members: Sequence[RankProcesses], here: Iterable[LocalJob]) -> None:
-        """Takes in who runs; while a job falls, who is started anew is of its next life."""
+        """Takes in who runs; while a job falls, who is started anew is of its next life.
+
+        Who is not among them any more may have ended just now, and is kept until its end should be known.
+        """
         jobs = {job.key: job for job in here}
         found: dict[str, dict[Key, RankProcesses]] = {}
         for member in members:
@@ -53,9 +57,19 @@ class CrashMonitor:
                 found.setdefault(member.key, {})[member.process.key] = member
         for name, trainers in found.items():
             life = self._runs.get(name)
-            if name in jobs and (life is None or not life.ended):
+            if name in jobs and life is None:
                 self._runs[name] = _Life(jobs[name], trainers)
-        self._runs = {name: life for name, life in self._runs.items() if name in found or life.ended}
+        for name, life in list(self._runs.items()):
+            if life.ended:
+                continue
+            trainers = found.get(name, {})
+            missed = {key: member for key, member in life.trainers.items() if key not in trainers}
+            kept = {key: member for key, member in missed.items() if key not in life.missed and key not in self._dead}
+            if not trainers and not kept:
+                del self._runs[name]
+            else:
+                stated = life.job if kept else jobs.get(name, life.job)
+                self._runs[name] = _Life(stated, {**kept, **trainers}, missed=frozenset(kept))
 
     def end(self, ended: Iterable[ProcessExit]) -> None:
         """Takes in who ended: trainers, and what had started them."""

@@ -48,10 +48,10 @@ class Crashes:
 
     def note(self, members: Sequence[RankProcesses], here: Sequence[LocalJob]) -> dict[Key, RankProcesses]:
         """Takes in who runs and who ended; those whose last words are to be read."""
+        self._monitor.end(self._watch.ended())  # before: who ended is not among the members any more
         self._monitor.see(members, here)
         trainers = {one.process.key: one for one in members if one.kind is ProcessRole.TRAINER}
         self._watch.follow({*trainers, *self._launchers(list(trainers.values()))})
-        self._monitor.end(self._watch.ended())
         return self._monitor.falling()
 
     def complete(self, words: Callable[[Collection[Key]], LastWords]) -> list[Crash]:

@@ -16,7 +16,7 @@ from hangdog_agent.procfs import Proc
 
 #: Processes waited for, each of which holds a descriptor, of which a process has 1,024: machines have some eight trainers.
 MOST = 256
-#: Between two readings of the kills for memory of all of them, which cost some 50 µs each. Seconds.
+#: Between two readings of the kills for memory of all of them, which cost some 70 µs each. Seconds.
 _COUNTED_S = 4.0
 #: How long closing waits for the thread, which is woken. Seconds.
 _CLOSE_S = 1.0

@@ -89,6 +89,24 @@ def test_who_is_started_anew_belongs_to_the_next_life() -> None:
     assert fall.ended.keys() == {trainer(1, 1).process.key}
 
 
+def test_whose_end_is_known_only_after_the_process_table_is_one_of_the_fallen() -> None:
+    one = monitor(*ALL)
+    see(one, *(member for member in ALL if member.rank != 2))
+    one.end([ended(2, 100.0)])
+    (fall,) = one.fallen(100.0 + SETTLE_S)
+    assert fall.ended.keys() == keys(2) and fall.job.ranks == (0, 1, 2, 3)
+
+
+def test_who_is_gone_for_long_is_no_part_of_the_job() -> None:
+    one = monitor(*ALL)
+    for _ in range(2):
+        see(one, *ALL[:3])
+    one.end([ended(0, 100.0)])
+    (fall,) = one.fallen(100.0 + SETTLE_S)
+    assert fall.trainers.keys() == keys(0, 1, 2) and fall.job.ranks == (0, 1, 2)
+    assert not one.fallen(200.0)
+
+
 def test_two_jobs_fall_apart() -> None:
     other = trainer(0, life=7, job="qwen")
     one = monitor(*ALL, other)
