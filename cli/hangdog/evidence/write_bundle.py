@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from hangdog.evidence.naming import name_of
+from hangdog_models.diagnosis.findings import first_exits
 from hangdog_models.errors import HangdogError
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.collectives import plain_pickle
@@ -17,7 +18,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.reading.stacks.capture_failure import written
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import TRAINER, Frame, Missing, ProcessTrace, Reason, Thread
-from hangdog_models.topology import Layout
+from hangdog_models.topology import Layout, build
 from hangdog_server.incidents.replay import Replayed
 
 #: Names that may stand in a path as they are.
@@ -34,8 +35,11 @@ def files(incident: Replayed, remarks: Iterable[str] = ()) -> Iterator[File]:
     yield "job.toml", _job(snapshot, incident.layout, remarks).encode("utf-8", "replace")
     if snapshot.interval_s is not None:
         yield "rounds.toml", f"interval_s = {float(snapshot.interval_s)!r}\n".encode()
-    if snapshot.findings:
-        yield "findings.json", _json(findings_json.written(snapshot.findings))
+    # how trainers ended has no file of its own: what it says stands among the findings
+    topology, _ = build(incident.layout, snapshot.highest_rank())
+    findings = first_exits.with_first_failure(snapshot, topology).findings
+    if findings:
+        yield "findings.json", _json(findings_json.written(findings))
     for round_ in snapshot.rounds:
         for trace in round_.traces:
             yield from _trace(f"round-{round_.number}/{_process(trace)}", trace)

@@ -38,8 +38,6 @@ def with_first_failure(snapshot: Snapshot, topology: Topology) -> Snapshot:
 
 def explain(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
     """Whom nothing but the ends of the others, or its own, tells of."""
-    if not snapshot.exits:
-        return []
     return [*_killed(snapshot, topology), *_gone(snapshot, topology)]
 
 
