@@ -18,6 +18,8 @@ from hangdog_agent.procfs import Proc
 MOST = 256
 #: Between two readings of the kills for memory of all of them, which cost some 70 µs each. Seconds.
 _COUNTED_S = 4.0
+#: While a process is being reaped nothing tells its status: so often it is looked for, longer and longer apart. Seconds.
+_TRIES, _PAUSE_S = 4, 0.001
 #: How long closing waits for the thread, which is woken. Seconds.
 _CLOSE_S = 1.0
 
@@ -54,7 +56,10 @@ class ExitWatch:
         with self._lock:
             held = {key: fd for fd, key in self._held.items()}
             for key in held.keys() - set(keys):
-                self._forget(held[key])
+                if _has_ended(held[key]):  # and the thread was not there yet
+                    self._note(held[key], key, time.monotonic())
+                else:
+                    self._forget(held[key])
             for key in keys:
                 if key not in held and len(self._held) < MOST:
                     self._begin(key)
@@ -110,8 +115,19 @@ class ExitWatch:
                         self._note(fd, key, at)
 
     def _note(self, fd: int, key: Key, at: float) -> None:
-        status = exit_status.of_zombie(self._proc, *key)
-        status = exit_status.of_reaped(fd) if status is None else status
+        status = None
+        for number in range(_TRIES):
+            time.sleep(number * _PAUSE_S)
+            status = exit_status.of_zombie(self._proc, *key)
+            status = exit_status.of_reaped(fd) if status is None else status
+            if status is not None:
+                break
         kills = self._kills.get(key)
         self._ended.append(ProcessExit(key, at, status, kills is not None and kills.risen))
         self._forget(fd)
+
+
+def _has_ended(pidfd: int) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))

@@ -96,6 +96,16 @@ def test_who_is_followed_no_longer_is_not_told() -> None:
         assert [each.key for each in ends(exits, 1)] == [key(other)]
 
 
+def test_who_ended_while_nobody_had_time_to_notice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ExitWatch, "_keep", lambda self: None)  # the thread never gets a processor
+    with process() as one, watch() as exits:
+        exits.follow([key(one)])
+        one.kill()
+        one.wait()
+        exits.follow([])
+        assert [(each.key[0], each.status in (-9, None)) for each in exits.ended()] == [(one.pid, True)]
+
+
 def test_another_process_under_the_same_pid_is_not_followed() -> None:
     with process() as one, watch() as exits:
         pid, started = key(one)

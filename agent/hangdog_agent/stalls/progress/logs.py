@@ -130,7 +130,7 @@ class Logs:
     def _last_wishes(self, ended: Mapping[Key, RankProcesses], now: float) -> dict[_Slot, FileQuery]:
         wishes: dict[_Slot, FileQuery] = {}
         claimed: set[Identity] = set()
-        for key, member in ended.items():
+        for key, member in ended.items() if self._settings.log_every_s > 0 else ():
             for name, (descriptor, path) in _log_places(member).items():
                 if (key, name) in self._gone:
                     self._names[key, name], _ = self._gone.pop((key, name))
@@ -146,6 +146,7 @@ class Logs:
 
     def _forget(self, trainers: Mapping[Key, RankProcesses], now: float) -> None:
         self._gone = {slot: (one, at) for slot, (one, at) in self._gone.items() if now - at <= _AGAIN_S}
+        self._gone |= {slot: (one, now) for slot, one in self._names.items() if slot[0] not in trainers}
         for table in (self._names, self._beats, self._absent_until):
             for slot in [slot for slot in table if slot[0] not in trainers]:
                 del table[slot]

@@ -214,6 +214,8 @@ def test_who_ended_is_forgotten(tmp_path: Path) -> None:
         grow(lambda i: append(tmp_path / "out", f"step {i}\n"), hearing)
         hearing.members = {}
         assert hearing.hear() == {}
+        hearing.now += 11.0  # so long its last words may be asked for
+        assert hearing.hear() == {}
         assert not hearing.logs._logs and not hearing.logs._names
 
 
