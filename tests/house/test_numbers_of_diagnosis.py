@@ -19,7 +19,7 @@ NO_ODDS = {
     "hypotheses/multiple_roots.py": {
         "NAMED_ALONE": "bounds the cost",
         "BEHIND_SHOWN": "sentences shown",
-        "TOLD_APART": "bounds the cost",
+        "WEIGHED_APART": "bounds the cost",
     },
     "hypotheses/mismatch.py": {"LINK_ENDS": "what is seen: more machines than a link has"},
     "hypotheses/stuck_groups.py": {"ASKED_ALONE": "bounds the cost"},

@@ -30,7 +30,7 @@ from hangdog_models.verdict import Activity, Kind
 #: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
 #: So many at once whose cause is in doubt are told apart; of more it makes no difference that would be acted on.
-TOLD_APART = 3
+WEIGHED_APART = 3
 #: Of several that are behind so many are told one by one.
 BEHIND_SHOWN = 4
 SERVED_MACHINES = likelihood("served_machines")
@@ -130,12 +130,12 @@ def _each_by_its_causes(
     if not doubtful:
         return [at_once]
     either = [tuple(doubtful), ()]
-    if len(doubtful) <= TOLD_APART:
+    if len(doubtful) <= WEIGHED_APART:
         either = [some for count in range(len(doubtful) + 1) for some in combinations(doubtful, count)]
     found = []
     for broken in either:
         part = prod(share[unit] if unit in broken else 1 - share[unit] for unit in doubtful)
-        if len(doubtful) > TOLD_APART and not broken:
+        if len(doubtful) > WEIGHED_APART and not broken:
             part = 1 - prod(share[unit] for unit in doubtful)
         units = tuple(unit for unit in at_once.units if unit in broken or share[unit] == 1.0)
         if units:
