@@ -109,7 +109,7 @@ def blame_several(
     if not (motion.known or lasting) or not wide:
         independent *= SAME_PLACE  # in one look several outside are a moment of a step, in a small job a common one
     at_once = Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
-    found += _each_by_its_causes(at_once, guilty, weighed, scene)
+    found += _each_by_its_causes(at_once, guilty, weighed, scene) if many <= NAMED_ALONE else [at_once]
     found += [
         each
         for kind, factor in _one_cause([look[rank] for rank in ranks], many, machines, alike, running, lasting, mates)
