@@ -24,6 +24,11 @@ DECIDES = likelihood("decides")
 WORTH_NAMING = likelihood("worth_naming")
 
 
+_Members: TypeAlias = list[tuple[Hypothesis, float]]
+#: Machines that are named together, or the ranks of a group.
+_Key: TypeAlias = frozenset[str] | tuple[Rank, ...]
+
+
 def causes(weighed: Sequence[tuple[Hypothesis, float]]) -> dict[StallCause, float]:
     """The probability of each cause; they sum to 1."""
     shares = dict.fromkeys(StallCause, 0.0)
@@ -37,22 +42,24 @@ def culprit(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology) -> 
 
     Nobody does, where what holds most of the job up is likelier.
     """
-    found = [_named(key, members, topology) for key, members in _candidates(weighed, topology).items()]
-    # of equals those that are more together, for none of them is all; a name is only a name, so then the first rank
-    found.sort(key=lambda one: (-round(one.probability, 9), -_units(one.ranks, topology), one.ranks, one.machines))
     least = max(WORTH_NAMING, sum(p for hypothesis, p in weighed if names_most(hypothesis, topology)))
-    return found[0] if found and found[0].probability >= least else None
+    likely = {key: members for key, members in _candidates(weighed, topology).items() if _probability(members) >= least}
+    # of equals those that are more together, for none of them is all; a name is only a name, so then the first rank
+    return min(
+        (_named(key, members, topology) for key, members in likely.items()),
+        key=lambda one: (-round(one.probability, 9), -_units(one.ranks, topology), one.ranks, one.machines),
+        default=None,
+    )
+
+
+def _probability(members: _Members) -> float:
+    return min(1.0, sum(p for _, p in members))
 
 
 def names_most(hypothesis: Hypothesis, topology: Topology) -> bool:
     """Whether it finds one cause behind more than half of a job's machines, which blames none of them."""
     common = hypothesis.kind is not Kind.MACHINE and hypothesis.hold is None
     return common and 2 * len(hypothesis.units) > max(2, _machines(topology))
-
-
-_Members: TypeAlias = list[tuple[Hypothesis, float]]
-#: Machines that are named together, or the ranks of a group.
-_Key: TypeAlias = frozenset[str] | tuple[Rank, ...]
 
 
 def _candidates(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology) -> dict[_Key, _Members]:
