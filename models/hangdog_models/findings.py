@@ -36,7 +36,8 @@ class Finding:
     It belongs to `rank` or to `machine` or to neither (empty, None): the place in the bundle tells. `device` is a PCI
     address or an index. `ranks` are those it names as the odd ones itself (of a sufferer: whom it did not hear), `peers` the addresses it names as the other
     end. `at_s` is Unix time, `uptime_s` seconds since the machine's start; None: not told. `times`: so often in a row.
-    `age_s`: seconds since it was found, when an agent told it, by a clock that nobody sets.
+    `age_s`: seconds since it was found, when an agent told it, by a clock that nobody sets. `before_s`: so many seconds at
+    least it came before the job stood still, as far as other evidence is dated.
     """
 
     source: str
@@ -52,6 +53,16 @@ class Finding:
     uptime_s: float | None = None
     times: int = 1
     age_s: float | None = None
+    before_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Until when the kernel log of a machine goes, by the clocks that a `Finding` has, too; None: that clock is not in it."""
+
+    machine: str
+    at_s: float | None = None
+    uptime_s: float | None = None
 
 
 def aged(findings: Iterable[Finding], seconds: float) -> tuple[Finding, ...]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import WrongUse
 from hangdog_models.exits import Exit
-from hangdog_models.findings import Finding
+from hangdog_models.findings import Finding, LogEnd
 from hangdog_models.past_incidents import Family
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
@@ -52,7 +52,7 @@ class Snapshot:
     `ras` holds reports of one job from old to new; `findings` are what logs and hardware say by themselves.
     `got_on` are the ranks that completed operations between the last two rounds that hold a flight record of them.
     `past` are earlier incidents of whoever may know them, by their kind. `exits` are the ends of trainers, where the job
-    crashed.
+    crashed. `log_ends` say until when kernel logs go, which dates what stands in them.
     """
 
     job: Job
@@ -65,6 +65,7 @@ class Snapshot:
     got_on: tuple[Rank, ...] = ()
     past: tuple[Family, ...] = ()
     exits: tuple[Exit, ...] = ()
+    log_ends: tuple[LogEnd, ...] = ()
 
     def highest_rank(self) -> Rank | None:
         """The highest rank any evidence speaks of, None when there is none."""
@@ -114,6 +115,7 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
         account=_summed(part.account for part in them),
         got_on=tuple(sorted({rank for part in them for rank in part.got_on})),
         exits=tuple(sorted({one for part in them for one in part.exits}, key=lambda one: (one.at_s, one.rank))),
+        log_ends=tuple(sorted({one for part in them for one in part.log_ends}, key=repr)),
     )
 
 

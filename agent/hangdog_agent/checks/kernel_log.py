@@ -71,7 +71,7 @@ class Kernel:
         self._needles = sorted({"xid (", *(event.needle for event in rules.events)})
         self._traced = _any_of([event.needle for event in rules.events if event.trace])
         self._naming = _any_of([event.needle for event in rules.events if event.names_gpu])
-        self._clearable = {code for event in rules.events for code in event.clears}
+        self._clearable = rules.lasting()
         noted = notes.recall(self.name)
         self._mark = noted["seq"] if isinstance(noted.get("seq"), int) else -1
         self._open_findings: dict[_Key, tuple[str, CheckResult]] = {}

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from hangdog.evidence.content import Failure, StackFile
 from hangdog.evidence.counters import counters_of, got_on_ranks, ras_reports
-from hangdog.evidence.log_findings import findings_of
+from hangdog.evidence.log_findings import findings_of, log_ends
 from hangdog.evidence.naming import Name
 from hangdog.evidence.placed import Placed
 from hangdog_models.collectives import RankCounters, RasReport
-from hangdog_models.findings import Finding
+from hangdog_models.findings import Finding, LogEnd
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.stacks import capture_failure
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
@@ -44,6 +44,7 @@ class Assembly:
     got_on: tuple[Rank, ...] = ()
     ras: tuple[RasReport, ...] = ()
     findings: tuple[Finding, ...] = ()
+    log_ends: tuple[LogEnd, ...] = ()
     unused: dict[str, str] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -61,6 +62,7 @@ def assemble(found: Iterable[Placed], layout: Layout) -> Assembly:
     assembly.got_on = got_on_ranks(ordered, assembly.unused)
     assembly.ras = ras_reports(ordered)
     assembly.findings = findings_of(ordered, layout)
+    assembly.log_ends = log_ends(ordered, layout)
     first = min((placed.name.round for placed in ordered if placed.name.round is not None), default=0)
     gathered: dict[tuple[int, Rank, str], Gathered] = {}
     described: dict[str, str] = {}  # what files of several ranks hold of those that other files describe

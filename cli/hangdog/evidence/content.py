@@ -7,7 +7,7 @@ from msgspec import structs
 from hangdog.evidence.naming import Name
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Finding
+from hangdog_models.findings import Finding, LogEnd
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives import (
     flight_recorder,
@@ -57,12 +57,13 @@ class Failure:
 class Logged:
     """What logs and tools of a machine say: of a training log its processes, of the kernel and the GPU tools findings.
 
-    `diagnosed` is what NCCL's diagnostics say, whose ranks are those in a communicator.
+    `diagnosed` is what NCCL's diagnostics say, whose ranks are those in a communicator. `ends`: until when a kernel log goes.
     """
 
     streams: tuple[training_log.Stream, ...] = ()
     findings: tuple[Finding, ...] = ()
     diagnosed: tuple[nccl_diag.DiagFinding, ...] = ()
+    ends: LogEnd | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,8 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
     if not found and not of_job and not diagnosed:
         return Unused()
     streams = training_log.read(text, name.rank, limits, name.local) if of_job else ()
-    return Logged(streams, tuple(finding for findings in found for finding in findings), diagnosed)
+    ends = kernel_log.end(text) if kernel_log.recognises(head) else None
+    return Logged(streams, tuple(finding for findings in found for finding in findings), diagnosed, ends)
 
 
 def _is_json_lines(head: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hangdog.evidence.content import Logged
 from hangdog.evidence.machine_names import only_machine
 from hangdog.evidence.placed import Placed
-from hangdog_models.findings import CLUSTER_WIDE, Finding
+from hangdog_models.findings import CLUSTER_WIDE, Finding, LogEnd
 from hangdog_models.reading.collectives import nccl_diag
 from hangdog_models.reading.logs import roll_call
 from hangdog_models.reading.logs.log_process import SOURCE
@@ -41,11 +41,24 @@ def _all(ordered: Iterable[Placed], layout: Layout) -> Iterator[tuple[Placed, st
             for stream in placed.content.streams:
                 for finding in stream.findings:
                     yield placed, stream.host, finding
-            # A tool's output is of some machine, which its file stands for where nothing names it.
-            machine = only_machine(layout) or f"(machine of {escaped(placed.name.path)})"
+            machine = _stands_for(placed, layout)
             for finding in placed.content.findings:
                 named = finding.source in (SOURCE, *CLUSTER_WIDE)
                 yield placed, "" if named else machine, finding
+
+
+def log_ends(ordered: Iterable[Placed], layout: Layout) -> tuple[LogEnd, ...]:
+    """Until when each kernel log goes, with the machine it is of."""
+    return tuple(
+        replace(placed.content.ends, machine=placed.name.machine or _stands_for(placed, layout))
+        for placed in ordered
+        if isinstance(placed.content, Logged) and placed.content.ends is not None
+    )
+
+
+def _stands_for(placed: Placed, layout: Layout) -> str:
+    """A tool's output is of some machine, which its file stands for where nothing names it."""
+    return only_machine(layout) or f"(machine of {escaped(placed.name.path)})"
 
 
 def _diagnosed(ordered: Iterable[Placed], layout: Layout) -> tuple[Finding, ...]:

@@ -67,6 +67,10 @@ class KernelPolicy:
     events: tuple[HardwareEvent, ...]
     places: tuple[HardwarePart, ...]
 
+    def lasting(self) -> frozenset[str]:
+        """Codes of what holds until a later line takes it back, such as a link that is down."""
+        return frozenset(code for event in self.events for code in event.clears)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DcgmPolicy:

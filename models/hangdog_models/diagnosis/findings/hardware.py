@@ -7,6 +7,7 @@ and companions do not multiply: the strongest finding sets the factor. What most
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hangdog_models.diagnosis.findings.event_dates import weight
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.policy import OLD_S, STALE_S
@@ -36,7 +37,8 @@ _Sort = tuple[str, str, bool]
 class MachineEvidence:
     """Why a machine is suspected by its hardware: the findings that count, strongest first.
 
-    `factor` multiplies the odds that the machine stops the job, `slow_factor` the odds that it slows the job.
+    `factor` multiplies the odds that the machine stops the job, `slow_factor` the odds that it slows the job. `weight`: what is
+    left of them where all of it had passed before the job stood still.
     """
 
     machine: str
@@ -45,6 +47,7 @@ class MachineEvidence:
     factor: float
     slow_factor: float
     reason: str
+    weight: float = 1.0
 
 
 def weigh(findings: Sequence[Finding], topology: Topology) -> Mapping[str, MachineEvidence]:
@@ -145,15 +148,19 @@ def _evidence(machine: str, findings: Iterable[Finding]) -> MachineEvidence:
     factor = _factor(first)
     if any(finding.source != first.source for finding in ordered):
         factor *= CONFIRMED_BY_TOOL
-    slow = SLOWING_OF_SLOW if any(finding.impact is Impact.SLOWS for finding in ordered) else 1.0
+    slowing = max((weight(finding) for finding in ordered if finding.impact is Impact.SLOWS), default=0.0)
+    slow = 1 + (SLOWING_OF_SLOW - 1) * slowing
     impact = max((finding.impact for finding in ordered), key=_STRENGTH.__getitem__)
-    return MachineEvidence(machine, tuple(ordered), impact, factor, slow, _because(machine, ordered))
+    left = max(map(weight, ordered))
+    return MachineEvidence(machine, tuple(ordered), impact, factor, slow, _because(machine, ordered), left)
 
 
 def _factor(finding: Finding) -> float:
     if finding.impact is Impact.SUSPECTS:
-        return SIGN_OF_WEAR if finding.code in _WEAK else SUSPICIOUS
-    return {Impact.CONVICTS: CONVICTING, Impact.RESET: RESETTING}.get(finding.impact, SLOWING)
+        fresh = SIGN_OF_WEAR if finding.code in _WEAK else SUSPICIOUS
+    else:
+        fresh = {Impact.CONVICTS: CONVICTING, Impact.RESET: RESETTING}.get(finding.impact, SLOWING)
+    return 1 + (fresh - 1) * weight(finding)
 
 
 def _because(machine: str, ordered: Sequence[Finding]) -> str:

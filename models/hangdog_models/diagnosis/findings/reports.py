@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hangdog_models.diagnosis.findings import awaited_ranks, failing_paths, hardware, job_hosts, tcp_retransmits
+from hangdog_models.diagnosis.findings.event_dates import weight
 from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.diagnosis.findings.hardware import MachineEvidence
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
@@ -66,13 +67,22 @@ def _moved(hypothesis: Hypothesis, evidence: Mapping[str, MachineEvidence]) -> H
 
 
 def _machine(one: MachineEvidence, topology: Topology) -> Hypothesis:
-    factors = (Factor("nothing else speaks against it", HARDWARE_ALONE), Factor(one.reason, one.factor))
+    factors = (
+        Factor("nothing else speaks against it", HARDWARE_ALONE),
+        Factor(one.reason, one.factor),
+        *_passed(one.weight),
+    )
     return Hypothesis(Kind.MACHINE, factors, _on(one, topology), (one.machine,), (one.reason,))
 
 
 def _slow(one: MachineEvidence, topology: Topology) -> Hypothesis:
-    factors = (Factor("nothing else speaks against it", HARDWARE_ALONE_SLOW), Factor(one.reason, one.slow_factor))
+    alone = Factor("nothing else speaks against it", HARDWARE_ALONE_SLOW)
+    factors = (alone, Factor(one.reason, one.slow_factor), *_passed(one.weight))
     return Hypothesis(Kind.SLOW, factors, _on(one, topology), (one.machine,), (one.reason,))
+
+
+def _passed(left: float) -> tuple[Factor, ...]:
+    return (Factor("it had passed long before the job stood still", left),) if left < 1 else ()
 
 
 def _together(convicted: Sequence[MachineEvidence], topology: Topology) -> list[Hypothesis]:
@@ -103,7 +113,7 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
             groups.setdefault((kind, tuple(sorted(units)) if kind is Kind.GROUP else units), []).append(finding)
     found = []
     for (kind, units), stated in groups.items():
-        lead = stated[0]
+        lead = max(stated, key=weight)
         ranks = lead.ranks or ((lead.rank,) if lead.rank is not None else ())
         ranks = (
             ()
@@ -112,7 +122,7 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
         )
         because = tuple(dict.fromkeys(_sentence(finding, units) for finding in stated[:3]))
         hold = GroupWait(PATH, ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
-        factors = odds(f"{lead.source}: {lead.code} {lead.impact}", LOGGED_ALONE[kind])
+        factors = (*odds(f"{lead.source}: {lead.code} {lead.impact}", LOGGED_ALONE[kind]), *_passed(weight(lead)))
         found.append(Hypothesis(kind, factors, ranks, units, because, hold))
     return found
 

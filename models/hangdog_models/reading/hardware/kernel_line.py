@@ -91,6 +91,12 @@ def _of_iso(iso: re.Match[str]) -> float | None:
     return None if at is None else at + float(f"0.{iso[8] or 0}")
 
 
+def last_lines(text: str) -> list[str]:
+    """The lines at the end of a log that are read for its clock."""
+    lines = text.rstrip().rsplit("\n", _LAST_LINES)
+    return lines[-_LAST_LINES:]
+
+
 def relevant_lines(text: str, needles: Iterable[str]) -> set[int] | None:
     """Where the lines begin that hold one of the texts (in lower case), say that the kernel started, or stand at the end.
 

@@ -7,9 +7,9 @@ one finding with the time of its last line; an event that a later line takes bac
 import re
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Finding, Impact
+from hangdog_models.findings import Finding, Impact, LogEnd
 from hangdog_models.reading.hardware.event_dedup import EventDedup
-from hangdog_models.reading.hardware.kernel_line import KernelLine, relevant_lines, split
+from hangdog_models.reading.hardware.kernel_line import KernelLine, last_lines, relevant_lines, split
 from hangdog_models.reading.hardware.pci import canonical
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import printable
@@ -72,6 +72,17 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
                 if line is not None:
                     log.take(line)
     return log.findings()
+
+
+def end(text: str) -> LogEnd | None:
+    """Until when a kernel log goes, by its last lines, of a machine yet to be named; None where no line of them tells."""
+    at_s = uptime_s = None
+    for raw in last_lines(text):
+        line = split(raw[:_LONGEST].strip())
+        if line is not None:
+            at_s = at_s if line.at_s is None else line.at_s
+            uptime_s = uptime_s if line.uptime_s is None else line.uptime_s
+    return None if at_s is None and uptime_s is None else LogEnd("", at_s, uptime_s)
 
 
 class _KernelLog:

@@ -1,0 +1,83 @@
+"""Which events of kernel logs had passed long before the job stood still, by all dates that the evidence shows.
+
+A log that nobody writes to ends with the event, however old: then other machines' logs and dumps date it. What a later line
+would take back lasts, and so does a broken device; what agents find they date themselves.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from hangdog_models.findings import Finding, Impact, LogEnd
+from hangdog_models.ranks import Rank
+from hangdog_models.rules import policy
+from hangdog_models.rules.likelihoods import likelihood
+from hangdog_models.snapshot import Snapshot
+
+EVENT_HALVES_S = likelihood("event_halves_s")
+
+_SOURCE = "kernel log"
+#: What passes by itself: the job went on after it, or not.
+_PASSING = (Impact.PROGRAM, Impact.PATH, Impact.SUSPECTS, Impact.SLOWS)
+#: A kernel log's dates are its machine's local ones, at most so much earlier than Unix time.
+_ZONES_S = 12 * 3600.0
+#: A clock that runs ahead makes nothing old by itself: so many sources must show a date.
+_WITNESSES = 2
+
+
+def dated(snapshot: Snapshot) -> Snapshot:
+    """The snapshot whose passing events say how long at least they came before the standstill."""
+    if not any(_passes(finding) for finding in snapshot.findings):
+        return snapshot
+    stalled_s = snapshot.job.stalled_s or 0.0
+    launches = sorted(_launches(snapshot), reverse=True)
+    asked = [report.at_s - _ZONES_S for report in snapshot.ras[-1:] if report.at_s is not None]
+    ends: defaultdict[str, list[LogEnd]] = defaultdict(list)
+    for end in snapshot.log_ends:
+        ends[end.machine].append(end)
+    # The job was at work when it launched something, so what it stood still for is not taken off from there.
+    shown = [*asked, *_dates(ends), *(launch + stalled_s for launch in launches)]
+    witnessed = sorted(shown, reverse=True)[_WITNESSES - 1 : _WITNESSES]
+    findings = (
+        replace(one, before_s=max(0.0, _age(one, ends[one.machine], witnessed) - stalled_s)) if _passes(one) else one
+        for one in snapshot.findings
+    )
+    return replace(snapshot, findings=tuple(findings))
+
+
+def weight(finding: Finding) -> float:
+    """What is left of what an event says: all of it within an hour before the standstill, then less and less, and hardly anything after a day."""
+    passed = min(finding.before_s, policy.STALE_S) - policy.OLD_S
+    return float(0.5 ** (max(0.0, passed) / EVENT_HALVES_S))
+
+
+def _passes(finding: Finding) -> bool:
+    timed = finding.age_s is None and (finding.at_s is not None or finding.uptime_s is not None)
+    passing = finding.source == _SOURCE and finding.impact in _PASSING
+    return timed and passing and finding.code not in policy.kernel().lasting()
+
+
+def _age(finding: Finding, ends: Sequence[LogEnd], witnessed: Sequence[float]) -> float:
+    """Seconds from an event to the newest date, at least: of the log of its machine, or of several sources."""
+    ages = [0.0]
+    if finding.at_s is not None:
+        newest = (*witnessed, *(end.at_s for end in ends if end.at_s is not None))
+        ages += [date - finding.at_s for date in newest]
+    if finding.uptime_s is not None:
+        ages += [end.uptime_s - finding.uptime_s for end in ends if end.uptime_s is not None]
+    return max(ages)
+
+
+def _dates(ends: Mapping[str, Sequence[LogEnd]]) -> Iterator[float]:
+    """The newest date of each machine's kernel logs."""
+    for of_machine in ends.values():
+        yield from sorted(end.at_s for end in of_machine if end.at_s is not None)[-1:]
+
+
+def _launches(snapshot: Snapshot) -> Iterator[float]:
+    """When each rank launched the last operation that its recorder knows."""
+    newest: dict[Rank, int] = {}
+    for counters in snapshot.counters:
+        for record in counters.entries:
+            newest[counters.rank] = max(newest.get(counters.rank, 0), record.created_ns)
+    return (created / 1e9 - _ZONES_S for created in newest.values() if created)
