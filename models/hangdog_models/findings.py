@@ -58,8 +58,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Until when the kernel log of a machine goes, by the clocks that a `Finding` has, too; None: that clock is not in it."""
+    """Until when a log goes, by the clocks that a `Finding` has, too; None: that clock is not in it."""
 
+    source: str
     machine: str
     at_s: float | None = None
     uptime_s: float | None = None

@@ -52,7 +52,7 @@ class Snapshot:
     `ras` holds reports of one job from old to new; `findings` are what logs and hardware say by themselves.
     `got_on` are the ranks that completed operations between the last two rounds that hold a flight record of them.
     `past` are earlier incidents of whoever may know them, by their kind. `exits` are the ends of trainers, where the job
-    crashed. `log_ends` say until when kernel logs go, which dates what stands in them.
+    crashed. `log_ends` say until when logs go, which dates what stands in them.
     """
 
     job: Job

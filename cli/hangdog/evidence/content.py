@@ -1,5 +1,6 @@
 """Recognises a file by its content and reads it with the reader of its format."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from msgspec import structs
@@ -26,6 +27,8 @@ from hangdog_models.reading.logs import (
     error_file,
     kubernetes_json,
     kubernetes_text,
+    log_lines,
+    log_process,
     slurm_text,
     training_log,
 )
@@ -57,13 +60,13 @@ class Failure:
 class Logged:
     """What logs and tools of a machine say: of a training log its processes, of the kernel and the GPU tools findings.
 
-    `diagnosed` is what NCCL's diagnostics say, whose ranks are those in a communicator. `ends`: until when a kernel log goes.
+    `diagnosed` is what NCCL's diagnostics say, whose ranks are those in a communicator. `ends`: until when they go.
     """
 
     streams: tuple[training_log.Stream, ...] = ()
     findings: tuple[Finding, ...] = ()
     diagnosed: tuple[nccl_diag.DiagFinding, ...] = ()
-    ends: LogEnd | None = None
+    ends: tuple[LogEnd, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +182,15 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
     if not found and not of_job and not diagnosed:
         return Unused()
     streams = training_log.read(text, name.rank, limits, name.local) if of_job else ()
-    ends = kernel_log.end(text) if kernel_log.recognises(head) else None
+    ends = tuple(end for end in _ends(text, head, of_job) if end is not None)
     return Logged(streams, tuple(finding for findings in found for finding in findings), diagnosed, ends)
+
+
+def _ends(text: str, head: str, of_job: bool) -> Iterator[LogEnd | None]:
+    if kernel_log.recognises(head):
+        yield kernel_log.end(text)
+    if of_job and (at_s := log_lines.end(text)) is not None:
+        yield LogEnd(log_process.SOURCE, "", at_s)
 
 
 def _is_json_lines(head: str) -> bool:

@@ -48,11 +48,12 @@ def _all(ordered: Iterable[Placed], layout: Layout) -> Iterator[tuple[Placed, st
 
 
 def log_ends(ordered: Iterable[Placed], layout: Layout) -> tuple[LogEnd, ...]:
-    """Until when each kernel log goes, with the machine it is of."""
+    """Until when each log goes, with the machine it is of."""
     return tuple(
-        replace(placed.content.ends, machine=placed.name.machine or _stands_for(placed, layout))
+        replace(end, machine=placed.name.machine or _stands_for(placed, layout))
         for placed in ordered
-        if isinstance(placed.content, Logged) and placed.content.ends is not None
+        if isinstance(placed.content, Logged)
+        for end in placed.content.ends
     )
 
 

@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 #: A year with a 29 February, in which dates without a year are put to compare them with each other.
 SOME_YEAR = 1972
+#: Lines at the end of a log that are read for its clock, should the very last be cut or another program's.
+LAST_LINES = 20
 #: First three letters of the months, where they differ between the tongues of common locales (English, German, French,
 #: Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Turkish, Russian). `juin` and `juillet` differ in the fourth.
 _MONTHS = {
@@ -21,6 +23,11 @@ _MONTHS = {
 _WRITTEN_OUT = re.compile(
     r"(?:[^\s\d]{1,8} )?([^\s\d]{3,9}|\d{1,2}月)\s{1,2}(\d{1,2}) (\d{1,2}):(\d\d):(\d\d) (?:[A-Z]{3,5} )?(\d{4})"
 )
+
+
+def last_lines(text: str) -> list[str]:
+    """The lines at the end of a log that are read for its clock."""
+    return text.rstrip().rsplit("\n", LAST_LINES)[-LAST_LINES:]
 
 
 def written_out(text: str) -> float | None:

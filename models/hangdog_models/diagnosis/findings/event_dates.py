@@ -19,10 +19,8 @@ EVENT_HALVES_S = likelihood("event_halves_s")
 _SOURCE = "kernel log"
 #: What passes by itself: the job went on after it, or not.
 _PASSING = (Impact.PROGRAM, Impact.PATH, Impact.SUSPECTS, Impact.SLOWS)
-#: A kernel log's dates are its machine's local ones, at most so much earlier than Unix time.
+#: A kernel log's dates are its machine's local ones, at most so much earlier than Unix time and what containers write.
 _ZONES_S = 12 * 3600.0
-#: A clock that runs ahead makes nothing old by itself: so many sources must show a date.
-_WITNESSES = 2
 
 
 def dated(snapshot: Snapshot) -> Snapshot:
@@ -30,14 +28,15 @@ def dated(snapshot: Snapshot) -> Snapshot:
     if not any(_passes(finding) for finding in snapshot.findings):
         return snapshot
     stalled_s = snapshot.job.stalled_s or 0.0
-    launches = sorted(_launches(snapshot), reverse=True)
     asked = [report.at_s - _ZONES_S for report in snapshot.ras[-1:] if report.at_s is not None]
     ends: defaultdict[str, list[LogEnd]] = defaultdict(list)
     for end in snapshot.log_ends:
-        ends[end.machine].append(end)
+        if end.source == _SOURCE:
+            ends[end.machine].append(end)
+        elif end.at_s is not None:
+            asked.append(end.at_s - _ZONES_S)
     # The job was at work when it launched something, so what it stood still for is not taken off from there.
-    shown = [*asked, *_dates(ends), *(launch + stalled_s for launch in launches)]
-    witnessed = sorted(shown, reverse=True)[_WITNESSES - 1 : _WITNESSES]
+    witnessed = _newest([*asked, *_dates(ends), *(launch + stalled_s for launch in _launches(snapshot))])
     findings = (
         replace(one, before_s=max(0.0, _age(one, ends[one.machine], witnessed) - stalled_s)) if _passes(one) else one
         for one in snapshot.findings
@@ -57,8 +56,16 @@ def _passes(finding: Finding) -> bool:
     return timed and passing and finding.code not in policy.kernel().lasting()
 
 
+def _newest(dates: Sequence[float]) -> tuple[float, ...]:
+    """The newest date that all sources show; one a day beyond all others is of a clock that is wrong."""
+    ordered = sorted(dates)
+    while len(ordered) > 1 and ordered[-1] - ordered[-2] > policy.STALE_S:
+        ordered.pop()
+    return tuple(ordered[-1:])
+
+
 def _age(finding: Finding, ends: Sequence[LogEnd], witnessed: Sequence[float]) -> float:
-    """Seconds from an event to the newest date, at least: of the log of its machine, or of several sources."""
+    """Seconds from an event to the newest date, at least: of the log of its machine, or of all sources."""
     ages = [0.0]
     if finding.at_s is not None:
         newest = (*witnessed, *(end.at_s for end in ends if end.at_s is not None))

@@ -8,13 +8,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hangdog_models.reading.dates import SOME_YEAR, moment, month_of, written_out
+from hangdog_models.reading.dates import LAST_LINES, SOME_YEAR, moment, month_of, written_out
 
 #: Facility of the kernel: what a user writes into /dev/kmsg gets another one, so nobody can talk a machine out of a job.
 _KERNEL = 0
 
-#: Lines at the end of a log that are read for its clock, should the very last be cut or another program's.
-_LAST_LINES = 20
 _RECORD = re.compile(r"(\d{1,5}),\d{1,20},(\d{1,17}),[^;]{1,40};(.*)", re.DOTALL)
 _PRIORITY = re.compile(r"<(\d{1,5})>")
 _DECODED = re.compile(r"([a-z]{3,8}\d?)\s{0,4}:(?:emerg|alert|crit|err|warn|notice|info|debug)\s{0,4}: ")
@@ -91,12 +89,6 @@ def _of_iso(iso: re.Match[str]) -> float | None:
     return None if at is None else at + float(f"0.{iso[8] or 0}")
 
 
-def last_lines(text: str) -> list[str]:
-    """The lines at the end of a log that are read for its clock."""
-    lines = text.rstrip().rsplit("\n", _LAST_LINES)
-    return lines[-_LAST_LINES:]
-
-
 def relevant_lines(text: str, needles: Iterable[str]) -> set[int] | None:
     """Where the lines begin that hold one of the texts (in lower case), say that the kernel started, or stand at the end.
 
@@ -113,7 +105,7 @@ def relevant_lines(text: str, needles: Iterable[str]) -> set[int] | None:
             end = lower.find("\n", at)
             at = lower.find(needle, end) if end >= 0 else -1
     end = len(text)
-    for _ in range(_LAST_LINES):
+    for _ in range(LAST_LINES):
         end = text.rfind("\n", 0, end)
         begins.add(end + 1)
         if end < 0:

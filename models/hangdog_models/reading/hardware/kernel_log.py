@@ -8,8 +8,9 @@ import re
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding, Impact, LogEnd
+from hangdog_models.reading.dates import last_lines
 from hangdog_models.reading.hardware.event_dedup import EventDedup
-from hangdog_models.reading.hardware.kernel_line import KernelLine, last_lines, relevant_lines, split
+from hangdog_models.reading.hardware.kernel_line import KernelLine, relevant_lines, split
 from hangdog_models.reading.hardware.pci import canonical
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import printable
@@ -82,7 +83,7 @@ def end(text: str) -> LogEnd | None:
         if line is not None:
             at_s = at_s if line.at_s is None else line.at_s
             uptime_s = uptime_s if line.uptime_s is None else line.uptime_s
-    return None if at_s is None and uptime_s is None else LogEnd("", at_s, uptime_s)
+    return None if at_s is None and uptime_s is None else LogEnd(SOURCE, "", at_s, uptime_s)
 
 
 class _KernelLog:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.reading.dates import last_lines, moment
 
 #: Characters of a line that are looked at: the longest line that says something has about 1,000.
 _LONGEST = 1 << 13
@@ -24,6 +25,9 @@ _CONTAINER = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\
 _STAMPED = 64
 
 
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,]\d{1,9})?(?: ?(Z|[+-]\d\d:?\d\d))?")
+
+
 @dataclass(frozen=True, slots=True)
 class LogLine:
     """What stands behind the prefixes. `rank` is the global rank, `local` the rank on its machine, `process` a process id.
@@ -38,6 +42,16 @@ class LogLine:
     process: int | None = None
     at_s: float | None = None
     host: str = ""
+
+
+def end(text: str) -> float | None:
+    """Unix time of the last date in the last lines, of one without a zone as if it were UTC; None where there is none."""
+    at_s = None
+    for line in last_lines(text):
+        if date := _DATE.search(line, 0, _STAMPED):
+            told = moment(int(date[1]), int(date[2]), date[3], date[4], date[5], date[6], date[7])
+            at_s = at_s if told is None else told
+    return at_s
 
 
 def lines_of_log(text: str) -> Iterator[LogLine]:
