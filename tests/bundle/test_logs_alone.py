@@ -150,3 +150,17 @@ def test_dmesg_with_dates_is_a_kernel_log_however_it_begins(tmp_path: Path) -> N
     boot = "".join(f"[Tue Nov 24 23:{minute:02}:00 2026] usb 1-1: new device number {minute}\n" for minute in range(60))
     lost = "[Wed Nov 25 09:00:00 2026] NVRM: Xid (PCI:0000:3b:00): 79, pid=71, GPU has fallen off the bus.\n"
     assert judged(tmp_path, {"machine-gpu-1/dmesg.txt": boot + lost}).evict.machines == ("gpu-1",)
+
+
+def test_an_event_is_as_old_as_the_logs_of_other_machines_and_of_the_job_show(tmp_path: Path) -> None:
+    fault = "[Thu Feb  5 12:10:08 2026] NVRM: Xid (PCI:0000:3a:00): 31, pid=5, name=python, MMU Fault\n"
+    later = "[Thu Feb  5 18:00:00 2026] perf: interrupt took too long (2513 > 2500), lowering the rate to 79500\n"
+    trained = "[rank0]: 2026-02-06 12:10:00,000 step 3\n[rank0]: Traceback (most recent call last):\n"
+    alone = {"machine-node-1/dmesg.txt": fault}
+    beside = {**alone, "machine-node-2/dmesg.txt": later}
+    fresh = judged(tmp_path / "a", alone)
+    assert fresh.kind is Kind.SOFTWARE
+    assert judged(tmp_path / "b", beside).confidence < fresh.confidence / 10
+    assert judged(tmp_path / "c", {**alone, "rank0.log": trained}).confidence < fresh.confidence / 10
+    now = {**beside, "machine-node-1/dmesg.txt": fault.replace("12:10", "17:50")}
+    assert judged(tmp_path / "d", now).confidence == fresh.confidence

@@ -3,7 +3,7 @@
 import pytest
 
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.findings import Finding, Impact
+from hangdog_models.findings import Finding, Impact, LogEnd
 from hangdog_models.reading.hardware import kernel_log
 from hangdog_models.reading.limits import Limits
 
@@ -308,3 +308,11 @@ def test_lines_of_amds_driver(line: str, code: str, impact: Impact, device: str)
 )
 def test_lines_of_amds_driver_that_accuse_nothing(line: str) -> None:
     assert not kernel_log.read(line)
+
+
+def test_a_log_goes_until_its_last_line_by_each_of_its_clocks() -> None:
+    human = "[Sun Feb 23 16:24:18 2025] a: x\n"
+    assert kernel_log.end(human + "cut off") == LogEnd("kernel log", "", 1740327858.0)
+    assert kernel_log.end("[   12.5000] a: x\n[   99.500000] b: y\n\n") == LogEnd("kernel log", "", None, 99.5)
+    assert kernel_log.end(human + "b\n" * 100) is None  # of too long ago to be looked for
+    assert kernel_log.end("") is kernel_log.end("no clock in it") is None

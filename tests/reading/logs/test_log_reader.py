@@ -5,7 +5,7 @@ import pytest
 from hangdog_models.collectives import NCCL_LOG, WATCHDOG, CollectiveRecord, RankCounters
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.logs import training_log
+from hangdog_models.reading.logs import log_lines, training_log
 from hangdog_models.reading.logs.log_lines import LogLine, lines_of_log
 
 WORK = (
@@ -272,3 +272,18 @@ def test_a_line_that_only_looks_like_an_exception_is_none() -> None:
 def test_a_log_in_which_nothing_is_known_says_nothing() -> None:
     assert training_log.read("epoch 1, loss 2.0\n" * 100, Rank(0)) == ()
     assert not training_log.recognises("epoch 1, loss 2.0\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "at_s"),
+    [
+        ("2025-02-23 16:24:18,500 [titan] step: 3\nno date\n", 1740327858.0),
+        ("[rank3]: 2025-02-23T16:24:18Z x\r\n", 1740327858.0),
+        ("2025-02-23 17:24:18 +01:00 x", 1740327858.0),
+        ("2025-02-30 17:24:18 x", None),
+        ("step 3", None),
+        (f"{'x' * 100} 2025-02-23 16:24:18 is what it says", None),
+    ],
+)
+def test_a_log_goes_until_the_last_date_that_begins_a_line(text: str, at_s: float | None) -> None:
+    assert log_lines.end(text) == at_s
