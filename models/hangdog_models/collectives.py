@@ -42,6 +42,11 @@ class CollectiveRecord:
     took_ns: int = 0
     apart_ns: tuple[tuple[str, int], ...] | None = None
 
+    @property
+    def created_s(self) -> float:
+        """Unix time of its launch by this host's clock (0: not known)."""
+        return self.created_ns / 1e9
+
 
 @dataclass(frozen=True, slots=True)
 class RankCounters:

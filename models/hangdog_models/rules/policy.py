@@ -19,6 +19,8 @@ OLD_S = 3600.0
 #: Seconds after which an event is another story whatever follows. Evidence of a hang is taken within a working day of it,
 #: while ring buffers and files hold weeks.
 STALE_S = 86_400.0
+#: Seconds that a kernel log's dates, which are its machine's local ones, may be earlier than Unix time and what containers write.
+ZONES_S = 12 * 3600.0
 #: How a PCI address is written in `pattern`: domain of 4 to 8 digits, with or without the function.
 _ADDRESS = r"(?P<device>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-9a-f])?)"
 

@@ -59,7 +59,7 @@ def test_seconds_since_the_start_compare_on_one_machine_only() -> None:
 
 
 def test_what_is_dated_in_unix_time_or_by_a_container_may_differ_by_a_zone() -> None:
-    launched = CollectiveRecord("0", 1, "all_reduce", "started", created_ns=int((AT + 20 * HOUR) * 1e9))
+    launched = CollectiveRecord("0", 1, "all_reduce", False, created_ns=int((AT + 20 * HOUR) * 1e9))
     counters = RankCounters(Rank(0), {"0": 1}, {"0": 0}, (launched,), {"0": ()}, {})
     dated = [
         replace(seen(), counters=(counters,)),

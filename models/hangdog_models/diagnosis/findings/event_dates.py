@@ -19,8 +19,6 @@ EVENT_HALVES_S = likelihood("event_halves_s")
 _SOURCE = "kernel log"
 #: What passes by itself: the job went on after it, or not.
 _PASSING = (Impact.PROGRAM, Impact.PATH, Impact.SUSPECTS, Impact.SLOWS)
-#: A kernel log's dates are its machine's local ones, at most so much earlier than Unix time and what containers write.
-_ZONES_S = 12 * 3600.0
 
 
 def dated(snapshot: Snapshot) -> Snapshot:
@@ -28,13 +26,13 @@ def dated(snapshot: Snapshot) -> Snapshot:
     if not any(_passes(finding) for finding in snapshot.findings):
         return snapshot
     stalled_s = snapshot.job.stalled_s or 0.0
-    asked = [report.at_s - _ZONES_S for report in snapshot.ras[-1:] if report.at_s is not None]
+    asked = [report.at_s - policy.ZONES_S for report in snapshot.ras[-1:] if report.at_s is not None]
     ends: defaultdict[str, list[LogEnd]] = defaultdict(list)
     for end in snapshot.log_ends:
         if end.source == _SOURCE:
             ends[end.machine].append(end)
         elif end.at_s is not None:
-            asked.append(end.at_s - _ZONES_S)
+            asked.append(end.at_s - policy.ZONES_S)
     # The job was at work when it launched something, so what it stood still for is not taken off from there.
     witnessed = _newest([*asked, *_dates(ends), *(launch + stalled_s for launch in _launches(snapshot))])
     findings = (
@@ -45,9 +43,9 @@ def dated(snapshot: Snapshot) -> Snapshot:
 
 
 def weight(finding: Finding) -> float:
-    """What is left of what an event says: all of it within an hour before the standstill, then less and less, and hardly anything after a day."""
+    """What is left of what an event says: all of it within an hour before the standstill, after a day hardly anything."""
     passed = min(finding.before_s, policy.STALE_S) - policy.OLD_S
-    return float(0.5 ** (max(0.0, passed) / EVENT_HALVES_S))
+    return float(2 ** (-max(0.0, passed) / EVENT_HALVES_S))
 
 
 def _passes(finding: Finding) -> bool:
@@ -83,8 +81,8 @@ def _dates(ends: Mapping[str, Sequence[LogEnd]]) -> Iterator[float]:
 
 def _launches(snapshot: Snapshot) -> Iterator[float]:
     """When each rank launched the last operation that its recorder knows."""
-    newest: dict[Rank, int] = {}
+    newest: dict[Rank, float] = {}
     for counters in snapshot.counters:
         for record in counters.entries:
-            newest[counters.rank] = max(newest.get(counters.rank, 0), record.created_ns)
-    return (created / 1e9 - _ZONES_S for created in newest.values() if created)
+            newest[counters.rank] = max(newest.get(counters.rank, 0.0), record.created_s)
+    return (created - policy.ZONES_S for created in newest.values() if created)

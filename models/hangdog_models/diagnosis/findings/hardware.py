@@ -47,7 +47,7 @@ class MachineEvidence:
     factor: float
     slow_factor: float
     reason: str
-    weight: float = 1.0
+    weight: float
 
 
 def weigh(findings: Sequence[Finding], topology: Topology) -> Mapping[str, MachineEvidence]:

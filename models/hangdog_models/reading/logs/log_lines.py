@@ -49,8 +49,8 @@ def end(text: str) -> float | None:
     at_s = None
     for line in last_lines(text):
         if date := _DATE.search(line, 0, _STAMPED):
-            told = moment(int(date[1]), int(date[2]), date[3], date[4], date[5], date[6], date[7])
-            at_s = at_s if told is None else told
+            moment_s = moment(int(date[1]), int(date[2]), date[3], date[4], date[5], date[6], date[7])
+            at_s = at_s if moment_s is None else moment_s
     return at_s
 
 
