@@ -7,7 +7,7 @@ from hangdog_models.diagnosis.findings import event_dates, first_exits, incident
 from hangdog_models.diagnosis.hypotheses import contradiction, outliers
 from hangdog_models.diagnosis.hypotheses.explanations import explain
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.observe import activity, call_lines, motion
+from hangdog_models.diagnosis.observe import activity, call_lines, motion, writers
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict import conclude
@@ -36,10 +36,11 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     stalled_s = snapshot.job.stalled_s
     if stalled_s is not None and stalled_s >= motion.STATED_S:
         moved = motion.stated(moved, looks, stalled_s)
-    last = call_lines.tell_apart(_last(looks), moved, topology)
+    last, moved = writers.tell_passing(_last(looks), looks, moved)
+    last = call_lines.tell_apart(last, moved, topology)
     crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()
     records = positions.ordered(snapshot.counters)
-    counted = collective_counters.count(records, last, topology, crowd)
+    counted = collective_counters.count(records, last, topology, crowd, moved.moving | moved.travelling)
     ras = ras_waits.hear(snapshot, last, topology)
     contradictions = contradiction.find(records, counted.holds, last, moved)
     look = conclude.with_absent({**last, **counted.states, **ras.states}, topology, snapshot)

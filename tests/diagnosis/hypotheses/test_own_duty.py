@@ -85,3 +85,19 @@ def test_a_job_of_one_machine_that_waits_for_data_as_a_whole_evicts_nobody() -> 
     assert not verdict.evict.machines and verdict.kind is Kind.DEPENDENCY
     one = diagnose(snapshot(*[look({"0-6": "metrics", "7": "loader"})] * 2), job(dp=8, per_machine=8))
     assert one.causes[StallCause.MACHINE] > verdict.causes[StallCause.MACHINE]
+
+
+POLLS = ["<module> train.py", "prepare data.py", "__enter__ filelock/_api.py", "acquire filelock/_api.py"]
+
+
+def test_one_that_is_met_in_the_attempt_polls_for_the_lock_file_like_all_others() -> None:
+    prepares = ["<module> train.py", "prepare data.py", "count data.py"]
+    holder = [trace(0, prepares, state="R", active=True, shift=at) for at in range(3)]
+    sleeps = [trace(rank, POLLS, state="S") for rank in range(1, 8)]
+    tries = trace(5, [*POLLS, "_acquire filelock/_unix.py"], state="R", active=True, gil=True)
+    caught = [tries if one.rank == tries.rank else one for one in sleeps]
+    met = judged([holder[0], *sleeps], [holder[1], *sleeps], [holder[2], *caught])
+    never = judged(*([one, *sleeps] for one in holder))
+    for verdict in (met, never):
+        assert verdict.culprit is not None and verdict.culprit.ranks == (0,) and not verdict.evict.machines
+    assert met.causes == pytest.approx(never.causes, abs=0.01)

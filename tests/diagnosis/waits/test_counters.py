@@ -126,6 +126,20 @@ def test_a_host_waiting_for_its_device_with_nothing_under_way_is_held_up_by_it()
     assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.MACHINE, (2,))
 
 
+@pytest.mark.parametrize(
+    ("innermost", "shift", "held_up"),
+    [("augment data.py", 0, True), ("augment data.py", 1, False), ("file_digest hashlib.py", 0, False)],
+)
+def test_who_runs_in_c_waits_for_its_device_only_where_it_may(innermost: str, shift: int, held_up: bool) -> None:
+    """A hash and a wait for the device spin alike; one of them gets on, or is in a module of Python's own."""
+    records = tuple(nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6) for rank in range(4))
+    calls = ["<module> train.py", "step train.py", innermost]
+    runs = [trace(2, calls, state="R", active=True, shift=at * shift) for at in range(2)]
+    story = snapshot(*([*look({"0-1,3": "metrics"}), one] for one in runs))
+    verdict = diagnose(replace(story, counters=records), FOUR)
+    assert ("its own GPU" in verdict.because[0], verdict.evict.machines == ("node-2",)) == (held_up, held_up)
+
+
 def test_a_launch_that_lasts_with_nothing_under_way_is_held_up_by_the_device_or_its_driver() -> None:
     """A full queue is no excuse where the device has done all that any group was given."""
     forward = trace(2, ["<module> train.py", "_call_impl torch/nn/modules/module.py", "forward model.py"], state="S")

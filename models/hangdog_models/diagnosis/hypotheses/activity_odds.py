@@ -60,6 +60,7 @@ WHY_AT_ANOTHER_THREAD = by_cause("why_at_another_thread")
 _OF_ANOTHER_THREAD = ("result", "exception", "as_completed", "join")
 WHY_IDLE = by_cause("why_idle")
 WHY_ASLEEP_BY_ITS_TIMER = by_cause("why_asleep_by_its_timer")
+WHY_WRITING = by_cause("why_writing")
 LIBRARY_LAUNCH = _odds("doing_library_launch")
 #: The operation of a rank that loads a compiled kernel.
 LOAD = "load"
@@ -95,6 +96,8 @@ def causes_of(state: RankState) -> Mapping[str, float] | None:
         return WHY_BEHIND_IN_ALL_TO_ALL
     if state.queued or state.rule in (*COUNTED, BY_RAS):
         return None
+    if state.passing:
+        return WHY_WRITING
     if state.activity in (Activity.COMPUTE, Activity.UNKNOWN) and in_an_operator(state):
         return WHY_IN_AN_OPERATOR
     if state.activity is Activity.LOCK and state.label in _OF_ANOTHER_THREAD:

@@ -101,7 +101,8 @@ def _nobody(explanation: Hypothesis, kind: Kind, because: tuple[str, ...]) -> Hy
 def _moves(rank: Rank, state: RankState, scene: Scene) -> bool:
     """Whether what it waits for is seen to move, and no standstill was stated that is longer than a duty takes."""
     loops = state.activity in LOOPS
-    return not loops and gets_on(rank, scene.motion) and (scene.stalled_s or 0.0) <= DUTY_S
+    moves = gets_on(rank, scene.motion) or _leaves(rank, state, scene.motion)
+    return not loops and moves and (scene.stalled_s or 0.0) <= DUTY_S
 
 
 def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
@@ -117,6 +118,8 @@ def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
 
 def _may_be_a_moment(state: RankState) -> bool:
     """Whether it may do what a healthy job does now and then, as far as one look shows."""
+    if state.passing:
+        return True
     if state.activity is Activity.UNKNOWN:
         return state.sleeping and not state.dozing and not in_an_operator(state)
     return state.activity in _DUTIES
@@ -153,6 +156,11 @@ def _at_work(rank: Rank, state: RankState, scene: Scene, begins: bool) -> float:
         return lasts * AT_WORK_IF_COUNTED_STILL
     still = AT_WORK_IF_STILL if rank in motion.still else 1.0
     return lasts * still * (AT_WORK_IF_IT_RUNS if state.busy else 1.0)
+
+
+def _leaves(rank: Rank, state: RankState, motion: Motion) -> bool:
+    """Whether it writes, and was seen to do something else or to use the processor in between."""
+    return state.passing and any(rank in some for some in (motion.moving, motion.travelling))
 
 
 def starting(scene: Scene) -> bool:

@@ -44,7 +44,8 @@ class RankState:
     was running, False when asleep, None when unknown; `frames` is the stack with its line numbers, to compare rounds.
     `interpreting`: it runs and holds the interpreter's lock, which every wait gives up. `remote_storage`: it sleeps in a
     network file system's client. `sleeping`: the kernel shows plain sleep, so it is neither stopped nor in a driver.
-    `dozing`: it sleeps by a timer that it set itself. `caller` is the index of the frame that bears the label. `astray`: it stands at another line of that function than its like.
+    `dozing`: it sleeps by a timer that it set itself. `writing`: the kernel's function in which it sleeps, where writers do on
+    a sound disk; `passing`: and it was not seen to stay there. `caller` is the index of the frame that bears the label. `astray`: it stands at another line of that function than its like.
     """
 
     activity: Activity
@@ -63,6 +64,8 @@ class RankState:
     caller: int = -1
     astray: bool = False
     dozing: bool = False
+    writing: str = ""
+    passing: bool = False
 
     @property
     def place(self) -> tuple[Activity, str | None, str | None, str, bool]:
@@ -183,6 +186,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
             rule="no stack",
             remote_storage=far,
             missing=trace.missing,
+            writing=kernel_sleep.writing(state),
         )
     place = place_of(thread.frames, rules)
     holder = _holder(trace, thread)
@@ -227,6 +231,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
         missing=trace.missing,
         caller=place.caller,
         dozing=busy is not True and kernel_sleep.dozes(state, thread.frames),
+        writing=kernel_sleep.writing(state),
     )
 
 
@@ -262,6 +267,7 @@ def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> Ra
     return RankState(
         activity, Wait.NONE, operation, label=label, rule=rule, signature=place.signature if place else None, busy=False,
         frames=thread.frames if thread else (), remote_storage=_remote_storage(trace), missing=trace.missing,
+        writing=kernel_sleep.writing(trace.state),
     )  # fmt: skip
 
 

@@ -18,6 +18,12 @@ NETWORK_FILE_SYSTEMS = (
     "gpfs",
     "cxi",
 )
+#: Those in which a writer sleeps, on a sound disk as well: until pages or the journal are written, or while it is slowed down.
+_WRITING = (
+    "balance_dirty_pages", "jbd2_", "start_this_handle", "add_transaction_credits", "wait_transaction_locked", "ext4_",
+    "io_schedule", "bit_wait_io", "folio_wait_", "wait_on_page_", "__wait_on_buffer", "submit_bio_wait", "blk_mq_get_tag",
+    "rq_qos_wait", "wbt_wait", "wb_wait_for_completion", "xlog_", "xfs_", "btrfs_", "wait_current_trans",
+)  # fmt: skip
 #: In the name of a sleep for a stated time, in the kernel and in the C library.
 _TIMED = "nanosleep"
 #: Those of the GPU's driver (nvidia.ko, nvidia-uvm.ko): what waits there waits for its own machine's device.
@@ -38,6 +44,11 @@ def activity(state: ProcessState | None, frames: Sequence[Frame]) -> Activity | 
     if state.wchan.startswith(_STARTING) or (starting and not state.wchan.startswith(NETWORK_FILE_SYSTEMS)):
         return None
     return Activity.STORAGE
+
+
+def writing(state: ProcessState | None) -> str:
+    """The wait channel of a process in state D that may be a writer's on a sound disk; empty for all others."""
+    return state.wchan if state is not None and state.state == "D" and state.wchan.startswith(_WRITING) else ""
 
 
 def dozes(state: ProcessState | None, frames: Sequence[Frame]) -> bool:

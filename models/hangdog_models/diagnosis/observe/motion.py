@@ -49,6 +49,7 @@ class Motion:
     `stepped`: at these the job's own progress advanced between the last two looks, by its step lines, heartbeat or collectives.
     `helped`: processes of its own used the processor between the looks: a compiler, the workers of its loader.
     `fed`: its thread was woken more often than looks wake it, and not from a sleep that it set itself: whoever waits for data gets it.
+    `working_before`: used the processor between two looks of which the later one is not the last.
     `stated_s`: for so many seconds nothing had moved, as was stated; one look then shows where the ranks have stood since.
     """
 
@@ -66,6 +67,7 @@ class Motion:
     helped: frozenset[Rank] = frozenset()
     fed: frozenset[Rank] = frozenset()
     stated_s: float | None = None
+    working_before: frozenset[Rank] = frozenset()
 
     @property
     def known(self) -> bool:
@@ -86,6 +88,7 @@ class Work:
     """The ranks whose trainer used the processor between the last two looks, and those that were woken again and again.
 
     `counted` are those of which it is known how often; at the `stepped` ones the job's own progress advanced; of the `helped` ones other processes were at work.
+    Those `working_before` used the processor between two looks of which the later one is not the last.
     """
 
     working: frozenset[Rank] = frozenset()
@@ -94,6 +97,7 @@ class Work:
     stepped: tuple[Rank, ...] = ()
     helped: frozenset[Rank] = frozenset()
     fed: frozenset[Rank] = frozenset()
+    working_before: frozenset[Rank] = frozenset()
 
 
 #: Nothing is known of it.
@@ -137,6 +141,7 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
         work.stepped,
         work.helped,
         work.fed,
+        working_before=work.working_before,
     )
 
 
@@ -159,18 +164,23 @@ def work(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Ran
     counted = {*got_on} if len(got_on) >= FREED_AT_LEAST else set[Rank]()
     if len(rounds) < 2:
         return Work(stepped=tuple(sorted(counted)))
-    ran_s, wakes = (_spent(rounds, count) for count in (_ran_s, _wakes))
-    seconds = {**_spent(rounds, _cpu_s), **ran_s}
+    wakes = _spent(rounds, _wakes)
     worked, woken = (WORKED_SHARE * interval_s, WOKEN_PER_S * interval_s) if interval_s else (WORKED_S, WOKEN)
     fed = FED_PER_S * interval_s if interval_s else WOKEN
     dozing = {trace.rank for trace in rounds[-1].traces if trace.role == TRAINER and _dozes(trace)}
     return Work(
-        frozenset(rank for rank, used in seconds.items() if used >= worked),
+        frozenset(rank for rank, used in _seconds(rounds).items() if used >= worked),
         frozenset(rank for rank, times in wakes.items() if times >= woken),
         frozenset(wakes),
         tuple(sorted(counted.union(rank for rank, times in _spent(rounds, _steps).items() if times > 0))),
         frozenset(rank for rank, used in _of_children(rounds).items() if used >= worked),
         frozenset(rank for rank, times in wakes.items() if times >= fed and rank not in dozing),
+        frozenset(
+            rank
+            for at in range(1, len(rounds) - 1)
+            for rank, used in _seconds(rounds[at - 1 : at + 1]).items()
+            if used >= worked
+        ),
     )
 
 
@@ -211,6 +221,11 @@ def _steps(state: ProcessState) -> float | None:
 
 def _cpu_s(state: ProcessState) -> float | None:
     return state.cpu_s
+
+
+def _seconds(rounds: Sequence[Round]) -> dict[Rank, float]:
+    """The processor seconds of each trainer between the last two looks: of the thread that trains where they are known, else of all."""
+    return {**_spent(rounds, _cpu_s), **_spent(rounds, _ran_s)}
 
 
 def _spent(rounds: Sequence[Round], count: Callable[[ProcessState], float | None]) -> dict[Rank, float]:

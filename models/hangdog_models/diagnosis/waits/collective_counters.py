@@ -1,5 +1,6 @@
 """Exact waits from collective counters: which operation each process group is stuck in, who is inside, who has not come."""
 
+import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -50,7 +51,11 @@ SEVERAL_ABSENT, FEW_ABSENT = 2, 0.1
 
 
 def count(
-    records: Sequence[RankCounters], look: Look, topology: Topology, crowd: Container[Rank] = frozenset()
+    records: Sequence[RankCounters],
+    look: Look,
+    topology: Topology,
+    crowd: Container[Rank] = frozenset(),
+    getting_on: Container[Rank] = frozenset(),
 ) -> CounterWaits:
     """Reads the counters of one moment.
 
@@ -59,7 +64,7 @@ def count(
     those whose device has not got there. Where a recorder does not list a group's members (gloo's does not), the ranks
     that used the group count, and for the group that everybody used, the ranks without a recorder as well. A rank whose
     dump was lost and whose stack waits (or who stands in a `crowd` of such) is taken to be inside: what is not known of
-    it is no reason to blame it, unless no rank of its machine answers.
+    it is no reason to blame it, unless no rank of its machine answers. Hosts `getting_on` were met at several places or lines.
     """
     if not records:
         return CounterWaits((), {})
@@ -105,7 +110,9 @@ def count(
         elif rank in awaited and (what := _under_way(record)):
             if seen is None:
                 states[rank] = RankState(Activity.COLLECTIVE, Wait.SOME, operation=what, rule=BY_COUNTERS)
-        elif rank in awaited and (what := behind.get(rank) or _own_device(record, seen, rank in crowd)):
+        elif rank in awaited and (
+            what := behind.get(rank) or _own_device(record, seen, rank in crowd, rank in getting_on)
+        ):
             device = seen or RankState(Activity.DEVICE_SYNC, Wait.NONE)
             states[rank] = replace(
                 device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_DEVICE
@@ -280,15 +287,25 @@ def _under_way(record: RankCounters) -> str:
     return next((entry.operation for entry in record.entries if entry.started and not entry.done), "")
 
 
-def _own_device(record: RankCounters, seen: RankState | None, crowd: bool) -> str:
-    """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise."""
+def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, gets_on: bool) -> str:
+    """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise.
+
+    Who waits for a device spins in one call of C. So does who hashes or compresses: it gets on, or is in a module of Python's own.
+    """
     spins = seen is not None and seen.activity is Activity.COMPUTE and bool(seen.busy) and not seen.interpreting
+    spins = spins and seen is not None and not gets_on and not _in_pythons_own(seen)
     # asleep in a launch: the queue of its device is full, and no collective is what fills it
     launches = seen is not None and seen.activity is Activity.LAUNCH and seen.busy is False
     waits = crowd or spins or launches or (seen is not None and seen.wait is Wait.SOME)
     under_way = any(count > record.completed.get(group, -1) for group, count in record.enqueued.items())
     known = any(started >= 0 for started in record.started.values())
     return LAUNCHED_BEFORE if waits and known and not under_way else ""
+
+
+def _in_pythons_own(state: RankState) -> bool:
+    """Whether the innermost function of Python is one of its standard library, which has nothing to do with any device."""
+    innermost = next((frame.file for frame in reversed(state.frames) if not frame.native), "")
+    return innermost.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names
 
 
 def _members(name: str, positions: Mapping[Rank, Position], topology: Topology) -> tuple[Rank, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hangdog_models.diagnosis.observe.activity import SERVICES, RankState, sites
+from hangdog_models.diagnosis.observe.activity import LOCK_FILE, SERVICES, RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
@@ -147,15 +147,23 @@ def _crowd(sites: Sequence[Site], motion: Motion, topology: Topology) -> set[Ran
 
     Many are three on several machines, or the whole of a process group: what stops one process stops no others alike.
     Who is with them at their place waits as they do, though its lines changed: waits that poll have lines, too.
+    Whoever polls for a file that another one has locked is met asleep, and now and then in the attempt: that is one place.
     """
     places: dict[tuple[object, ...], tuple[list[Rank], list[Rank]]] = {}
     for state, ranks in sites:
         if not state.waits and state.activity in _UNNAMED and state.signature is not None:
             launches = state.activity is Activity.LAUNCH
-            key = state.label, state.signature.innermost, launches, state.interpreting, state.astray
-            calm, moving = places.setdefault(key, ([], []))
+            key: tuple[object, ...] = (
+                state.label,
+                state.signature.innermost,
+                launches,
+                state.interpreting,
+                state.astray,
+            )
+            polls = state.operation == LOCK_FILE
+            calm, moving = places.setdefault((state.label, LOCK_FILE) if polls else key, ([], []))
             calm.extend(rank for rank in ranks if rank not in motion.moving and rank not in motion.travelling)
-            moving.extend(rank for rank in ranks if rank in motion.moving)
+            moving.extend(rank for rank in ranks if rank in motion.moving or (polls and rank in motion.travelling))
     alone = len(topology.machines) < 2
     unseen = {rank for state, ranks in sites if state.activity is Activity.MISSING for rank in ranks}
     return {

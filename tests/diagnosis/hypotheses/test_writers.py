@@ -1,0 +1,61 @@
+"""Who writes sleeps in the kernel for seconds, on a sound disk as well: only who stays there is stuck."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.stack import ProcessTrace
+from hangdog_models.verdict import Kind, Verdict
+from support.cases.stories import first, job, look, snapshot, trace
+
+WIDE = job(dp=64, per_machine=1)
+UNPACKS = ["<module> train.py", "fetch artefacts.py", "extractall tarfile.py", "copyfileobj tarfile.py"]
+UNREAD = "uninterruptible sleep"
+FLUSHES, SLOWED = "jbd2_log_wait_commit", "balance_dirty_pages"
+
+
+def judged(*odd: ProcessTrace, stalled_s: float | None = None) -> Verdict:
+    """A look for each standing of rank 3, a second apart; all others are at a barrier."""
+    story = snapshot(*([*look({"0-2,4-63": "barrier"}), one] for one in odd))
+    return diagnose(replace(story, job=replace(story.job, stalled_s=stalled_s)), WIDE)
+
+
+def asleep(where: str, stack: str | Sequence[str] = UNREAD, cpu_s: float | None = None) -> ProcessTrace:
+    one = trace(3, stack, state="D", wchan=where)
+    assert one.state is not None
+    return structs.replace(one, state=structs.replace(one.state, cpu_s=cpu_s))
+
+
+@pytest.mark.parametrize("where", [FLUSHES, SLOWED, "folio_wait_bit_common", "xlog_wait_on_iclog"])
+@pytest.mark.parametrize("stack", [UNREAD, UNPACKS])
+def test_one_look_at_a_writer_is_a_moment(where: str, stack: str | Sequence[str]) -> None:
+    for stalled_s in (None, 60.0):
+        verdict = judged(asleep(where, stack), stalled_s=stalled_s)
+        assert not verdict.evict.machines
+        assert all(suspect.probability < 0.5 for suspect in verdict.suspects)
+
+
+@pytest.mark.parametrize("stack", [UNREAD, UNPACKS])
+def test_a_writer_that_stays_is_stuck(stack: str | Sequence[str]) -> None:
+    stays = asleep(FLUSHES, stack, cpu_s=100.0)
+    for verdict in (judged(stays, stays, stays), judged(stays, stays), judged(stays, stalled_s=1800.0)):
+        assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (3,), ("node-3",))
+
+
+def test_a_writer_that_went_from_one_sleep_to_another_gets_on() -> None:
+    verdict = judged(asleep(SLOWED), asleep(FLUSHES), asleep(FLUSHES))
+    assert verdict.kind is Kind.NONE and not verdict.evict.machines
+
+
+def test_a_writer_that_used_the_processor_between_earlier_looks_gets_on() -> None:
+    first_, then, last = (asleep(SLOWED, cpu_s=cpu_s) for cpu_s in (100.0, 101.6, 101.6))
+    verdict = judged(first_, then, last)
+    assert verdict.kind is Kind.NONE and not verdict.evict.machines
+    assert "unchanged" not in " ".join(verdict.because)
+
+
+def test_one_look_at_a_sleep_in_a_driver_is_no_writers() -> None:
+    assert judged(asleep("uvm_ioctl", UNPACKS)).evict.machines == ("node-3",)
