@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
-from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Activity
 
 
