@@ -20,6 +20,14 @@ def test_who_is_at_a_barrier_is_on_one_side_whatever_line_it_came_from() -> None
     assert any("4-7" in line for line in verdict.because), verdict.because
 
 
+def test_nobody_is_alone_at_a_barrier_that_all_are_at() -> None:
+    """Rank 63 came to it from another line; rank 0 is outside, so they wait for that one."""
+    here = [*look({"0": "loader", "1-62": "barrier"}), trace(63, ELSEWHERE)]
+    verdict = diagnose(twice(here), job(pp=4, dp=16, per_machine=4))
+    assert not any("alone" in line for line in verdict.because), verdict.because
+    assert verdict.culprit is not None and verdict.culprit.ranks == (0,)
+
+
 def test_a_store_that_lets_nobody_in_is_a_dependency_though_one_stack_failed_once() -> None:
     everybody = look({"0-7": "start"})
     verdict = diagnose(snapshot([*everybody[:7], trace(7, "timed out")], everybody), job(dp=8))

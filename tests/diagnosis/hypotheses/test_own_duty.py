@@ -73,6 +73,30 @@ def test_one_that_works_while_all_others_are_at_a_barrier_works_for_them() -> No
     assert verdict.kind is Kind.NONE and "while the others are at a barrier" in " ".join(verdict.because)
 
 
+def goes_about(*last: str) -> list[list[ProcessTrace]]:
+    """Two looks at ranks at a barrier, and at rank 0, which computed in the first and is elsewhere in the second."""
+    works = of(["<module> train.py", "prepare data.py", "count data.py"], AT_BARRIER, active=True, gil=True)
+    return [works, [trace(0, last if len(last) > 1 else last[0], state="S"), *works[1:]]]
+
+
+def test_one_that_goes_about_while_all_others_are_at_a_barrier_works_for_them() -> None:
+    reads = ["<module> train.py", "prepare data.py", "_try_get_data torch/utils/data/dataloader.py"]
+    verdict = judged(*goes_about(*reads))
+    assert verdict.kind is Kind.NONE and verdict.culprit is not None and verdict.culprit.ranks == (0,)
+    frozen = judged(*goes_about("stopped"))
+    assert frozen.kind is Kind.MACHINE, "nobody goes on from there by itself"
+
+
+def test_work_for_all_that_lasts_longer_than_a_duty_is_open() -> None:
+    """A loop without an end shows other lines in each look, as work does: nobody can tell, so it is not sound."""
+    counts = ["<module> train.py", "prepare data.py", "count data.py"]
+    looks = [of(counts, AT_BARRIER, active=True, gil=True) for _ in range(2)]
+    looks[1][0] = trace(0, counts, state="R", shift=1, active=True, gil=True)
+    assert judged(*looks, stalled_s=300.0).kind is Kind.NONE
+    late = judged(*looks, stalled_s=840.0)
+    assert late.kind is Kind.UNDETERMINED and not late.evict.machines
+
+
 @pytest.mark.parametrize("reason", ["stopped", "uninterruptible sleep"])
 def test_who_is_held_in_a_duty_is_held(reason: str) -> None:
     once = [trace(0, reason), *of(EVALUATES, STEP)[1:]]

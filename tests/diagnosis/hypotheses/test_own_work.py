@@ -211,3 +211,24 @@ def test_who_sleeps_while_the_others_gather_does_no_duty() -> None:
     training = diagnose(snapshot([*look({"0-2,4-15": "gather"}), sleeper]), WIDE)
     assert first(gathering) == (3,) and gathering.kind is Kind.SOFTWARE
     assert training.kind is Kind.UNDETERMINED and first(training) == (3,)
+
+
+def five_seconds_apart(sleeper: ProcessTrace, wakes: int) -> Verdict:
+    """Three looks at a rank that sleeps by its own timer, while all others wait for it."""
+    seen = [[*look({"0-2,4-15": "gather"}), counted(sleeper, at, ran_s=0.0, wakes=wakes)] for at in range(3)]
+    return diagnose(replace(snapshot(*seen), interval_s=5.0), WIDE)
+
+
+def test_who_sleeps_by_its_own_timer_and_wakes_once_a_second_is_not_stuck() -> None:
+    own = ["<module> train.py", "watch_budget hooks.py"]
+    sleeper = trace(3, own, state="S", wchan="hrtimer_nanosleep")
+    wakes, sleeps = five_seconds_apart(sleeper, 5), five_seconds_apart(sleeper, 1)
+    assert (wakes.kind, first(wakes), wakes.evict.machines) == (Kind.SLOW, (3,), ())
+    assert sleeps.kind is Kind.SOFTWARE
+    answered = trace(3, own, state="S", wchan="wait_woken")  # a look that stops it wakes it as well
+    assert five_seconds_apart(answered, 5).kind is not Kind.SLOW
+
+
+def test_who_looks_again_and_again_whether_a_lock_file_is_gone_is_stuck_though_it_wakes() -> None:
+    poller = trace(3, ["<module> train.py", "wait torch/utils/file_baton.py"], state="S", wchan="hrtimer_nanosleep")
+    assert five_seconds_apart(poller, 5).causes == five_seconds_apart(poller, 1).causes

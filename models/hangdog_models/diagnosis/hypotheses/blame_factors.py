@@ -77,7 +77,8 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
             topology.machine(rank) if mute else None,
         )
         if key not in known:
-            factors = _factors(rank, state, moved, explained[rank], waits, motion)
+            shared = causes_of(state) is not None or (them.barred and goes_about(rank, state, motion))
+            factors = _factors(rank, state, moved, explained[rank], waits, motion, shared)
             place = state.place if state.frames else (state.activity,)
             others = len(where_of.get(place, ())) - 1
             if mute:
@@ -121,6 +122,11 @@ def works_for_all(state: RankState, still: bool, working: bool) -> bool:
     return launches or (state.activity is Activity.COMPUTE and (calls or not still))
 
 
+def goes_about(rank: Rank, state: RankState, motion: Motion) -> bool:
+    """Whether it went from one thing to another between the looks, and is not now where nobody goes on from by itself."""
+    return rank in motion.travelling and state.activity not in LASTING
+
+
 def compiling(state: RankState) -> bool:
     """Whether it compiles, which takes minutes, and not merely loads what was compiled: standing there shows nothing."""
     return state.activity is Activity.COMPILE and state.operation != LOAD
@@ -143,8 +149,10 @@ def merely_failed(state: RankState) -> bool:
     return state.activity is Activity.MISSING and missing is not None and missing.reason in MERELY_FAILED
 
 
-def _factors(rank: Rank, state: RankState, moved: str, explained: float, waits: Waits, motion: Motion) -> list[Factor]:
-    shared = causes_of(state) is not None
+def _factors(
+    rank: Rank, state: RankState, moved: str, explained: float, waits: Waits, motion: Motion, shared: bool
+) -> list[Factor]:
+    """`shared`: why it stands there is shared out among all causes, so that it is awaited counts alone."""
     doing = Factor(where(state), AWAITED if shared else odds_of(state).machine)
     if state.rule == BY_RAS:
         return [Factor("does not answer NCCL RAS while its peers do", SILENT_TO_RAS)]

@@ -147,7 +147,7 @@ def _odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
     places: dict[tuple[object, ...], list[Rank]] = {}
     for rank in waits.waiting:
         if look[rank].activity is Activity.COLLECTIVE and look[rank].wait is Wait.GROUP and look[rank].frames:
-            places.setdefault(look[rank].place, []).append(rank)
+            places.setdefault(_side(look[rank]), []).append(rank)
     roots = set(waits.roots)
     for ranks in sorted(places.values(), key=lambda ranks: (len(ranks), ranks[0])):
         few = len(ranks) <= max(1, ALONE_SHARE * len(look)) and len(waits.waiting) >= ALONE_AMONG_LEAST

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangdog_models.diagnosis.hypotheses.activity_odds import causes_of, in_an_operator
-from hangdog_models.diagnosis.hypotheses.blame_factors import works_for_all
+from hangdog_models.diagnosis.hypotheses.blame_factors import goes_about, works_for_all
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
 from hangdog_models.diagnosis.hypotheses.scene import Scene
@@ -71,13 +71,18 @@ def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene) -> list[Hypot
     total = sum(weights.values())
     because = (f"rank {rank} {does}: a healthy job waits for that as well",)
     causes = [replace(blamed, kind=Kind(cause), shares=(weight / total,)) for cause, weight in weights.items()]
+    motion = scene.motion
+    seen = rank in motion.moving or rank in motion.travelling or gets_on(rank, motion)
+    if seen and (scene.stalled_s or 0.0) > DUTY_S:
+        because = (f"rank {rank} {does}, and for longer than most do: one that does not end looks like that as well",)
+        return [_nobody(one, Kind.UNDETERMINED, because) if one.kind is Kind.NONE else one for one in causes]
     return [replace(one, reasons=because) if one.kind is Kind.NONE else one for one in causes]
 
 
 def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
     """What it does for all: it is at work while they wait at a barrier, or in a function that says so and that none of them is in."""
     works = works_for_all(state, rank in scene.motion.still, rank in scene.motion.working)
-    if works and at_barrier(scene.look, scene.waits):
+    if (works or goes_about(rank, state, scene.motion)) and at_barrier(scene.look, scene.waits):
         return "is at work while the others are at a barrier"
     found = duty(state.frames) if state.activity in _AT_WORK and not state.queued else None
     launched = (
@@ -150,7 +155,7 @@ def _at_work(rank: Rank, state: RankState, scene: Scene, begins: bool) -> float:
         return lasts * (AT_WORK_IF_SEEN_ONCE if scene.stalled_s is None else 1.0)
     if rank in motion.travelling or (gets_on(rank, motion) and state.activity not in LOOPS):
         return lasts * AT_WORK_IF_SEEN_TO_GET_ON
-    if rank in motion.moving or gets_on(rank, motion):
+    if rank in motion.moving or rank in motion.ticking or gets_on(rank, motion):
         return lasts * AT_WORK_IF_IT_COMPUTES
     if rank in motion.counted:
         return lasts * AT_WORK_IF_COUNTED_STILL

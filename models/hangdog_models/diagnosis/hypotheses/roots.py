@@ -118,8 +118,8 @@ def _roots(scene: Scene) -> list[Hypothesis]:
             scene,
         )
     ]
-    if causes_of(look[lead[top]]) is not None:
-        return found
+    if causes_of(look[lead[top]]) is not None or any(one.shares and top in one.units for one in found):
+        return found  # what holds it is shared out among all causes already
     others = _others(lead[top], guilty[top], look, waits, motion, len(topology.machines))
     if not waits.waiting:
         unawaited = Factor("nobody was seen to wait for it", UNAWAITED)

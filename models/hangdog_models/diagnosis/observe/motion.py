@@ -28,6 +28,9 @@ WORKED_SHARE, WORKED_S = 0.05, 0.1
 WOKEN_PER_S, WOKEN = 3.0, 10
 #: The same of one that is woken by data alone, in a read or a write: a look that has to stop it wakes it twice.
 FED_PER_S = 1.5
+#: And of one that sleeps by a timer of its own: each wake that no look causes is a sleep that ended. Those of a recorded job ended
+#: once a second, where ranks at a lock, an answer or a pipe were not woken in five; a retry that waits for minutes ends none.
+TICKS_PER_S, TICKS = 0.5, 3
 #: A standstill of so many seconds that is stated says as much as a second look: a phase of a job seldom lasts longer.
 STATED_S = 120.0
 #: And from so many that went to another place: a culprit that is busy for ever does, two may, a crowd of victims does not.
@@ -49,6 +52,7 @@ class Motion:
     `stepped`: at these the job's own progress advanced between the last two looks, by its step lines, heartbeat or collectives.
     `helped`: processes of its own used the processor between the looks: a compiler, the workers of its loader.
     `fed`: its thread was woken more often than looks wake it, and not from a sleep that it set itself: whoever waits for data gets it.
+    `ticking`: one sleep after the other that it set itself ended, so it goes round and round: at work, or asking for what never comes.
     `working_before`: used the processor between two looks of which the later one is not the last.
     `stated_s`: for so many seconds nothing had moved, as was stated; one look then shows where the ranks have stood since.
     """
@@ -66,6 +70,7 @@ class Motion:
     stepped: tuple[Rank, ...] = ()
     helped: frozenset[Rank] = frozenset()
     fed: frozenset[Rank] = frozenset()
+    ticking: frozenset[Rank] = frozenset()
     stated_s: float | None = None
     working_before: frozenset[Rank] = frozenset()
 
@@ -97,6 +102,7 @@ class Work:
     stepped: tuple[Rank, ...] = ()
     helped: frozenset[Rank] = frozenset()
     fed: frozenset[Rank] = frozenset()
+    ticking: frozenset[Rank] = frozenset()
     working_before: frozenset[Rank] = frozenset()
 
 
@@ -141,6 +147,7 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
         work.stepped,
         work.helped,
         work.fed,
+        frozenset(rank for rank in work.ticking if rank in looks[-1] and looks[-1][rank].activity is not Activity.LOCK),
         working_before=work.working_before,
     )
 
@@ -166,7 +173,7 @@ def work(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Ran
         return Work(stepped=tuple(sorted(counted)))
     wakes = _spent(rounds, _wakes)
     worked, woken = (WORKED_SHARE * interval_s, WOKEN_PER_S * interval_s) if interval_s else (WORKED_S, WOKEN)
-    fed = FED_PER_S * interval_s if interval_s else WOKEN
+    fed, ticks = (FED_PER_S * interval_s, max(TICKS, TICKS_PER_S * interval_s)) if interval_s else (WOKEN, TICKS)
     dozing = {trace.rank for trace in rounds[-1].traces if trace.role == TRAINER and _dozes(trace)}
     return Work(
         frozenset(rank for rank, used in _seconds(rounds).items() if used >= worked),
@@ -175,6 +182,7 @@ def work(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Ran
         tuple(sorted(counted.union(rank for rank, times in _spent(rounds, _steps).items() if times > 0))),
         frozenset(rank for rank, used in _of_children(rounds).items() if used >= worked),
         frozenset(rank for rank, times in wakes.items() if times >= fed and rank not in dozing),
+        frozenset(rank for rank, times in wakes.items() if times >= ticks and rank in dozing),
         frozenset(
             rank
             for at in range(1, len(rounds) - 1)
