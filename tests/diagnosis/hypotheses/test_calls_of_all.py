@@ -1,6 +1,6 @@
 """Barriers and start-up: calls that programs make for all ranks, wherever they stand and whatever groups a job has."""
 
-from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.judge import diagnose, investigate
 from hangdog_models.verdict import Kind
 from support.cases.stories import C10D, job, look, snapshot, trace, twice
 
@@ -23,9 +23,8 @@ def test_who_is_at_a_barrier_is_on_one_side_whatever_line_it_came_from() -> None
 def test_nobody_is_alone_at_a_barrier_that_all_are_at() -> None:
     """Rank 63 came to it from another line; rank 0 is outside, so they wait for that one."""
     here = [*look({"0": "loader", "1-62": "barrier"}), trace(63, ELSEWHERE)]
-    verdict = diagnose(twice(here), job(pp=4, dp=16, per_machine=4))
-    assert not any("alone" in line for line in verdict.because), verdict.because
-    assert verdict.culprit is not None and verdict.culprit.ranks == (0,)
+    case = investigate(twice(here), job(pp=4, dp=16, per_machine=4))
+    assert {one.ranks for one in case.hypotheses if one.kind is Kind.SOFTWARE} == {(0,)}
 
 
 def test_a_store_that_lets_nobody_in_is_a_dependency_though_one_stack_failed_once() -> None:
