@@ -8,6 +8,8 @@ from typing import Any
 from hangdog_models.ranks import Rank, format_ranks, parse_ranks
 
 SCHEMA = "hangdog.verdict/1"
+#: The parts of what a step costs, as the JSON names them.
+COSTS = ("waiting", "machines", "people")
 
 
 class Kind(StrEnum):
@@ -98,12 +100,22 @@ class Culprit:
 
 
 @dataclass(frozen=True, slots=True)
+class StepCost:
+    """What a step is expected to cost, in minutes of one GPU: the job's that wait, those of innocent machines, people's worth."""
+
+    waiting: float
+    machines: float
+    people: float
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do now, to which machines if it is about machines, and why."""
+    """One thing to do now, to which machines if it is about machines, and why; `cost` is None where it follows from another."""
 
     do: Act
     machines: tuple[str, ...]
     why: str
+    cost: StepCost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +236,16 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
         "rules": verdict.rules,
         "culprit": _culprit_to_json(verdict.culprit),
         "causes": _causes_to_json(verdict.causes),
-        "next": [{"do": str(step.do), "machines": list(step.machines), "why": step.why} for step in verdict.next],
+        "next": [_step_to_json(step) for step in verdict.next],
     }
+
+
+def _step_to_json(step: Step) -> dict[str, Any]:
+    entry: dict[str, Any] = {"do": str(step.do), "machines": list(step.machines), "why": step.why}
+    if step.cost is not None:
+        costs = (step.cost.waiting, step.cost.machines, step.cost.people)
+        entry["cost_gpu_min"] = {name: round(cost, 1) for name, cost in zip(COSTS, costs, strict=True)}
+    return entry
 
 
 def _culprit_to_json(culprit: Culprit | None) -> dict[str, Any] | None:
@@ -279,8 +299,15 @@ def from_json(document: Mapping[str, Any]) -> Verdict:
         rules=document["rules"],
         culprit=_culprit_from_json(document.get("culprit")),
         causes=_causes_from_json(document),
-        next=tuple(Step(Act(s["do"]), tuple(s["machines"]), s["why"]) for s in document.get("next", ())),
+        next=tuple(
+            Step(Act(s["do"]), tuple(s["machines"]), s["why"], _cost_from_json(s)) for s in document.get("next", ())
+        ),
     )
+
+
+def _cost_from_json(document: Mapping[str, Any]) -> StepCost | None:
+    cost = document.get("cost_gpu_min")
+    return StepCost(*(float(cost[name]) for name in COSTS)) if cost is not None else None
 
 
 def _culprit_from_json(document: Mapping[str, Any] | None) -> Culprit | None:

@@ -1,6 +1,6 @@
 """From weighed hypotheses to the verdict that is printed: its kind, its suspects, whom to evict and why."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TypeAlias
 
@@ -9,9 +9,11 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
-from hangdog_models.diagnosis.verdict import isolation, moving_jobs, who_and_why
+from hangdog_models.diagnosis.prices import IsolationPolicy
+from hangdog_models.diagnosis.verdict import isolation, moving_jobs, who_and_why, whole_group
 from hangdog_models.diagnosis.verdict.because import because
 from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.diagnosis.verdict.next_steps import next_steps
 from hangdog_models.diagnosis.verdict.who_and_why import DECIDES, WORTH_NAMING
 from hangdog_models.diagnosis.verdict.write_verdict import written
 from hangdog_models.ranks import Rank
@@ -20,11 +22,17 @@ from hangdog_models.rules.ruleset import Wait
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Activity, Culprit, Kind, StallCause, Suspect, Verdict
+from hangdog_models.verdict import Act, Activity, Culprit, Eviction, Kind, StallCause, Suspect, Verdict
 
 SHARPNESS = likelihood("sharpness")
 WORTH_NAMING_FIRST = likelihood("worth_naming_first")
 ABSENT_SHARE = likelihood("absent_share")
+#: What is said where another step is cheaper than an eviction that is sure enough.
+DEARER = "nobody is evicted yet: the first step below costs less (`--explain` shows the costs)"
+#: What is said of a group that is isolated as a whole.
+WHOLE_GROUP = (
+    "a whole group is isolated: fewer machines are not sure enough, and waiting for evidence costs more (policy rapid)"
+)
 #: A common cause on many machines lists the first of them only: naming everybody is no answer.
 NAMED_AT_MOST = 16
 
@@ -62,10 +70,34 @@ def conclude(case: Case) -> Verdict:
     # what holds most of the job up blames nobody, where somebody is to blame
     blaming = [(one, p) for one, p in weighed if culprit is None or not who_and_why.names_most(one, case.topology)]
     suspects = _suspects(case, blaming, kind)
-    evict = isolation.decide(case, weighed, kind, suspects)
+    confidence = min(1.0, share[best])  # of an open case, what the best explanation reached: it was not enough
+    evict, act, reasons = _isolated(case, weighed, kind, confidence, suspects, culprit, causes)
+    return written(case, kind, confidence, reasons, suspects, evict, causes, culprit, act)
+
+
+def _isolated(
+    case: Case,
+    weighed: Sequence[tuple[Hypothesis, float]],
+    kind: Kind,
+    confidence: float,
+    suspects: Sequence[Suspect],
+    culprit: Culprit | None,
+    causes: Mapping[StallCause, float],
+) -> tuple[Eviction, Act, tuple[str, ...]]:
+    """Whom to isolate, by which act, and the verdict's reasons: the posterior says who may be, and costs whether it is best."""
+    evict, act = isolation.decide(case, weighed, kind, suspects), Act.EVICT
     reasons = because(case, weighed, kind, evict, suspects)
-    # of an open case, what the best explanation reached: it was not enough
-    return written(case, kind, min(1.0, share[best]), reasons, suspects, evict, causes, culprit)
+    rivals: tuple[str, ...] = ()
+    if not evict.machines and case.options.policy is IsolationPolicy.RAPID and kind in (Kind.MACHINE, Kind.GROUP):
+        evict, act, rivals = whole_group.around(case, weighed, suspects), Act.ISOLATE_GROUP, reasons
+    if not evict.machines:
+        return evict, Act.EVICT, reasons
+    best = next_steps(case, kind, confidence, evict, suspects, culprit, causes, rivals, act)[0].do
+    if best is act is Act.ISOLATE_GROUP:
+        return evict, act, (*because(case, weighed, kind, evict, suspects), WHOLE_GROUP)
+    if best is act or act is Act.ISOLATE_GROUP:
+        return evict if best is act else Eviction(), Act.EVICT, reasons
+    return Eviction(), Act.EVICT, (*reasons, DEARER)
 
 
 def _silent(culprit: Culprit, look: Look) -> bool:

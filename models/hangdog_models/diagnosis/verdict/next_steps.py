@@ -1,7 +1,10 @@
-"""What to do now, best first, with the reason of each step."""
+"""What to do now, the cheapest first, with the reason of each step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.diagnosis.verdict.decision import ISOLATES, Outlook, at_stake, ordered
 from hangdog_models.diagnosis.verdict.eviction import WORTH_EVICTING
 from hangdog_models.diagnosis.verdict.who_and_why import DECIDES
 from hangdog_models.verdict import Act, Culprit, Eviction, Kind, StallCause, Step, Suspect
@@ -9,50 +12,118 @@ from hangdog_models.verdict import Act, Culprit, Eviction, Kind, StallCause, Ste
 #: How a reason begins that says what would decide; each is a step of its own.
 COLLECT = "collect next: "
 HEALTHY_PHASE = "a healthy job waits for that as well: look again if it lasts"
+TEST = "tests of devices and links convict a machine or clear it"
+PAIRS = "tests in pairs tell which end of which path"
+AGAIN = "if it comes back on the same machine, that machine is at fault; if elsewhere, the code is"
+INSIDE = "the fault is inside"
+#: What else may be done where nothing forbids an eviction; a machine that slows a moving job is not worth a restart first.
+_RIVALS = (Kind.MACHINE, Kind.GROUP)
+#: Causes that tests of a machine find; what slows a job that moves is one of these, and else work that takes its time.
+_TESTED = (StallCause.MACHINE, StallCause.GROUP)
 
 
 def next_steps(
+    case: Case,
     kind: Kind,
     confidence: float,
     evict: Eviction,
     suspects: Sequence[Suspect],
     culprit: Culprit | None,
+    causes: Mapping[StallCause, float],
     because: Sequence[str],
-    *,
-    seen: bool = True,
-    crashed: bool = False,
+    act: Act = Act.EVICT,
 ) -> tuple[Step, ...]:
     """The steps that a verdict of this kind asks for; `because` are its reasons, among which is what would decide.
 
-    `seen`: something of the ranks was captured. Where only a machine's hardware or log speaks, its test comes first.
-    `crashed`: the job has ended, so nobody waits for it.
+    `evict` may be isolated, by `act`. Where something else is cheaper it is not among the steps.
     """
-    collect = [Step(Act.COLLECT, (), line.removeprefix(COLLECT)) for line in because if line.startswith(COLLECT)]
+    steps = compared(case, kind, confidence, evict, suspects, culprit, causes, because, act)
+    first = steps[0]
+    if first.do not in ISOLATES:
+        return tuple(step for step in steps if step.do not in ISOLATES)
+    if kind is Kind.SLOW:
+        return (first,)
+    then = "it has ended" if case.snapshot.exits else "it hangs until it is started again"
+    after = (
+        [Step(Act.TEST, first.machines, "most of them are sound, and come back")] if act is Act.ISOLATE_GROUP else []
+    )
+    return (first, Step(Act.RESTART, (), then), *after)
+
+
+def compared(
+    case: Case,
+    kind: Kind,
+    confidence: float,
+    evict: Eviction,
+    suspects: Sequence[Suspect],
+    culprit: Culprit | None,
+    causes: Mapping[StallCause, float],
+    because: Sequence[str],
+    act: Act = Act.EVICT,
+) -> tuple[Step, ...]:
+    """All that makes sense for a verdict of this kind, each with its cost, the cheapest first."""
     whole = kind is Kind.GROUP and suspects  # its paths lead to all of them, whoever is awaited
     first = culprit.machines if culprit and not whole else suspects[0].machines if suspects else ()
+    outlook = _outlook(case, kind, evict, suspects, culprit, causes, act)
+    collect = [Step(Act.COLLECT, (), line.removeprefix(COLLECT)) for line in because if line.startswith(COLLECT)]
+    pairs = kind is Kind.GROUP and len(first) != 1
+    test = [Step(Act.TEST, first, PAIRS if pairs else TEST)] if first or pairs else []
+    again = Step(Act.RESTART, (), AGAIN)
     if evict.machines:
-        step = Step(Act.EVICT, evict.machines, "the fault is inside")
-        if kind is Kind.SLOW:
-            return (step,)
-        return (step, Step(Act.RESTART, (), "it has ended" if crashed else "it hangs until it is started again"))
-    test = [Step(Act.TEST, first, "tests of devices and links convict a machine or clear it")] if first else []
-    more = collect or [Step(Act.COLLECT, (), "more looks, some seconds apart")]
-    again = Step(
-        Act.RESTART, (), "if it comes back on the same machine, that machine is at fault; if elsewhere, the code is"
+        rivals = (*collect, *test, again) if kind in _RIVALS else ()
+        return ordered((Step(act, evict.machines, INSIDE), *rivals), outlook)
+    return ordered(_offers(case, kind, confidence, culprit, collect, test, again), outlook)
+
+
+def _outlook(
+    case: Case,
+    kind: Kind,
+    evict: Eviction,
+    suspects: Sequence[Suspect],
+    culprit: Culprit | None,
+    causes: Mapping[StallCause, float],
+    act: Act,
+) -> Outlook:
+    """What is at stake, as the posterior says it of those who are tested and isolated."""
+    if kind is Kind.GROUP and suspects:
+        suspected = suspects[0].probability
+    else:
+        tested = (*_TESTED, StallCause.SLOW) if kind is Kind.SLOW else _TESTED
+        suspected = sum(culprit.causes.get(cause, 0.0) for cause in tested) if culprit else 0.0
+    return replace(
+        at_stake(case.topology, causes, case.snapshot.job.stalled_s, case.options),
+        suspected=suspected,
+        isolated=evict.coverage,
+        alike=kind is Kind.GROUP or act is Act.ISOLATE_GROUP,
+        blind=not case.look and kind in (Kind.MACHINE, Kind.SLOW),
     )
+
+
+def _offers(
+    case: Case,
+    kind: Kind,
+    confidence: float,
+    culprit: Culprit | None,
+    collect: list[Step],
+    test: list[Step],
+    again: Step,
+) -> tuple[Step, ...]:
+    """What may help against a cause: code is not evicted, and a machine is not rewritten."""
+    crashed = bool(case.snapshot.exits)  # so nobody waits for it
     if kind in (Kind.SOFTWARE, Kind.DEPENDENCY) and confidence < DECIDES:  # who it is is known, why is not
         return (*collect, again, *test)
     if kind is Kind.SOFTWARE and culprit and culprit.causes.get(StallCause.MACHINE, 0.0) >= WORTH_EVICTING:
         return (Step(Act.FIX_CODE, (), "the stack of that rank shows where it stands"), again, *test, *collect)
+    more = collect or [Step(Act.COLLECT, (), "more looks, some seconds apart")]
     return {
-        Kind.MACHINE: (*(collect + test if seen else test + collect), again),
-        Kind.GROUP: (*collect, *(test if len(first) == 1 else _between(first))),
+        Kind.MACHINE: (*collect, *test, again),
+        Kind.GROUP: (*collect, *test),
         Kind.SOFTWARE: (
             Step(Act.FIX_CODE, (), f"a restart on the same machines would {'fail' if crashed else 'hang'} again"),
             *collect,
         ),
         Kind.DEPENDENCY: (Step(Act.RESTORE_SERVICE, (), "the job goes on when it answers"), *collect),
-        Kind.SLOW: tuple(more + test if seen else test + more),
+        Kind.SLOW: (*more, *test),
         Kind.NONE: (Step(Act.WAIT, (), HEALTHY_PHASE if culprit else "the job is making progress"),),
         Kind.UNDETERMINED: (
             *collect,
@@ -61,7 +132,3 @@ def next_steps(
             ),
         ),
     }[kind]
-
-
-def _between(machines: tuple[str, ...]) -> tuple[Step, ...]:
-    return (Step(Act.TEST, machines, "tests in pairs tell which end of which path"),)

@@ -11,6 +11,7 @@ from hangdog_models.diagnosis.verdict.next_steps import next_steps
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER
 from hangdog_models.verdict import (
+    Act,
     Coverage,
     Culprit,
     Eviction,
@@ -35,6 +36,7 @@ def written(
     evict: Eviction,
     causes: Mapping[StallCause, float],
     culprit: Culprit | None,
+    act: Act = Act.EVICT,
 ) -> Verdict:
     """The verdict in full; what is passed is the conclusion, the rest is taken from the case."""
     account = case.snapshot.account
@@ -54,9 +56,7 @@ def written(
         rules=case.rules,
         culprit=culprit,
         causes=causes,
-        next=next_steps(
-            kind, confidence, evict, suspects, culprit, because, seen=bool(case.look), crashed=bool(case.snapshot.exits)
-        ),
+        next=next_steps(case, kind, confidence, evict, suspects, culprit, causes, because, act),
         signs=tuple(
             sorted({code for machine in (culprit.machines if culprit else ()) for code in against.get(machine, ())})
         ),

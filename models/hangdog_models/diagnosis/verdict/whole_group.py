@@ -1,0 +1,58 @@
+"""Rapid isolation: a whole process group of the suspect, where no smaller set of machines is sure enough."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from hangdog_models.diagnosis.findings.failing_paths import PATH
+from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
+from hangdog_models.diagnosis.hypotheses.stuck_groups import SEVERAL
+from hangdog_models.diagnosis.verdict.case import Case
+from hangdog_models.ranks import Rank
+from hangdog_models.verdict import Eviction, Kind, Suspect
+
+#: Holds that name machines with nothing in common, of which most are sound.
+_SCATTERED = (PATH, SEVERAL)
+
+
+def around(case: Case, weighed: Sequence[tuple[Hypothesis, float]], suspects: Sequence[Suspect]) -> Eviction:
+    """The fewest machines of one of the first suspect's groups that hold the fault with the wanted probability; else nobody.
+
+    Never more than the budget, nor than half of the job: the others would have nothing to run on.
+    """
+    machines, options = len(case.topology.machines), case.options
+    explained = _inside(case, weighed)
+    best: tuple[int, float, tuple[str, ...]] | None = None
+    for group in _groups(case, suspects):
+        covered = sum(p for blamed, p in explained.items() if blamed <= group)
+        if len(group) <= options.budget_machines and 2 * len(group) <= machines and covered >= options.coverage_target:
+            found = (len(group), -covered, tuple(sorted(group)))
+            best = min(best, found) if best else found
+    return Eviction(best[2], min(1.0, -best[1])) if best else Eviction()
+
+
+def _groups(case: Case, suspects: Sequence[Suspect]) -> Iterator[frozenset[str]]:
+    """The machines of each process group that the first suspect is in, and its own."""
+    if not suspects:
+        return
+    first = suspects[0].ranks
+    groups = [first, *(group for groups in case.topology.groups.values() for group in groups if _meet(group, first))]
+    for ranks in groups:
+        if found := frozenset(case.topology.machines_of(ranks)):
+            yield found
+
+
+def _meet(group: Sequence[Rank], ranks: Sequence[Rank]) -> bool:
+    return not set(ranks).isdisjoint(group)
+
+
+def _inside(case: Case, weighed: Sequence[tuple[Hypothesis, float]]) -> Mapping[frozenset[str], float]:
+    """How probable each set of the job's machines is to hold the fault, by what is seen of themselves."""
+    known, found = set(case.topology.machines), dict[frozenset[str], float]()
+    for hypothesis, p in weighed:
+        if hypothesis.kind not in (Kind.MACHINE, Kind.GROUP) or hypothesis.hearsay:
+            continue
+        if hypothesis.hold is not None and hypothesis.hold.dim in _SCATTERED:
+            continue
+        blamed = frozenset(hypothesis.units) or frozenset(case.topology.machines_of(hypothesis.ranks))
+        if blamed and blamed <= known:
+            found[blamed] = found.get(blamed, 0.0) + p
+    return found
