@@ -50,6 +50,10 @@ class Act(StrEnum):
     ASK_PEOPLE = "ask_people"
 
 
+#: Acts that take machines away from the job.
+ISOLATES = (Act.EVICT, Act.ISOLATE_GROUP)
+
+
 class Activity(StrEnum):
     """What a rank is doing, as far as its evidence tells."""
 
@@ -181,6 +185,8 @@ class Verdict:
     culprit: Culprit | None = None
     causes: Mapping[StallCause, float] = field(default_factory=dict)
     next: tuple[Step, ...] = ()
+    #: All steps that were compared by their costs, the cheapest first; no part of the JSON.
+    compared: tuple[Step, ...] = field(default=(), compare=False)
     #: What speaks against the culprit's machines by itself, such as `Xid 79`: kept with an incident, and no part of the JSON.
     signs: tuple[str, ...] = field(default=(), compare=False)
 

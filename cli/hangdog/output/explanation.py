@@ -6,14 +6,19 @@ from rich.console import Console
 
 from hangdog.output.lines import Line, print_sections
 from hangdog.output.terminal import printable
+from hangdog_models.counts import counted
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.observe.canonicalise import CanonicalFrame
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.conclude import probabilities
+from hangdog_models.diagnosis.verdict.decision import total
 from hangdog_models.diagnosis.waits.waits import GroupWait
-from hangdog_models.views.answer_text import rank_text
+from hangdog_models.verdict import Verdict
+from hangdog_models.views.answer_text import MACHINES, rank_text, some
 
+#: Whose minutes a cost is made of.
+PARTS = ("of the job that waits", "of innocent machines", "that people are worth")
 #: How many of each are shown before `and N more`.
 EXPLANATIONS, GROUP_WAITS, CLUSTERS = 8, 24, 8
 #: Characters of a rank set.
@@ -24,14 +29,36 @@ LEAST = 0.001
 HANG = 2
 
 
-def print_explanation(case: Case, console: Console) -> None:
+def print_explanation(case: Case, verdict: Verdict, console: Console) -> None:
     """Prints what the verdict on `case` was drawn from; plain text, never wider than the console."""
     sections = (
+        ("expected cost of each step, in GPU-minutes", _costs(case, verdict)),
         ("odds, and what each piece of evidence moved", _odds(case)),
         ("who waits for whom", _waits(case)),
         ("frames kept (+) and dropped (-), outermost first", _frames(case)),
     )
     print_sections(sections, console)
+
+
+def _costs(case: Case, verdict: Verdict) -> Iterator[Line]:
+    """Cheapest first, and of what each cost is made."""
+    for step in verdict.compared:
+        if step.cost is None:
+            continue
+        parts = [
+            f"{amount:,.0f} {what}"
+            for amount, what in zip((step.cost.waiting, step.cost.machines, step.cost.people), PARTS, strict=True)
+            if round(amount)
+        ]
+        whom = f" {some(step.machines, MACHINES)}" if step.machines else ""
+        yield Line(
+            f"{str(step.do).replace('_', ' ')}{whom}: {' + '.join(parts) or 'nothing'}", f"{total(step.cost):9,.0f}  "
+        )
+    prices = case.options.prices
+    yield Line(
+        f"{counted(verdict.world_size, 'rank')} wait; a person counts as {prices.person_gpus:g}, a look takes {prices.look:g} min, "
+        f"a test {prices.test:g}, people {prices.people:g} (--price)"
+    )
 
 
 def _odds(case: Case) -> Iterator[Line]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hangdog_models.verdict import Act, Kind, Step, Verdict
+from hangdog_models.verdict import ISOLATES, Act, Kind, Step, Verdict
 from hangdog_models.views.answer_text import MACHINES, answer, percent, rank_text, some, sure, unplaced
 
 #: The longest noun that half a line holds.
@@ -29,7 +29,8 @@ def headline(verdict: Verdict) -> str:
 def order(verdict: Verdict) -> str:
     """What to do now: whom to evict, else the first step, and which test may be made in its place."""
     if verdict.evict.machines:
-        return f"Evict {some(verdict.evict.machines, MACHINES)}."
+        whole = any(step.do is Act.ISOLATE_GROUP for step in verdict.next)
+        return f"{'Isolate' if whole else 'Evict'} {some(verdict.evict.machines, MACHINES)}."
     if verdict.kind is Kind.MACHINE and (ranks := unplaced(verdict)):
         return f"Evict nobody yet: find the machine of {rank_text(ranks)}."
     tests = [step for step in verdict.next[1:] if step.do is Act.TEST and len(step.machines) <= MACHINES]
@@ -47,7 +48,7 @@ def steps(verdict: Verdict) -> Iterator[str]:
         if step.do is Act.COLLECT:
             yield f"collect {step.why}"
         elif step.do is not Act.WAIT:
-            inside = f" with {percent(verdict.evict.coverage)} probability" if step.do is Act.EVICT else ""
+            inside = f" with {percent(verdict.evict.coverage)} probability" if step.do in ISOLATES else ""
             yield f"{_doing(step, len(step.machines))}: {step.why}{inside}"
 
 

@@ -3,12 +3,15 @@
 import asyncio
 import grp
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 
+from hangdog.decision_options import decision_options
 from hangdog.options import Number
 from hangdog.server_paths import AUDIT, DENIED, SOCKET, TOKENS, default_store, next_to_store
+from hangdog_models.diagnosis.options import Options
 from hangdog_models.errors import WrongUse
 from hangdog_proto.client.lazy_channel import DEFAULT_ADDRESS
 from hangdog_proto.logs import FORMS, configure
@@ -142,6 +145,7 @@ DAY_S = 86400.0
     help="What is done to machines that verdicts name, by whom and within which bounds; see docs/acting.md.  [default: "
     "nothing is touched]",
 )
+@decision_options
 @click.option(
     "--notify",
     envvar="HANGDOG_NOTIFY",
@@ -207,6 +211,7 @@ def command(
     work_patience: float | None,
     metrics: str | None,
     acting: Path | None,
+    options: Options,
     notify: Path | None,
     web: str,
     log_format: str,
@@ -255,7 +260,8 @@ def command(
     def announce(address: str) -> None:
         click.echo(f"listening on {address}")
 
-    asyncio.run(serve(listen, store, diagnose, announce, settings, door, metrics or "", acting, notify, trust_date))
+    judge = partial(diagnose, options=options)
+    asyncio.run(serve(listen, store, judge, announce, settings, door, metrics or "", acting, notify, trust_date))
 
 
 def _grant(grant: str) -> tuple[int, str]:

@@ -4,25 +4,26 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from hangdog.decision_options import decision_options
 from hangdog.evidence.open_bundle import Progress as Update
 from hangdog.offline import open_case
-from hangdog.options import Number, optional_seconds
+from hangdog.options import optional_seconds
 from hangdog.output.explanation import print_explanation
 from hangdog.output.terminal import console_for
 from hangdog.output.verdict_text import print_verdict
 from hangdog_models.diagnosis.clustering.catalogue import MODELS
-from hangdog_models.diagnosis.options import Options
+from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.conclude import conclude
 from hangdog_models.errors import HangdogError
 from hangdog_models.verdict import Verdict, to_json
 
-_DEFAULTS = Options()
 #: Fewer files than this are read before anybody could look at a bar.
 _MANY = 500
 
@@ -32,19 +33,9 @@ _MANY = 500
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", help="For people, or the JSON object."
 )
+@decision_options
 @click.option(
-    "--coverage",
-    type=Number(0, 1, min_open=True),
-    default=_DEFAULTS.coverage_target,
-    show_default=True,
-    help="How probable it must be that the evicted machines hold the fault.",
-)
-@click.option(
-    "--budget",
-    type=click.IntRange(0),
-    default=_DEFAULTS.budget_machines,
-    show_default=True,
-    help="How many machines one verdict may evict.",
+    "--spares", type=click.IntRange(0), metavar="N", help="Machines that stand by for the job.  [default: not known]"
 )
 @click.option(
     "--stalled",
@@ -55,7 +46,7 @@ _MANY = 500
 @click.option(
     "--clustering",
     type=click.Choice(list(MODELS)),
-    default=_DEFAULTS.clustering,
+    default=DEFAULTS.clustering,
     show_default=True,
     help="How stacks are joined to places in the listing of clusters.",
 )
@@ -73,8 +64,8 @@ def command(
     ctx: click.Context,
     paths: tuple[Path, ...],
     form: str,
-    coverage: float,
-    budget: int,
+    options: Options,
+    spares: int | None,
     stalled: float | None,
     clustering: str,
     explain: bool,
@@ -90,8 +81,9 @@ def command(
     if explain and form == "json":
         raise click.UsageError("--explain is for people: leave --format json away")
     with _progress() as progress:
-        options = Options(coverage_target=coverage, budget_machines=budget, clustering=clustering)
-        case = open_case(paths, options, progress=progress, stalled_s=stalled)
+        case = open_case(
+            paths, replace(options, clustering=clustering, spares=spares), progress=progress, stalled_s=stalled
+        )
         verdict = conclude(case)
         unwritten = _unwritten(html, case, verdict) if html is not None else None
     if form == "json":
@@ -99,7 +91,7 @@ def command(
     else:
         print_verdict(verdict, console_for(sys.stdout))
         if explain:
-            print_explanation(case, console_for(sys.stdout))
+            print_explanation(case, verdict, console_for(sys.stdout))
     if unwritten is not None:
         raise unwritten
     ctx.exit(verdict.exit_code)

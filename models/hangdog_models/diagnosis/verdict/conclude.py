@@ -13,7 +13,7 @@ from hangdog_models.diagnosis.prices import IsolationPolicy
 from hangdog_models.diagnosis.verdict import isolation, moving_jobs, who_and_why, whole_group
 from hangdog_models.diagnosis.verdict.because import because
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.diagnosis.verdict.next_steps import next_steps
+from hangdog_models.diagnosis.verdict.next_steps import compared
 from hangdog_models.diagnosis.verdict.who_and_why import DECIDES, WORTH_NAMING
 from hangdog_models.diagnosis.verdict.write_verdict import written
 from hangdog_models.ranks import Rank
@@ -22,7 +22,7 @@ from hangdog_models.rules.ruleset import Wait
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Act, Activity, Culprit, Eviction, Kind, StallCause, Suspect, Verdict
+from hangdog_models.verdict import Act, Activity, Culprit, Eviction, Kind, StallCause, Step, Suspect, Verdict
 
 SHARPNESS = likelihood("sharpness")
 WORTH_NAMING_FIRST = likelihood("worth_naming_first")
@@ -71,8 +71,8 @@ def conclude(case: Case) -> Verdict:
     blaming = [(one, p) for one, p in weighed if culprit is None or not who_and_why.names_most(one, case.topology)]
     suspects = _suspects(case, blaming, kind)
     confidence = min(1.0, share[best])  # of an open case, what the best explanation reached: it was not enough
-    evict, act, reasons = _isolated(case, weighed, kind, confidence, suspects, culprit, causes)
-    return written(case, kind, confidence, reasons, suspects, evict, causes, culprit, act)
+    evict, reasons, steps = _isolated(case, weighed, kind, confidence, suspects, culprit, causes)
+    return written(case, kind, confidence, reasons, suspects, evict, causes, culprit, steps)
 
 
 def _isolated(
@@ -83,21 +83,21 @@ def _isolated(
     suspects: Sequence[Suspect],
     culprit: Culprit | None,
     causes: Mapping[StallCause, float],
-) -> tuple[Eviction, Act, tuple[str, ...]]:
-    """Whom to isolate, by which act, and the verdict's reasons: the posterior says who may be, and costs whether it is best."""
+) -> tuple[Eviction, tuple[str, ...], tuple[Step, ...]]:
+    """Whom to isolate, the verdict's reasons, and what was compared: the posterior says who may be, costs whether it is best."""
     evict, act = isolation.decide(case, weighed, kind, suspects), Act.EVICT
     reasons = because(case, weighed, kind, evict, suspects)
     rivals: tuple[str, ...] = ()
     if not evict.machines and case.options.policy is IsolationPolicy.RAPID and kind in (Kind.MACHINE, Kind.GROUP):
         evict, act, rivals = whole_group.around(case, weighed, suspects), Act.ISOLATE_GROUP, reasons
     if not evict.machines:
-        return evict, Act.EVICT, reasons
-    best = next_steps(case, kind, confidence, evict, suspects, culprit, causes, rivals, act)[0].do
-    if best is act is Act.ISOLATE_GROUP:
-        return evict, act, (*because(case, weighed, kind, evict, suspects), WHOLE_GROUP)
-    if best is act or act is Act.ISOLATE_GROUP:
-        return evict if best is act else Eviction(), Act.EVICT, reasons
-    return Eviction(), Act.EVICT, (*reasons, DEARER)
+        return evict, reasons, ()
+    steps = compared(case, kind, confidence, evict, suspects, culprit, causes, rivals, act)
+    if steps[0].do is not act:
+        return Eviction(), (*reasons, *([] if rivals else [DEARER])), steps
+    if rivals:
+        reasons = (*because(case, weighed, kind, evict, suspects), WHOLE_GROUP)
+    return evict, reasons, steps
 
 
 def _silent(culprit: Culprit, look: Look) -> bool:

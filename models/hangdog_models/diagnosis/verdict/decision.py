@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Act, StallCause, Step, StepCost
+from hangdog_models.verdict import ISOLATES, Act, StallCause, Step, StepCost
 
 #: Causes that may be gone once the processes are started anew: code hangs again, and a service answers no sooner.
 TRANSIENT = (StallCause.MACHINE, StallCause.GROUP, StallCause.UNKNOWN)
-#: Acts that take machines away from the job.
-ISOLATES = (Act.EVICT, Act.ISOLATE_GROUP)
 
 
 @dataclass(frozen=True, slots=True)

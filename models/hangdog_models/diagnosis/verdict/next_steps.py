@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.diagnosis.verdict.decision import ISOLATES, Outlook, at_stake, ordered
+from hangdog_models.diagnosis.verdict.decision import Outlook, at_stake, ordered
 from hangdog_models.diagnosis.verdict.eviction import WORTH_EVICTING
 from hangdog_models.diagnosis.verdict.who_and_why import DECIDES
-from hangdog_models.verdict import Act, Culprit, Eviction, Kind, StallCause, Step, Suspect
+from hangdog_models.verdict import ISOLATES, Act, Culprit, Eviction, Kind, StallCause, Step, Suspect
 
 #: How a reason begins that says what would decide; each is a step of its own.
 COLLECT = "collect next: "
@@ -22,31 +22,16 @@ _RIVALS = (Kind.MACHINE, Kind.GROUP)
 _TESTED = (StallCause.MACHINE, StallCause.GROUP)
 
 
-def next_steps(
-    case: Case,
-    kind: Kind,
-    confidence: float,
-    evict: Eviction,
-    suspects: Sequence[Suspect],
-    culprit: Culprit | None,
-    causes: Mapping[StallCause, float],
-    because: Sequence[str],
-    act: Act = Act.EVICT,
-) -> tuple[Step, ...]:
-    """The steps that a verdict of this kind asks for; `because` are its reasons, among which is what would decide.
-
-    `evict` may be isolated, by `act`. Where something else is cheaper it is not among the steps.
-    """
-    steps = compared(case, kind, confidence, evict, suspects, culprit, causes, because, act)
-    first = steps[0]
-    if first.do not in ISOLATES:
+def next_steps(case: Case, kind: Kind, evict: Eviction, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """What to do of all that was compared: whom to isolate and what follows from it, or else everything but that."""
+    if not evict.machines:
         return tuple(step for step in steps if step.do not in ISOLATES)
+    first = next(step for step in steps if step.do in ISOLATES)
     if kind is Kind.SLOW:
         return (first,)
     then = "it has ended" if case.snapshot.exits else "it hangs until it is started again"
-    after = (
-        [Step(Act.TEST, first.machines, "most of them are sound, and come back")] if act is Act.ISOLATE_GROUP else []
-    )
+    whole = first.do is Act.ISOLATE_GROUP
+    after = [Step(Act.TEST, first.machines, "most of them are sound, and come back")] if whole else []
     return (first, Step(Act.RESTART, (), then), *after)
 
 
@@ -61,7 +46,10 @@ def compared(
     because: Sequence[str],
     act: Act = Act.EVICT,
 ) -> tuple[Step, ...]:
-    """All that makes sense for a verdict of this kind, each with its cost, the cheapest first."""
+    """All that makes sense for a verdict of this kind, each with its cost, the cheapest first.
+
+    `because` are its reasons, among which is what would decide. `evict` may be isolated, by `act`.
+    """
     whole = kind is Kind.GROUP and suspects  # its paths lead to all of them, whoever is awaited
     first = culprit.machines if culprit and not whole else suspects[0].machines if suspects else ()
     outlook = _outlook(case, kind, evict, suspects, culprit, causes, act)

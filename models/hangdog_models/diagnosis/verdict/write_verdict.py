@@ -7,17 +7,17 @@ from hangdog_models.diagnosis.findings import hardware
 from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.diagnosis.verdict.next_steps import next_steps
+from hangdog_models.diagnosis.verdict.next_steps import compared, next_steps
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER
 from hangdog_models.verdict import (
-    Act,
     Coverage,
     Culprit,
     Eviction,
     EvidenceReport,
     Kind,
     StallCause,
+    Step,
     StuckGroup,
     Suspect,
     Verdict,
@@ -36,9 +36,13 @@ def written(
     evict: Eviction,
     causes: Mapping[StallCause, float],
     culprit: Culprit | None,
-    act: Act = Act.EVICT,
+    steps: tuple[Step, ...] = (),
 ) -> Verdict:
-    """The verdict in full; what is passed is the conclusion, the rest is taken from the case."""
+    """The verdict in full; what is passed is the conclusion, the rest is taken from the case.
+
+    `steps` are what was compared, where that is known already.
+    """
+    steps = steps or compared(case, kind, confidence, evict, suspects, culprit, causes, because)
     account = case.snapshot.account
     against = hardware.kinds(case.snapshot.findings, case.topology) if culprit is not None else {}
     return Verdict(
@@ -56,7 +60,8 @@ def written(
         rules=case.rules,
         culprit=culprit,
         causes=causes,
-        next=next_steps(case, kind, confidence, evict, suspects, culprit, causes, because, act),
+        next=next_steps(case, kind, evict, steps),
+        compared=steps,
         signs=tuple(
             sorted({code for machine in (culprit.machines if culprit else ()) for code in against.get(machine, ())})
         ),
