@@ -25,12 +25,6 @@ def decision_options(command: Command) -> Command:
 
     for option in (
         click.option(
-            "--spares",
-            type=click.IntRange(0),
-            metavar="N",
-            help="Machines that stand by for the job.  [default: not known]",
-        ),
-        click.option(
             "--price",
             multiple=True,
             metavar="NAME=MINUTES",

@@ -42,7 +42,7 @@ def outlook(
 
 def surer(causes: dict[StallCause, float], share: float) -> dict[StallCause, float]:
     """The same posterior, with a share of every other cause given to the machine."""
-    rest = {cause: p * (1 - share) for cause, p in causes.items() if cause is not StallCause.MACHINE}
+    rest: dict[StallCause, float] = {cause: p * (1 - share) for cause, p in causes.items() if cause is not StallCause.MACHINE}
     return {**rest, StallCause.MACHINE: 1 - sum(rest.values())}
 
 
