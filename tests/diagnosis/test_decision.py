@@ -42,7 +42,9 @@ def outlook(
 
 def surer(causes: dict[StallCause, float], share: float) -> dict[StallCause, float]:
     """The same posterior, with a share of every other cause given to the machine."""
-    rest: dict[StallCause, float] = {cause: p * (1 - share) for cause, p in causes.items() if cause is not StallCause.MACHINE}
+    rest: dict[StallCause, float] = {
+        cause: p * (1 - share) for cause, p in causes.items() if cause is not StallCause.MACHINE
+    }
     return {**rest, StallCause.MACHINE: 1 - sum(rest.values())}
 
 
@@ -96,6 +98,18 @@ def test_a_look_is_never_worth_more_than_what_it_takes_and_tells(causes: dict[St
     stake = replace(outlook(causes), blind=True)
     first, *_ = ordered((COLLECT, TEST, RESTART), stake)
     assert first.do is not Act.COLLECT
+
+
+@pytest.mark.parametrize(("machine", "first"), [(0.3, Act.RESTART), (0.8, Act.TEST)])
+def test_a_machine_is_tested_before_a_restart_only_where_it_is_likelier_than_not(machine: float, first: Act) -> None:
+    causes = {**dict.fromkeys(StallCause, 0.0), StallCause.MACHINE: machine, StallCause.SOFTWARE: 1 - machine}
+    assert ordered((TEST, RESTART), outlook(causes))[0].do is first
+
+
+@pytest.mark.parametrize(("gpus", "first"), [(64, Act.RESTART), (4096, Act.FIX_CODE)])
+def test_people_are_woken_later_in_a_small_job(gpus: int, first: Act) -> None:
+    causes = {**dict.fromkeys(StallCause, 0.0), StallCause.MACHINE: 0.4, StallCause.SOFTWARE: 0.6}
+    assert ordered((Step(Act.FIX_CODE, (), ""), RESTART), outlook(causes, gpus))[0].do is first
 
 
 def test_a_sound_job_loses_nothing_by_waiting() -> None:

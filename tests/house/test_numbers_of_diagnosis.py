@@ -63,6 +63,7 @@ FORMULAS = {
     "hypotheses/multiple_roots.py:blame_several": "machines beyond the two that stand for the first two faults",
     "stragglers/straggler.py:_lateness": "how many equal parts make a sum: its square over that of its parts",
     "verdict/because.py:_lacking": "percent, to one digit",
+    "verdict/decision.py:at_stake": "minutes of seconds",
 }
 #: What multiplies to odds, and what takes its numbers for them.
 MAKE_ODDS = {"Factor", "odds", "Odds"}

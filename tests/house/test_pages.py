@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 from hangdog.main import LINES, main
 from hangdog_agent.discovery.environ_names import JOB_NAMES
 from hangdog_models import errors
+from hangdog_models.diagnosis.prices import Prices
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -145,3 +147,9 @@ def test_the_loop_of_the_readme_makes_a_bundle_that_triage_reads(tmp_path: Path)
     (python,) = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
     ran = subprocess.run([sys.executable, "-c", python], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (0, "undetermined ()\n"), ran.stderr
+
+
+def test_the_page_of_settings_has_each_price_with_its_default() -> None:
+    settings = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", settings, re.MULTILINE)
+    assert shown == [(one.name, f"{one.default:g}") for one in fields(Prices)]

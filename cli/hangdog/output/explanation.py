@@ -18,7 +18,7 @@ from hangdog_models.verdict import Verdict
 from hangdog_models.views.answer_text import MACHINES, rank_text, some
 
 #: Whose minutes a cost is made of.
-PARTS = ("of the job that waits", "of innocent machines", "that people are worth")
+PARTS = ("by the job that waits", "by innocent machines", "by people")
 #: How many of each are shown before `and N more`.
 EXPLANATIONS, GROUP_WAITS, CLUSTERS = 8, 24, 8
 #: Characters of a rank set.
