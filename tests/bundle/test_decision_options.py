@@ -1,0 +1,63 @@
+"""What decides about steps is set alike for one bundle and for a whole server, and a wrong price is refused by its name."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from hangdog.main import main
+from hangdog_models.diagnosis.options import Options
+from hangdog_models.diagnosis.prices import IsolationPolicy, priced
+from support.cases.evidence import stacks, state
+from support.cases.stories import job, look, twice
+
+SET = ["--coverage", "0.9", "--budget", "3", "--policy", "rapid", "--price", "test=25", "--price", "innocent=1e6"]
+
+
+@pytest.fixture
+def stopped(fill: Callable[[dict[str, bytes]], Path]) -> Path:
+    files = {f"rank{rank}.json": stacks(rank + 1, "all_reduce") for rank in range(3)}
+    return fill({**files, "rank3.proc.json": state(4, "T"), "job.toml": b"[topology]\ndp = 4\ngpus_per_node = 1\n"})
+
+
+def triage(*typed: str | Path) -> str:
+    return CliRunner().invoke(main, ["triage", *map(str, typed)]).output
+
+
+def test_a_price_changes_what_is_done_first_and_never_what_it_is(stopped: Path) -> None:
+    usual, dear = triage(stopped), triage(stopped, "--price", "innocent=1e6", "--price", "test=0")
+    assert "Evict node-3." in usual and "Evict nobody yet: test node-3." in " ".join(dear.split())
+    assert usual.startswith("machine: node-3 holds the job up (99% sure)") and "its machine (99%)" in " ".join(
+        dear.split()
+    )
+
+
+def test_the_explanation_tells_what_was_compared(stopped: Path) -> None:
+    shown = triage(stopped, "--explain").partition("expected cost of each step")[2]
+    assert shown.index("evict node-3: ") < shown.index("test node-3: ") < shown.index("restart: ")
+
+
+@pytest.mark.parametrize(
+    ("price", "words"),
+    [("tset=1", "there is no price"), ("test", "says no number"), ("test=-1", "no price for test"), ("test=nan", "no price for test")],
+)  # fmt: skip
+def test_a_wrong_price_is_refused(stopped: Path, price: str, words: str) -> None:
+    done = CliRunner().invoke(main, ["triage", str(stopped), "--price", price])
+    assert done.exit_code == 64 and words in str(done.exception or "") + done.output
+
+
+def test_a_server_judges_by_the_same_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    judges: list[Any] = []
+
+    async def serve(listen: str, where: object, judge: Any, *_: object) -> None:
+        judges.append(judge)
+
+    monkeypatch.setattr("hangdog_server.main.serve", serve)
+    done = CliRunner().invoke(main, ["server", "--store", str(tmp_path / "incidents.db"), *SET])
+    assert done.exit_code == 0, done.output
+    wanted = Options(0.9, 3, policy=IsolationPolicy.RAPID, prices=priced({"test": 25.0, "innocent": 1e6}))
+    assert judges[0].keywords == {"options": wanted}
+    story, shape = twice(look({"0-4,6-7": "metrics", "5": "loader"})), job(tp=2, dp=2, pp=2)
+    assert judges[0](story, shape).compared != judges[0].func(story, shape).compared
