@@ -94,8 +94,8 @@ def _isolated(
         return evict, reasons, ()
     steps = compared(case, kind, confidence, evict, suspects, culprit, causes, rivals, act)
     if steps[0].do is not act:
-        return Eviction(), (*reasons, *([] if rivals else [DEARER])), steps
-    if rivals:
+        return Eviction(), reasons if act is Act.ISOLATE_GROUP else (*reasons, DEARER), steps
+    if act is Act.ISOLATE_GROUP:
         reasons = (*because(case, weighed, kind, evict, suspects), WHOLE_GROUP)
     return evict, reasons, steps
 

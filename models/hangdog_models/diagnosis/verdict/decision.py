@@ -37,7 +37,7 @@ class Outlook:
     @property
     def stuck(self) -> float:
         """How probable it is that the job does not go on by itself."""
-        return 1.0 - self.causes[StallCause.HEALTHY]
+        return max(0.0, 1.0 - self.causes[StallCause.HEALTHY])
 
 
 def at_stake(
