@@ -6,7 +6,6 @@ from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.hypotheses.stuck_groups import SEVERAL
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Eviction, Kind, Suspect
 
 #: Holds that name machines with nothing in common, of which most are sound.
@@ -33,15 +32,11 @@ def _groups(case: Case, suspects: Sequence[Suspect]) -> Iterator[frozenset[str]]
     """The machines of each process group that the first suspect is in, and its own."""
     if not suspects:
         return
-    first = suspects[0].ranks
-    groups = [first, *(group for groups in case.topology.groups.values() for group in groups if _meet(group, first))]
-    for ranks in groups:
+    first = set(suspects[0].ranks)
+    members = (group for groups in case.topology.groups.values() for group in groups if not first.isdisjoint(group))
+    for ranks in (suspects[0].ranks, *members):
         if found := frozenset(case.topology.machines_of(ranks)):
             yield found
-
-
-def _meet(group: Sequence[Rank], ranks: Sequence[Rank]) -> bool:
-    return not set(ranks).isdisjoint(group)
 
 
 def _inside(case: Case, weighed: Sequence[tuple[Hypothesis, float]]) -> Mapping[frozenset[str], float]:
