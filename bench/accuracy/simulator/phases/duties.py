@@ -6,7 +6,7 @@ of training scripts are made up. Seconds are what users report of such phases: f
 
 from math import inf
 
-from accuracy.simulator.phases.phase import Part, Phase, Step, Who, runs, sleeps, writes
+from accuracy.simulator.phases.phase import Part, Phase, Step, Who, compiling, runs, sleeps, writes
 from accuracy.simulator.program import frames
 
 _CALL = ("_wrapped_call_impl torch/nn/modules/module.py:1553", "_call_impl torch/nn/modules/module.py:1562")
@@ -180,18 +180,7 @@ DUTIES = (
     ),
     Phase(
         "compile of one rank", Who.ONE, (10.0, 600.0), frames("train_step loop.py:77", "_fn torch/_dynamo/eval_frame.py:433"),
-        (
-            Part(0.4, (
-                runs(0.5, "_compile torch/_dynamo/convert_frame.py:819", "run torch/_dynamo/symbolic_convert.py:1051", "step torch/_dynamo/symbolic_convert.py:962", lines=12),
-                runs(0.8, "call_user_compiler torch/_dynamo/output_graph.py:1446", "aot_dispatch_autograd torch/_functorch/_aot_autograd/jit_compile_runtime_wrappers.py:318", lines=9),
-                runs(1.0, "fx_codegen_and_compile torch/_inductor/compile_fx.py:841", "run torch/_inductor/graph.py:807", lines=11),
-            )),
-            Part(1.0, (
-                sleeps(6.0, "compile_to_module torch/_inductor/graph.py:1780", "wait torch/_inductor/async_compile.py:243",
-                       "result concurrent/futures/_base.py:451", "wait threading.py:327", child="compile-0"),
-                runs(0.2, "compile_to_module torch/_inductor/graph.py:1780", "load_by_key_path torch/_inductor/codecache.py:2790"),
-            )),
-        ),
+        compiling(0.4),
         stuck=(
             (sleeps(1.0, "compile_to_module torch/_inductor/graph.py:1780", "load torch/utils/cpp_extension.py:1310", "_jit_compile torch/utils/cpp_extension.py:1719",
                     "wait torch/utils/file_baton.py:49", wchan="hrtimer_nanosleep", syscall="230"),),

@@ -96,3 +96,51 @@ _PACED = {"balance_dirty_pages": 10.0, "rpc_wait_bit_killable": 20.0, "nfs_wait_
 def writes(seconds: float, *calls: str, wchan: str, syscall: str = "1") -> Step:
     """It is in the kernel until a disk or a file server is done, and no tracer may attach to it."""
     return Step(frames(*calls), seconds, "D", wchan, syscall, _PACED.get(wchan, 0.0), unseen=0.5)
+
+
+def compiling(traced: float) -> tuple[Part, ...]:
+    """torch.compile: it traces for this share of the time, and then waits for the compiler it started."""
+    return (
+        Part(
+            traced,
+            (
+                runs(
+                    0.5,
+                    "_compile torch/_dynamo/convert_frame.py:819",
+                    "run torch/_dynamo/symbolic_convert.py:1051",
+                    "step torch/_dynamo/symbolic_convert.py:962",
+                    lines=12,
+                ),
+                runs(
+                    0.8,
+                    "call_user_compiler torch/_dynamo/output_graph.py:1446",
+                    "aot_dispatch_autograd torch/_functorch/_aot_autograd/jit_compile_runtime_wrappers.py:318",
+                    lines=9,
+                ),
+                runs(
+                    1.0,
+                    "fx_codegen_and_compile torch/_inductor/compile_fx.py:841",
+                    "run torch/_inductor/graph.py:807",
+                    lines=11,
+                ),
+            ),
+        ),
+        Part(
+            1.0,
+            (
+                sleeps(
+                    6.0,
+                    "compile_to_module torch/_inductor/graph.py:1780",
+                    "wait torch/_inductor/async_compile.py:243",
+                    "result concurrent/futures/_base.py:451",
+                    "wait threading.py:327",
+                    child="compile-0",
+                ),
+                runs(
+                    0.2,
+                    "compile_to_module torch/_inductor/graph.py:1780",
+                    "load_by_key_path torch/_inductor/codecache.py:2790",
+                ),
+            ),
+        ),
+    )

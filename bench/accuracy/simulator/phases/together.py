@@ -2,7 +2,7 @@
 
 from math import inf
 
-from accuracy.simulator.phases.phase import Part, Phase, Who, runs, sleeps, writes
+from accuracy.simulator.phases.phase import Part, Phase, Who, compiling, runs, sleeps, writes
 from accuracy.simulator.program import frames
 
 _CALL = ("_wrapped_call_impl torch/nn/modules/module.py:1553", "_call_impl torch/nn/modules/module.py:1562")
@@ -45,18 +45,7 @@ TOGETHER = (
     ),
     Phase(
         "compile of all ranks", Who.ALL, (20.0, 900.0), frames("warm_up loop.py:40", "_fn torch/_dynamo/eval_frame.py:433"),
-        (
-            Part(0.5, (
-                runs(0.5, "_compile torch/_dynamo/convert_frame.py:819", "run torch/_dynamo/symbolic_convert.py:1051", "step torch/_dynamo/symbolic_convert.py:962", lines=12),
-                runs(0.8, "call_user_compiler torch/_dynamo/output_graph.py:1446", "aot_dispatch_autograd torch/_functorch/_aot_autograd/jit_compile_runtime_wrappers.py:318", lines=9),
-                runs(1.0, "fx_codegen_and_compile torch/_inductor/compile_fx.py:841", "run torch/_inductor/graph.py:807", lines=11),
-            )),
-            Part(1.0, (
-                sleeps(6.0, "compile_to_module torch/_inductor/graph.py:1780", "wait torch/_inductor/async_compile.py:243",
-                       "result concurrent/futures/_base.py:451", "wait threading.py:327", child="compile-0"),
-                runs(0.2, "compile_to_module torch/_inductor/graph.py:1780", "load_by_key_path torch/_inductor/codecache.py:2790"),
-            )),
-        ),
+        compiling(0.5),
         start=True,
     ),
     Phase(
