@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from hangdog.demo.pipes import first_line, whole_output
+from hangdog.demo.processes import final_line
 from hangdog.demo.step_reports import StepReports, TrainingStep
 from hangdog_models.errors import OurFault
 
@@ -46,6 +48,31 @@ def test_a_rank_that_ends_is_reported_with_its_last_words() -> None:
         for _ in range(100):
             list(progress.follow(1.0))
     end(rank)
+
+
+def test_of_ranks_that_fall_together_all_are_heard() -> None:
+    ranks = [printing(then="sys.exit(1)") for _ in range(3)]
+    alive = printing(told(1, None, 0.5))
+    progress = StepReports(
+        dict(enumerate(rank.stdout for rank in (*ranks, alive))), lambda number: f"words of {number}"
+    )
+    with pytest.raises(OurFault, match=r"rank 0 .* words of 0; rank 1 .* words of 1; rank 2 .* words of 2$"):
+        for _ in range(100):
+            for rank in ranks:
+                rank.wait()
+            list(progress.follow(1.0))
+    end(*ranks, alive)
+
+
+def test_what_a_library_logs_at_the_end_is_no_last_word(tmp_path: Path) -> None:
+    log = tmp_path / "errors"
+    logged = "[rank1]:[W1126 01:07:10.601690504 WorkerServer.cpp:139] [c10d] Server exited\n"
+    log.write_text(f"Traceback (most recent call last):\nRuntimeError: no space left\n{logged}\n")
+    assert final_line(log) == "RuntimeError: no space left"
+    log.write_text(logged)
+    assert final_line(log).endswith("Server exited")
+    log.write_text("")
+    assert final_line(log) == "it said nothing"
 
 
 def test_the_first_line_comes_without_waiting_for_the_end() -> None:

@@ -14,6 +14,7 @@ from typing import IO, Any, Self
 from hangdog.demo.conductor import free_port
 from hangdog.demo.job.settings import write_settings
 from hangdog.demo.memory_growth import MemoryGrowth
+from hangdog.demo.processes import final_line
 from hangdog.demo.step_reports import StepReports
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.capture_rounds import CaptureSeries
@@ -239,8 +240,7 @@ class Job:
         }
 
     def _last_words(self, rank: int) -> str:
-        lines = (self.rank_folder(rank) / "errors").read_text(errors="replace").splitlines()
-        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        return final_line(self.rank_folder(rank) / "errors")
 
     def _wait(self, done: Callable[[], bool], what: str) -> None:
         until = time.monotonic() + PATIENCE_S

@@ -6,6 +6,7 @@ orphans come back to us, so that a last sweep finds them; and the kernel kills t
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -22,6 +23,8 @@ GRACE_S = 3.0
 DEATH_S = 10.0
 #: Pause between two looks whether they are gone; a death takes some milliseconds. Seconds.
 LOOK_S = 0.02
+#: How PyTorch's C++ begins what it logs: `[rank1]:[W1126 01:07:10.601690504 WorkerServer.cpp:139] ...`.
+LIBRARY_LINE = re.compile(r"(\[rank\d+\]:)?\[[IWE]\d{4} ")
 #: Signals that ask us to end. SIGINT raises KeyboardInterrupt by itself.
 END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -60,9 +63,8 @@ class Processes:
         return self._logs / f"{name}.log"
 
     def last_line(self, name: str) -> str:
-        """The last line a process wrote to stderr; says so when it wrote none."""
-        lines = [line.strip() for line in self.log(name).read_text(errors="replace").splitlines()]
-        return next((line for line in reversed(lines) if line), "it said nothing")
+        """The last line a process wrote to stderr, as `final_line` picks it."""
+        return final_line(self.log(name))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -90,6 +92,13 @@ class Processes:
                     os.killpg(process.pid, each)
         while time.monotonic() < until and any(_group_alive(process) for process in alive):
             time.sleep(LOOK_S)
+
+
+def final_line(log: Path) -> str:
+    """The last line of a file, rather one of a program than one that a library logged; says so where there is none."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    own = [line for line in lines if not LIBRARY_LINE.match(line)]
+    return (own or lines or ["it said nothing"])[-1]
 
 
 def _exit(number: int, _frame: FrameType | None) -> None:

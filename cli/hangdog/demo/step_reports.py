@@ -17,6 +17,8 @@ STALL_S = 4.0
 STALL_STEPS = 5
 #: Steps that tell how long a step takes here; the first ones, which set things up, are forgotten soon.
 RECENT = 4
+#: Ranks that lose a peer fall within moments of it. Seconds.
+FALL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class StepReports:
             rank: int = key.data
             chunk = os.read(key.fd, 1 << 16)
             if not chunk:
-                raise OurFault(f"rank {rank} of the demo's job ended by itself: {self._final_lines(rank)}")
+                raise self._fault(rank)
             *lines, self._unread[rank] = (self._unread[rank] + chunk).split(b"\n")
             for line in lines:
                 self._last_step_at = time.monotonic()
@@ -68,6 +70,17 @@ class StepReports:
     def since_step_s(self) -> float:
         """Seconds since any rank finished a step."""
         return time.monotonic() - self._last_step_at
+
+    def _fault(self, rank: int) -> OurFault:
+        """A rank ended, and what it and those that fell with it say of that: often it is another one that fell first."""
+        ended, until = {rank}, time.monotonic() + FALL_S
+        while (left := until - time.monotonic()) > 0 and len(ended) < len(self._unread):
+            for key, _ in self._selector.select(left):
+                if not os.read(key.fd, 1 << 16):
+                    self._selector.unregister(key.fd)
+                    ended.add(key.data)
+        words = [f"rank {one} of the demo's job ended by itself: {self._final_lines(one)}" for one in sorted(ended)]
+        return OurFault("; ".join(words))
 
     def _take(self, rank: int, line: bytes) -> Iterator[TrainingStep]:
         report = json.loads(line)
