@@ -113,6 +113,15 @@ class StepCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Crash:
+    """How a job ended that crashed: the rank that failed first, on which machine, and how (`by SIGSEGV`); None where none did by itself."""
+
+    rank: Rank | None = None
+    machine: str = ""
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One thing to do now, to which machines if it is about machines, and why; `cost` is None where it follows from another."""
 
@@ -187,6 +196,8 @@ class Verdict:
     next: tuple[Step, ...] = ()
     #: All steps that were compared by their costs, the cheapest first; no part of the JSON.
     compared: tuple[Step, ...] = field(default=(), compare=False)
+    #: Where the job crashed: it does not stand still, it has ended.
+    crash: Crash | None = None
     #: What speaks against the culprit's machines by itself, such as `Xid 79`: kept with an incident, and no part of the JSON.
     signs: tuple[str, ...] = field(default=(), compare=False)
 
@@ -198,6 +209,8 @@ class Verdict:
 
 def to_json(verdict: Verdict) -> dict[str, Any]:
     """The verdict as the JSON object of the contract; probabilities are rounded to three digits."""
+    crash = verdict.crash
+    ended = {"crash": {"rank": crash.rank, "machine": crash.machine, "how": crash.how}} if crash is not None else {}
     return {
         "schema": SCHEMA,
         "job": {"id": verdict.job_id, "world_size": verdict.world_size},
@@ -243,6 +256,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
         "culprit": _culprit_to_json(verdict.culprit),
         "causes": _causes_to_json(verdict.causes),
         "next": [_step_to_json(step) for step in verdict.next],
+        **ended,
     }
 
 
@@ -308,12 +322,20 @@ def from_json(document: Mapping[str, Any]) -> Verdict:
         next=tuple(
             Step(Act(s["do"]), tuple(s["machines"]), s["why"], _cost_from_json(s)) for s in document.get("next", ())
         ),
+        crash=_crash_from_json(document.get("crash")),
     )
 
 
 def _cost_from_json(document: Mapping[str, Any]) -> StepCost | None:
     cost = document.get("cost_gpu_min")
     return StepCost(*(float(cost[name]) for name in COSTS)) if cost is not None else None
+
+
+def _crash_from_json(document: Mapping[str, Any] | None) -> Crash | None:
+    if document is None:
+        return None
+    rank = document["rank"]
+    return Crash(None if rank is None else Rank(int(rank)), str(document["machine"]), str(document["how"]))
 
 
 def _culprit_from_json(document: Mapping[str, Any] | None) -> Culprit | None:

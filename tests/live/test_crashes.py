@@ -22,6 +22,7 @@ from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import AgentSettings
 from hangdog_models.incident import CRASHED_WHY, Incident
 from hangdog_models.verdict import Kind, Verdict, from_json
+from hangdog_models.views.first_line import headline
 
 pytestmark = [
     pytest.mark.slow,
@@ -175,6 +176,7 @@ def test_a_crash_is_one_incident_that_names_the_first_to_fail(
         assert verdict.evict.machines == (("m0",) if kind == "ecc" else ())
         assert verdict.culprit is not None and verdict.culprit.ranks == (GUILTY,), verdict.because
         assert verdict.culprit.machines == ("m0",) and words in verdict.because[0]
+        assert f"rank {GUILTY} on m0 failed first " in headline(verdict)
         time.sleep(QUIET_S)
         assert len(guard.incidents()) == 1
 

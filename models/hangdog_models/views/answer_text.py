@@ -5,13 +5,16 @@ from collections.abc import Iterable, Sequence
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.ranks import format_ranks
-from hangdog_models.reading.printable import escaped
-from hangdog_models.verdict import Activity, ClusterView, Culprit, Kind, StallCause, Suspect, Verdict
+from hangdog_models.reading.printable import escaped, printable
+from hangdog_models.verdict import Activity, ClusterView, Crash, Culprit, Kind, StallCause, Suspect, Verdict
 
 #: Machines named in the headline; all of them stand under `evict`.
 MACHINES = 4
 #: Characters of a rank set in the headline.
 WIDTH = 32
+
+#: Characters of how a rank failed.
+HOW = 60
 
 #: From which probability on it is known who it is.
 HALF = 0.5
@@ -45,7 +48,9 @@ def answer(verdict: Verdict) -> str:
     """What it is, and who; how likely, where who it is and why are two matters."""
     if _apart(verdict) and verdict.culprit is not None:
         unseen = not set(verdict.coverage.missing).isdisjoint(verdict.culprit.ranks)
-        return _who_and_why(verdict.culprit, verdict.kind, unseen)
+        return _who_and_why(verdict.culprit, verdict, unseen)
+    if verdict.crash is not None:
+        return _of_crash(verdict, verdict.crash)
     names, first = verdict.evict.machines, verdict.suspects[0] if verdict.suspects else None
     culprits = verdict.culprit.machines if verdict.culprit else ()
     several, alternatives = len(names) > 1, len(names) > 1 and bool(culprits) and not set(names) <= set(culprits)
@@ -121,20 +126,52 @@ def _apart(verdict: Verdict) -> bool:
     return verdict.kind is not Kind.GROUP or not whole
 
 
-def _who_and_why(culprit: Culprit, kind: Kind, unseen: bool) -> str:
+def _of_crash(verdict: Verdict, crash: Crash) -> str:
+    """What it is of a job that crashed, where that is known of machines or causes and not of one culprit."""
+    names = verdict.evict.machines
+    first = _first_failed(crash) or "the job crashed"
+    if names == (crash.machine,):
+        return f"{first}, because of its machine"
+    if names:
+        return f"{some(names, MACHINES)} brought the job down"
+    suspect = verdict.suspects[0] if verdict.suspects else None
+    return {
+        Kind.MACHINE: f"{first}, because of a machine{_likeliest(suspect)}",
+        Kind.GROUP: f"{first}, and {_of_group(verdict)}",
+        Kind.SOFTWARE: f"{first}: the code is at fault, no machine is",
+        Kind.DEPENDENCY: f"{first}: a service that many ranks share is at fault",
+    }.get(verdict.kind, f"{first}, and the evidence does not decide why{_likeliest(verdict.culprit)}")
+
+
+def _first_failed(crash: Crash) -> str:
+    """Which rank failed first, and how; empty where none did by itself."""
+    if crash.rank is None:
+        return ""
+    return f"rank {crash.rank}{f' on {escaped(crash.machine)}' if crash.machine else ''} failed first {printable(crash.how, HOW)}"
+
+
+def _holds_up(culprit: Culprit, crash: Crash | None, several: bool) -> str:
+    """What a culprit did or does to its job."""
+    if crash is None:
+        return f"{'hold' if several else 'holds'} the job up"
+    return f"failed first {printable(crash.how, HOW)}" if culprit.ranks == (crash.rank,) else "brought the job down"
+
+
+def _who_and_why(culprit: Culprit, verdict: Verdict, unseen: bool) -> str:
     """Who holds the job up and why, the likeliest first, and of equals the verdict's kind; nothing tells it of the `unseen`."""
-    several = len(culprit.ranks) > 1 or len(culprit.machines) > 1
+    several, kind = len(culprit.ranks) > 1 or len(culprit.machines) > 1, verdict.kind
     likely = [(p, cause) for cause, p in culprit.causes.items() if p >= LEAST]
     likely.sort(key=lambda one: (-round(one[0], 9), str(one[1]) != str(kind)))
-    who, holds, share = _culprit(culprit), "hold" if several else "holds", percent(culprit.probability)
+    who, share = _culprit(culprit), percent(culprit.probability)
+    does = _holds_up(culprit, verdict.crash, several)
     if unseen and likely and likely[0][1] is StallCause.UNKNOWN:
-        return f"{who} {holds} the job up ({share}), and nothing tells why"
+        return f"{who} {does} ({share}), and nothing tells why"
     if len(likely) == 1 and percent(likely[0][0]) == share:
         if likely[0][1] in (StallCause.SLOW, StallCause.HEALTHY):
-            return f"{who} {holds} the job back ({share})"
-        return f"{who} {holds} the job up, because of {_reason(likely[0][1], culprit)} ({share})"
+            return f"{who} {'hold' if several else 'holds'} the job back ({share})"
+        return f"{who} {does}, because of {_reason(likely[0][1], culprit)} ({share})"
     why = " or ".join(f"{_reason(cause, culprit)} ({percent(p)})" for p, cause in likely[:2])
-    return f"{who} {holds} the job up ({share}){f', likely because of {why}' if why else ''}"
+    return f"{who} {does} ({share}){f', likely because of {why}' if why else ''}"
 
 
 def _reason(cause: StallCause, culprit: Culprit) -> str:

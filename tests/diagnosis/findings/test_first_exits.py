@@ -13,7 +13,8 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_models.topology import Layout, build
-from hangdog_models.verdict import Act, Kind, Verdict
+from hangdog_models.verdict import Act, Kind, Verdict, from_json, to_json
+from hangdog_models.views.first_line import headline
 
 WORLD = 8
 GUILTY = Rank(5)
@@ -116,6 +117,52 @@ def test_the_one_machine_that_is_gone_is_named_and_not_evicted() -> None:
     assert verdict.culprit is not None and verdict.culprit.machines == ("m2",) and verdict.culprit.probability > 0.7
     for several in ((), ("m2", "m3")):
         assert without(*several).kind is Kind.UNDETERMINED and without(*several).culprit is None
+
+
+def everywhere() -> Verdict:
+    errors = [replace(ERROR, rank=Rank(rank), machine=f"m{rank // 4}") for rank in range(WORLD)]
+    return judged(fell(1), *errors, crowd=[Exit(Rank(rank), 1, 10.0 + rank / 100) for rank in range(5)])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "line"),
+    [
+        (
+            judged(fell(3), *LOST),
+            "software: rank 5 on m1 failed first with exit code 3, because of its code (94%). Evict nobody: look at the code.",
+        ),
+        (
+            judged(fell(-signal.SIGKILL, oom=True), *LOST),
+            "software: rank 5 on m1 failed first for lack of memory, because of its code (94%). Evict nobody: look at the code.",
+        ),
+        (
+            judged(fell(-signal.SIGKILL), *LOST),
+            "undetermined: rank 5 on m1 failed first by SIGKILL (96%), and nothing tells why. Evict nobody: ask the job's people.",
+        ),
+        (
+            judged(fell(1), BROKEN, *LOST),
+            "machine: rank 5 on m1 failed first with CUDA uncorrectable ECC, because of its machine (97% sure). Evict m1.",
+        ),
+        (
+            everywhere(),
+            (
+                "software: rank 0 on m0 failed first with ValueError: the code is at fault, no machine is (97% sure). "
+                "Evict nobody: look at the code."
+            ),
+        ),
+        (
+            without(),
+            "undetermined: the job crashed, and the evidence does not decide why. Evict nobody: ask the job's people.",
+        ),
+    ],
+)
+def test_the_first_line_says_who_failed_first_how_and_where(verdict: Verdict, line: str) -> None:
+    assert headline(verdict) == line
+    assert from_json(to_json(verdict)).crash == verdict.crash
+
+
+def test_the_one_machine_that_is_gone_brought_the_job_down() -> None:
+    assert "on m2 brought the job down, because of their machine" in headline(without("m2"))
 
 
 def test_an_old_rank_that_ends_first_and_well_did_not_begin_it() -> None:

@@ -12,7 +12,7 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Crash, Kind
 
 KILLED_FIRST = likelihood("killed_first")
 GONE_AS_OTHERS_FELL = likelihood("gone_as_others_fell")
@@ -34,6 +34,26 @@ def with_first_failure(snapshot: Snapshot, topology: Topology) -> Snapshot:
     rest = _consequences([one for one in snapshot.findings if not own or one is not lead], lead, snapshot.exits)
     lead = replace(lead, what=f"{lead.what}; {_before_others(first, snapshot.exits)}")
     return replace(snapshot, findings=(lead, *rest))
+
+
+def told(snapshot: Snapshot, topology: Topology) -> Crash | None:
+    """How the job ended, of a snapshot `with_first_failure`; None where it did not crash."""
+    if not snapshot.exits:
+        return None
+    first = first_failed(snapshot.exits, snapshot.findings)
+    if first is None:
+        return Crash()
+    return Crash(first.rank, topology.machine(first.rank) or "", _how(first, snapshot.findings[0]))
+
+
+def _how(first: Exit, lead: Finding) -> str:
+    if lead.source != SOURCE:
+        return f"with {lead.code}"
+    if lead.code == OUT_OF_MEMORY:
+        return "for lack of memory"
+    if first.status is not None and first.status < 0:
+        return f"by {signal_name(-first.status)}"
+    return f"with {lead.code}"
 
 
 def explain(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from hangdog_models.diagnosis.clustering.cluster_views import views
-from hangdog_models.diagnosis.findings import hardware
+from hangdog_models.diagnosis.findings import first_exits, hardware
 from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.verdict.case import Case
@@ -62,6 +62,7 @@ def written(
         causes=causes,
         next=next_steps(case, kind, evict, steps),
         compared=steps,
+        crash=first_exits.told(case.snapshot, case.topology),
         signs=tuple(
             sorted({code for machine in (culprit.machines if culprit else ()) for code in against.get(machine, ())})
         ),
