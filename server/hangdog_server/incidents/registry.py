@@ -1,6 +1,7 @@
 """Takes requests in: finds the job that is meant, starts its incident or joins the one that runs."""
 
 import asyncio
+import json
 import logging
 import math
 from collections.abc import AsyncIterator, Iterator
@@ -10,6 +11,7 @@ from hangdog_models.counts import counted, named
 from hangdog_models.errors import ServerUnreachable, WrongUse
 from hangdog_models.incident import UNFINISHED, Incident, IncidentState
 from hangdog_models.snapshot import Job
+from hangdog_models.verdict import from_json
 from hangdog_server.cluster.leadership import Leading
 from hangdog_server.cluster.stalls import may_change
 from hangdog_server.incidents.gather import RoundPlan
@@ -22,6 +24,7 @@ from hangdog_server.progress import ProgressUpdate
 from hangdog_server.protocol.jobs import describe, sole
 from hangdog_server.protocol.rejections import RejectedCapture, Rejection
 from hangdog_server.settings import ServerSettings
+from hangdog_server.store.offline_captures import Spooled
 from hangdog_server.store.store_errors import StoreFailed
 
 log = logging.getLogger(__name__)
@@ -143,6 +146,38 @@ class IncidentRegistry:
         if (how := await store.went_on(name, stood_s)) is not None:
             self._services.telemetry.count(how)
             log.info("incident %s: the job went on after %.0f s", name, stood_s)
+
+    async def crash_of(self, job: str, stood_s: float) -> Incident | None:
+        """The crash of a job that has stood still for so long: it was then, or shortly before."""
+        since, store = self.now() - stood_s - self._settings.near_s, self._services.store
+        try:
+            name = await Spooled(store).crash(job, since)
+            return await store.find(name) if name is not None else None
+        except StoreFailed as error:  # a job that hangs is looked at all the same
+            log.error("job %s: whether it crashed before is not known: %s", job, error)
+            return None
+
+    async def hang_after(self, crash: Incident, words: str) -> bool:
+        """Whether a job stands still because of its crash: who failed first is not there again. Then the crash tells of it.
+
+        One that is not judged yet may be: nothing is opened beside it.
+        """
+        if crash.state is not IncidentState.JUDGED:
+            return crash.state is not IncidentState.FAILED
+        here = {rank for local in self._services.fleet.asked(crash.job).values() for rank in local.ranks}
+        try:
+            first = from_json(json.loads(crash.verdict)).crash
+        except (ValueError, KeyError, TypeError):  # of another version of ours
+            return False
+        if first is None or first.rank is None or first.rank in here:
+            return False
+        if not crash.note:
+            log.warning("incident %s: after the crash job %s stands still: %s", crash.id, crash.job, words)
+            try:
+                await Spooled(self._services.store).note(crash.id, f"after the crash {words}")
+            except StoreFailed as error:  # it is noted when the job is asked after again
+                log.error("incident %s: that its job stands still is not noted: %s", crash.id, error)
+        return True
 
     async def _same_stall(self, request: IncidentRequest, job: str) -> tuple[Incident, int, str] | None:
         """The incident into which a further look at the same stall goes, from which number on, and how the job is described."""

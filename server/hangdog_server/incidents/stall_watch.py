@@ -149,6 +149,14 @@ class StallWatcher:
         why = f"{SUSPECTED_WHY} {suspicion.why}"
         try:
             with contextlib.suppress(HangdogError):  # the incident itself remembers why it failed
+                crash = await self._registry.crash_of(job, suspicion.seconds)
+                if crash is not None and await self._registry.hang_after(crash, suspicion.why):
+                    self._seen.opened(job, crash.id)
+                    kind = Kind(crash.kind) if crash.kind else None
+                    evicts, confidence = bool(crash.evict), crash.confidence
+                    return
+                if crash is not None:
+                    why = f"{why}; it crashed before, incident {crash.id}"
                 entry = AuditEntry("snapshot", "hangdog", "", "suspicion", "", job, why)
                 again = self._seen.incident(job)
                 request = IncidentRequest(job, why=why, suspected=True, stood_s=suspicion.seconds, again=again)

@@ -13,7 +13,7 @@ from hangdog_models.verdict import Kind
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.captures import count
 from hangdog_server.store.store import Store
-from hangdog_server.store.tables import CAPTURES, INCIDENTS, SPOOLED
+from hangdog_server.store.tables import CAPTURES, INCIDENTS, SPOOLED, storable
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,14 @@ class Spooled:
             return _fold(connection, kept, name, near_s, at)
 
         return await self._store.do(fold)
+
+    async def crash(self, job: str, since: float) -> str | None:
+        """The incident of the newest crash of a job since that moment (Unix seconds), if it was not seen to go on after it."""
+        return await self._store.ask(_crash, job, since)
+
+    async def note(self, incident: str, note: str) -> None:
+        """Notes in an incident what came of it later; raises NotOurs where another server leads its job."""
+        await self._store.write(incident, _note, incident, note)
 
     async def of(self, incident: str, packed: bool = True) -> tuple[OfflineCapture, ...]:
         """All that was folded into an incident, by machine and round; without the captures themselves if not `packed`."""
@@ -149,6 +157,18 @@ def _stood(connection: sa.Connection, kept: OfflineCapture) -> str | None:
     stands = row.state in UNDER_WAY or row.kind not in ("", Kind.NONE)
     found: str = row.id
     return found if stands else None
+
+
+def _crash(connection: sa.Connection, job: str, since: float) -> str | None:
+    query = sa.select(INCIDENTS.c.id, INCIDENTS.c.went_on_s).where(
+        INCIDENTS.c.job == storable(job), INCIDENTS.c.began >= since, INCIDENTS.c.why.startswith(CRASHED_WHY)
+    )
+    row = connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(1)).first()
+    return None if row is None or row.went_on_s else str(row.id)
+
+
+def _note(connection: sa.Connection, incident: str, note: str) -> None:
+    connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == incident).values(note=note))
 
 
 def _incident(kept: OfflineCapture, name: str, at: float) -> dict[str, Any]:
