@@ -18,6 +18,8 @@ class IncidentState(StrEnum):
 SUSPECTED_WHY = "suspected:"
 #: How that of an incident begins that is a crash.
 CRASHED_WHY = "crashed:"
+#: How that of an incident begins that the checks of a machine opened.
+CHECKED_WHY = "machine check:"
 #: States that only a running server leads further; the next one takes them up.
 UNFINISHED = (IncidentState.SUSPECTED, IncidentState.CAPTURING)
 #: States without a verdict yet.

@@ -52,7 +52,8 @@ class Snapshot:
     `ras` holds reports of one job from old to new; `findings` are what logs and hardware say by themselves.
     `got_on` are the ranks that completed operations between the last two rounds that hold a flight record of them.
     `past` are earlier incidents of whoever may know them, by their kind. `exits` are the ends of trainers, where the job
-    crashed. `log_ends` say until when logs go, which dates what stands in them.
+    crashed. `log_ends` say until when logs go, which dates what stands in them. `checked` is the machine
+    whose checks asked for a verdict: the question is whether it is at fault, for its job runs.
     """
 
     job: Job
@@ -66,6 +67,7 @@ class Snapshot:
     past: tuple[Family, ...] = ()
     exits: tuple[Exit, ...] = ()
     log_ends: tuple[LogEnd, ...] = ()
+    checked: str = ""
 
     def highest_rank(self) -> Rank | None:
         """The highest rank any evidence speaks of, None when there is none."""
@@ -114,6 +116,7 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
         findings=tuple(findings[key] for key in sorted(findings)),
         account=_summed(part.account for part in them),
         got_on=tuple(sorted({rank for part in them for rank in part.got_on})),
+        checked=max(part.checked for part in them),
         exits=tuple(sorted({one for part in them for one in part.exits}, key=lambda one: (one.at_s, one.rank))),
         log_ends=tuple(sorted({one for part in them for one in part.log_ends}, key=repr)),
     )

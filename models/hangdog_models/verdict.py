@@ -122,6 +122,14 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineCheck:
+    """What the checks of a machine found, where they opened the incident: its codes, the gravest first (`GPU lost`)."""
+
+    machine: str
+    found: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One thing to do now, to which machines if it is about machines, and why; `cost` is None where it follows from another."""
 
@@ -198,6 +206,8 @@ class Verdict:
     compared: tuple[Step, ...] = field(default=(), compare=False)
     #: Where the job crashed: it does not stand still, it has ended.
     crash: Crash | None = None
+    #: Where a machine's checks opened it: then nothing says that the job stands still.
+    check: MachineCheck | None = None
     #: What speaks against the culprit's machines by itself, such as `Xid 79`: kept with an incident, and no part of the JSON.
     signs: tuple[str, ...] = field(default=(), compare=False)
 
@@ -209,8 +219,12 @@ class Verdict:
 
 def to_json(verdict: Verdict) -> dict[str, Any]:
     """The verdict as the JSON object of the contract; probabilities are rounded to three digits."""
-    crash = verdict.crash
-    ended = {"crash": {"rank": crash.rank, "machine": crash.machine, "how": crash.how}} if crash is not None else {}
+    crash, check = verdict.crash, verdict.check
+    trigger: dict[str, Any] = {}
+    if crash is not None:
+        trigger["crash"] = {"rank": crash.rank, "machine": crash.machine, "how": crash.how}
+    if check is not None:
+        trigger["check"] = {"machine": check.machine, "found": list(check.found)}
     return {
         "schema": SCHEMA,
         "job": {"id": verdict.job_id, "world_size": verdict.world_size},
@@ -256,7 +270,7 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
         "culprit": _culprit_to_json(verdict.culprit),
         "causes": _causes_to_json(verdict.causes),
         "next": [_step_to_json(step) for step in verdict.next],
-        **ended,
+        **trigger,
     }
 
 
@@ -323,12 +337,17 @@ def from_json(document: Mapping[str, Any]) -> Verdict:
             Step(Act(s["do"]), tuple(s["machines"]), s["why"], _cost_from_json(s)) for s in document.get("next", ())
         ),
         crash=_crash_from_json(document.get("crash")),
+        check=_check_from_json(document.get("check")),
     )
 
 
 def _cost_from_json(document: Mapping[str, Any]) -> StepCost | None:
     cost = document.get("cost_gpu_min")
     return StepCost(*(float(cost[name]) for name in COSTS)) if cost is not None else None
+
+
+def _check_from_json(document: Mapping[str, Any] | None) -> MachineCheck | None:
+    return None if document is None else MachineCheck(str(document["machine"]), tuple(map(str, document["found"])))
 
 
 def _crash_from_json(document: Mapping[str, Any] | None) -> Crash | None:

@@ -50,6 +50,7 @@ from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.session_writer import SessionWriter
 from hangdog_server.incidents.stall_watch import StallWatcher
 from hangdog_server.listener import LOCAL, ListenerConfig, OpenListeners
+from hangdog_server.machine_checks import MachineChecks
 from hangdog_server.notifications.notify_config import NotifyConfig, read_config
 from hangdog_server.notifications.notify_loop import NotifyLoop
 from hangdog_server.notifications.send import check
@@ -145,9 +146,10 @@ async def running(
     await leading.tick(registry, returns)  # what lies open is under way before anybody can ask for the same
     await campaigns.tick()
     server = grpc.aio.server(options=_options(settings) + opened.options(), interceptors=[opened.gate, *interceptors])
+    checks = MachineChecks(services, settings, returns)
     agents = Agents(
         services.fleet, registry, monitor, returns, leading, settings, services.dictionary, opened.gate, limits, campaigns, seen,
-        services.telemetry, Renewals(opened.issuer, audit),
+        checks, services.telemetry, Renewals(opened.issuer, audit),
     )  # fmt: skip
     add_AgentsServicer_to_server(agents, server)
     records = Records(services.store, settings, services.clock)
@@ -176,6 +178,7 @@ async def running(
         ),
         asyncio.create_task(leading.keep(registry, returns), name="leases"),
         asyncio.create_task(living.keep(), name="sessions of jobs"),
+        asyncio.create_task(checks.keep(), name="what checks of machines found"),
         asyncio.create_task(phases.keep(), name="phases of jobs"),
         asyncio.create_task(campaigns.keep(), name="campaigns"),
         asyncio.create_task(acting.keep(), name="what is done to machines"),

@@ -52,6 +52,14 @@ class ServerSettings:
     #: The crash of a job is judged once no other of its machines told of one for so long: agents tell within seven seconds of the
     #: first end, and whoever loses a connection ends within a second or two. A later one has it judged anew.
     crash_s: float = 5.0
+    #: What checks find that does not convict a machine opens an incident where it strikes twice within so long: ByteRobust's
+    #: window for alerts that may heal by themselves.
+    check_window_s: float = 300.0
+    #: What checks find is waited for so long before an incident tells it: the kernel log tells a lost GPU within two seconds,
+    #: and whoever connects says what runs there.
+    check_settle_s: float = 3.0
+    #: The same kind of finding opens no second incident of a machine so soon: an event stands for an hour.
+    check_again_s: float = 3600.0
     #: An incident that a server's end cut short is looked at anew if it began this lately: later it would be another
     #: moment of the job, and what had come is judged as it is.
     resumed_s: float = 600.0

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.clustering.catalogue import clustering
-from hangdog_models.diagnosis.findings import event_dates, first_exits, incident_history, reports
+from hangdog_models.diagnosis.findings import event_dates, first_exits, incident_history, machine_check, reports
 from hangdog_models.diagnosis.hypotheses import contradiction, outliers
 from hangdog_models.diagnosis.hypotheses.explanations import explain
 from hangdog_models.diagnosis.hypotheses.scene import Scene
@@ -29,6 +29,7 @@ def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS
 def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Case:
     """Everything a verdict is drawn from: where the ranks stand, who waits for whom, and every explanation with its odds."""
     rules = packaged()
+    topology = machine_check.placed(snapshot, topology)
     snapshot = event_dates.dated(first_exits.with_first_failure(snapshot, topology))
     reader = activity.RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]

@@ -6,7 +6,17 @@ from hangdog_models.counts import counted
 from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import escaped, printable
-from hangdog_models.verdict import Activity, ClusterView, Crash, Culprit, Kind, StallCause, Suspect, Verdict
+from hangdog_models.verdict import (
+    Activity,
+    ClusterView,
+    Crash,
+    Culprit,
+    Kind,
+    MachineCheck,
+    StallCause,
+    Suspect,
+    Verdict,
+)
 
 #: Machines named in the headline; all of them stand under `evict`.
 MACHINES = 4
@@ -46,6 +56,8 @@ def judged_by(rules: str) -> str:
 
 def answer(verdict: Verdict) -> str:
     """What it is, and who; how likely, where who it is and why are two matters."""
+    if verdict.check is not None:
+        return _of_check(verdict, verdict.check)
     if _apart(verdict) and verdict.culprit is not None:
         unseen = not set(verdict.coverage.missing).isdisjoint(verdict.culprit.ranks)
         return _who_and_why(verdict.culprit, verdict, unseen)
@@ -71,7 +83,9 @@ def answer(verdict: Verdict) -> str:
 
 def sure(verdict: Verdict) -> str:
     """How sure the answer is; empty where it says so itself, or where there is none."""
-    if verdict.kind is Kind.UNDETERMINED or _apart(verdict):
+    if verdict.check is not None and verdict.kind is not Kind.MACHINE:
+        return ""
+    if verdict.kind is Kind.UNDETERMINED or (verdict.check is None and _apart(verdict)):
         return ""
     if verdict.evict.machines:
         return percent(verdict.evict.coverage)
@@ -124,6 +138,16 @@ def _apart(verdict: Verdict) -> bool:
         return False
     whole = verdict.suspects and len(found.ranks) > 1 and found.ranks == verdict.suspects[0].ranks
     return verdict.kind is not Kind.GROUP or not whole
+
+
+def _of_check(verdict: Verdict, check: MachineCheck) -> str:
+    """What it is of a machine whose checks found something; its job, where it has one, runs."""
+    found = ", ".join(printable(code, HOW) for code in check.found) or "something that is over"
+    names = verdict.evict.machines or (check.machine,)
+    if verdict.kind is Kind.MACHINE:
+        what = f": {found}" if check.machine in names else ""
+        return f"{some(names, MACHINES)} {'is' if len(names) == 1 else 'are'} at fault{what}"
+    return f"{escaped(check.machine)} shows {found}, which does not tell that it is at fault"
 
 
 def _of_crash(verdict: Verdict, crash: Crash) -> str:

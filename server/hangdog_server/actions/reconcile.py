@@ -8,6 +8,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import sqlalchemy as sa
 from hangdog_models.actions.action_history import Body, WantedAction
 from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import HangdogError
-from hangdog_models.incident import Incident
+from hangdog_models.incident import CHECKED_WHY, Incident
 from hangdog_models.owner import UNKNOWN, Owner, read
 from hangdog_models.reading.job import read_job
 from hangdog_models.views.answer_text import percent
@@ -173,7 +174,7 @@ class ActionLoop:
                 log.error("incident %s: nothing follows from it: %s", incident.id, error)
                 continue
             try:
-                rows = await self._written(wanted, _because(incident), facts, rule)
+                rows = await self._written(wanted, _because(incident), facts, _bounded(rule, incident))
             except NotOurs:
                 continue
             for row in rows:
@@ -195,6 +196,12 @@ class ActionLoop:
         known = self._services.fleet.bodies()
         late = any(machine in bodies and machine not in known for machine in machines)
         return late and steady() - self._began < self._settings.returned_s
+
+
+def _bounded(rule: ActionRule, incident: Incident) -> ActionRule:
+    """How far to go for an incident: the job of a machine whose checks asked may run on, so a person decides."""
+    checked = rule.mode is Mode.AUTO and incident.why.startswith(CHECKED_WHY)
+    return replace(rule, mode=Mode.APPROVE) if checked else rule
 
 
 def _because(incident: Incident) -> str:

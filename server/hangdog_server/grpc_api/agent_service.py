@@ -34,6 +34,7 @@ from hangdog_server.incidents.missing_pieces import MissingPieces
 from hangdog_server.incidents.offline_ingest import OfflineIngest
 from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.round_capture import RoundCapture, steady
+from hangdog_server.machine_checks import MachineChecks
 from hangdog_server.protocol import rejections
 from hangdog_server.protocol.commands import (
     Abort,
@@ -73,11 +74,13 @@ class Agents(AgentsServicer):
         limits: RateLimits,
         campaigns: CampaignRegistry,
         seen: SessionTracker,
+        checks: MachineChecks,
         telemetry: Telemetry = SILENT,
         renewals: Renewals = NO_RENEWALS,
     ) -> None:
         self._renewals = renewals
         self._seen = seen
+        self._checks = checks
         self._telemetry = telemetry
         self._campaigns = campaigns
         self._fleet = fleet
@@ -191,7 +194,7 @@ class Agents(AgentsServicer):
     async def _listen(self, connection: Connection, context: Context) -> None:
         """Hears an agent out; when there is no more to hear, for whatever reason, its stream ends."""
         because: HangdogError | None = None
-        first = True
+        first = first_checks = True
         try:
             while True:
                 message, size = await _read(context)
@@ -217,6 +220,8 @@ class Agents(AgentsServicer):
                     self._stalls.note(connection.machine, self._own(connection, message.stall_report), steady())
                 elif message.HasField("health"):
                     connection.findings = findings.unpack(message.health.findings, connection.machine)
+                    self._checks.note(connection.machine, connection.findings, first_checks)
+                    first_checks = False
                 elif message.HasField("diagnosed"):
                     if refused := await self._campaigns.take_report(connection.machine, message.diagnosed):
                         self._refused(connection.machine, refused)

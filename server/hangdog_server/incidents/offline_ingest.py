@@ -1,4 +1,6 @@
-"""Takes in what agents recorded by themselves: standstills while no server was there, and crashes. Judges each once its machines told.
+"""Takes in what machines tell by themselves: standstills while no server was there, crashes, and what their checks found.
+
+Judges each once its machines told.
 
 A look is in the store before its agent hears that it need not keep it. What was not judged when the server ended is judged
 when it starts again.
@@ -13,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from hangdog_models.actions.action_history import Body
 from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
 from hangdog_models.findings import Finding
-from hangdog_models.incident import IncidentState
+from hangdog_models.incident import CHECKED_WHY, IncidentState
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job
 from hangdog_models.stack import Missing, Reason
@@ -50,6 +52,7 @@ class _OfflineCase:
 
     job: str
     crash: bool = False
+    check: bool = False
     answered: set[str] = field(default_factory=set)
     ranks: set[Rank] = field(default_factory=set)
     world: int = 0
@@ -65,7 +68,9 @@ class _OfflineCase:
         self.changed.set()
 
     def complete(self, running: Mapping[str, AnnouncedJob]) -> bool:
-        """Whether every rank there is was told of, by machines that have nothing more to tell."""
+        """Whether every rank there is was told of, by machines that have nothing more to tell; a check tells of its machine."""
+        if self.check:
+            return True
         if len(self.done) < len(self.answered) or len(self.ranks) < self.world:
             return False
         return bool(self.world) or self.ranks >= {rank for local in running.values() for rank in local.ranks}
@@ -89,9 +94,10 @@ class OfflineIngest:
         """Goes on with an incident that was kept and not judged when its server ended, unless it is under way here."""
         if name in self._led or name in self._cases:
             return
-        if (await self._services.store.find(name)).state is IncidentState.RECORDED:
+        incident = await self._services.store.find(name)
+        if incident.state is IncidentState.RECORDED:
             for kept in await self._spooled.of(name, packed=False):
-                self._note(name, kept)
+                self._note(name, kept, check=incident.why.startswith(CHECKED_WHY))
 
     async def take(self, machine: str, stated: pb.Spooled) -> Receipt | None:
         """Keeps one message and says so; None when the store failed, so that the agent keeps it."""
@@ -120,15 +126,27 @@ class OfflineIngest:
             self._note(folded.incident, kept)
         return Receipt(stated.id, folded.refused)
 
+    async def check(self, kept: OfflineCapture, since: float) -> bool:
+        """Keeps what checks found of a machine and judges it, unless an incident begun `since` then tells it; raises StoreFailed."""
+        name = new_name()
+        folded = await self._spooled.fold_check(kept, name, self._settings.near_s, since, self._services.clock())
+        if folded is None:
+            return False
+        if folded.incident == name:
+            self._services.telemetry.count(IncidentState.RECORDED)
+        log.warning("incident %s: the checks of %s", folded.incident, kept.why)
+        self._note(folded.incident, kept, check=True)
+        return True
+
     async def close(self) -> None:
         """Stops waiting; what is not judged by now is judged when a server starts again."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _note(self, name: str, kept: OfflineCapture) -> None:
+    def _note(self, name: str, kept: OfflineCapture, check: bool = False) -> None:
         if name not in self._cases:
-            self._cases[name] = _OfflineCase(kept.local.job, kept.crash)
+            self._cases[name] = _OfflineCase(kept.local.job, kept.crash, check)
             with log_context(
                 incident=name, job=kept.local.job, machine=""
             ):  # the task takes it along, of many machines
@@ -169,7 +187,7 @@ class OfflineIngest:
         telemetry = self._services.telemetry
         try:
             async with self._judging:
-                verdict = await self._verdict(name)
+                verdict = await self._verdict(name, case.check)
                 with telemetry.stage(IncidentStage.STORING):
                     await self._services.store.judged(
                         name, verdict, self._services.clock(), self._services.fleet.whose(case.job)[1].user
@@ -192,7 +210,7 @@ class OfflineIngest:
                 await self._services.store.move(name, IncidentState.RECORDED, self._services.clock())
             self._services.judged.set()  # what follows from it is done at once
 
-    async def _verdict(self, name: str) -> Verdict:
+    async def _verdict(self, name: str, check: bool) -> Verdict:
         fleet, held = self._services.fleet, await self._spooled.of(name)
         job, attempt = held[0].local.job, await self._attempt(name)
         reported = {kept.machine: kept.local for kept in held}
@@ -206,7 +224,7 @@ class OfflineIngest:
         running, absent = fleet.asked(job), fleet.absent(job, steady())
         silent = {machine: local for machine, local in (absent | running).items() if machine not in reported}
         why = {
-            machine: _silence(machine, held[0].crash) if machine in running else fleet.gone(machine, steady())
+            machine: _silence(machine, held[0].crash, check) if machine in running else fleet.gone(machine, steady())
             for machine in silent
         }
         findings = [finding for machine in silent for finding in fleet.findings(machine, steady())]
@@ -226,11 +244,16 @@ class OfflineIngest:
             plan, "", announced, why, findings, done=reported, attempt=attempt, bodies=bodies, conflicts=conflicts
         )
         captured = min(kept.began for kept in held) + stood_s
-        await self._services.store.remember(name, {**asked, "stood_s": stood_s, "began": captured})
+        checked = held[0].machine if check else ""
+        await self._services.store.remember(
+            name, {**asked, "stood_s": stood_s, "began": captured, **({"checked": checked} if check else {})}
+        )
         memory = IncidentMemory(self._services.judge, self._services.store, name, fleet.whose(job)[1].user)
         await memory.recall(self._services.clock())
         with self._services.telemetry.stage(IncidentStage.JUDGING):
-            verdict = await asyncio.to_thread(_judged, plan, held, why, findings, announced, conflicts, memory.judge)
+            verdict = await asyncio.to_thread(
+                _judged, plan, held, why, findings, announced, conflicts, checked, memory.judge
+            )
         return without_eviction(verdict, conflicts)
 
     async def _attempt(self, name: str) -> int:
@@ -257,6 +280,7 @@ def _judged(
     findings: Sequence[Finding],
     announced: Mapping[str, AnnouncedJob],
     conflicts: Collection[str],
+    checked: str,
     judge: Judge,
 ) -> Verdict:
     gathering = Gathering(plan, 0.0)
@@ -274,7 +298,7 @@ def _judged(
         if count
     )
     account = replace(snapshot.account, notes=(*snapshot.account.notes, *notes))
-    snapshot = replace(snapshot, findings=(*snapshot.findings, *findings), account=account)
+    snapshot = replace(snapshot, findings=(*snapshot.findings, *findings), account=account, checked=checked)
     return triage(snapshot, "", announced, gather.placement(gathering), judge)
 
 
@@ -293,6 +317,8 @@ def _refused(held: Sequence[OfflineCapture]) -> dict[str, int]:
     return found
 
 
-def _silence(machine: str, crash: bool) -> Missing:
+def _silence(machine: str, crash: bool, check: bool) -> Missing:
     what = "saw no crash there" if crash else "recorded nothing of it while no server was there"
+    if check:
+        what = "was not looked at: the checks of another machine asked"
     return Missing(Reason.NO_EVIDENCE, f"{machine} {what}")

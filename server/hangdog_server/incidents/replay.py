@@ -80,6 +80,7 @@ def replay(job: str, asked: Mapping[str, Any], kept: Iterable[StoredRound]) -> R
     snapshot = round_diff.explained(gather.conclude(gathering), owners, gone)
     snapshot = replace(snapshot, findings=(*snapshot.findings, *map(_finding, asked["findings"])))
     snapshot = round_diff.contradicted(snapshot, asked.get("conflicts", ()))
+    snapshot = replace(snapshot, checked=str(asked.get("checked", "")))
     if inside.native:
         ranks = {trace.rank for traces in inside.native.values() for trace in traces}
         snapshot = deepen(snapshot, ranks, _closer(inside), packaged()).snapshot

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from hangdog_models.counts import counted, named
-from hangdog_models.incident import CRASHED_WHY, ENDED, SUSPECTED_WHY, Incident, IncidentState
+from hangdog_models.incident import CHECKED_WHY, CRASHED_WHY, ENDED, SUSPECTED_WHY, Incident, IncidentState
 from hangdog_models.verdict import Kind, from_json
 from hangdog_models.views.answer_text import answer, sure
 from hangdog_models.views.first_line import order
@@ -64,7 +64,7 @@ def read(connection: sa.Connection, now: float, since: float) -> tuple[tuple[Cha
     chains = chained(incidents)
     acts, campaigns = actions.changed(connection, since), records.convicting(connection, since)
     found = [*_looked(chains), *_acted(acts), *map(_convicted, campaigns), *_breaker(*policy.breaker(connection))]
-    latest = {chain[0].job: chain for chain in chains}
+    latest = {chain[0].job: chain for chain in chains if not chain[0].why.startswith(CHECKED_WHY)}
     stood = [replace(chain[-1], id=chain[0].id) for chain in latest.values() if _suspected(chain[-1])]
     return tuple(one for one in found if one.at >= since), tuple(one for one in stood if one.state in ENDED)
 
@@ -130,9 +130,7 @@ def _looked(chains: Iterable[Sequence[Incident]]) -> Iterator[Change]:
     for chain in chains:
         first, ended = chain[0], [one for one in chain if one.state in ENDED]
         if not ended:
-            crashed = first.why.startswith(CRASHED_WHY)
-            title = f"{first.job} {'crashed' if crashed else 'stands still' if _suspected(first) else 'is looked at'}"
-            asking = "Its machines tell how" if crashed else "Its machines are being asked"
+            title, asking = _opened(first)
             lines = (first.why, f"{asking}: hangdog show {first.id}")
             yield Change(first.id, Subjects.OPENED, "opened", first.began, _page(first.id), title, lines)
             continue
@@ -143,17 +141,27 @@ def _looked(chains: Iterable[Sequence[Incident]]) -> Iterator[Change]:
         yield Change(first.id, Subjects.JUDGED, mark, newest.changed, _page(newest.id), incident=newest)
 
 
+def _opened(first: Incident) -> tuple[str, str]:
+    """What began, and what is done about it."""
+    if first.why.startswith(CHECKED_WHY):
+        return first.why, "It is being judged"
+    if first.why.startswith(CRASHED_WHY):
+        return f"{first.job} crashed", "Its machines tell how"
+    return f"{first.job} {'stands still' if _suspected(first) else 'is looked at'}", "Its machines are being asked"
+
+
 def _judged(incident: Incident, text: str) -> tuple[str, tuple[str, ...]]:
     """The verdict in a title and three lines."""
+    about = incident.job or "no job"  # of a machine that runs none
     if incident.state is IncidentState.FAILED:
-        return f"{incident.job}: there is no verdict", (incident.note, f"hangdog show {incident.id}")
+        return f"{about}: there is no verdict", (incident.note, f"hangdog show {incident.id}")
     try:
         verdict = from_json(json.loads(text))
     except (ValueError, KeyError, TypeError):  # of another version of ours
-        return f"{incident.job}: {incident.kind}", (f"hangdog show {incident.id}",)
+        return f"{about}: {incident.kind}", (f"hangdog show {incident.id}",)
     certain = sure(verdict) if verdict.kind is not Kind.NONE else ""
     because = (*verdict.because, f"hangdog show {incident.id}")
-    return f"{incident.job}: {answer(verdict)}{f' ({certain} sure)' if certain else ''}", (
+    return f"{about}: {answer(verdict)}{f' ({certain} sure)' if certain else ''}", (
         f"{verdict.kind}: {order(verdict)}",
         *because,
     )

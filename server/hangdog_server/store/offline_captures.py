@@ -1,12 +1,12 @@
 """Keeps what agents recorded while no server was there: each message once, with the incident it is folded into."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_models.incident import CRASHED_WHY, SUSPECTED_WHY, UNDER_WAY, IncidentState
+from hangdog_models.incident import CHECKED_WHY, CRASHED_WHY, SUSPECTED_WHY, UNDER_WAY, IncidentState
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind
@@ -80,6 +80,21 @@ class Spooled:
 
         return await self._store.do(fold)
 
+    async def fold_check(
+        self, kept: OfflineCapture, name: str, near_s: float, since: float, at: float
+    ) -> Folded | None:
+        """Keeps what checks found of a machine, in a new incident `name`d, or in the one of what they found `near_s` from it.
+
+        None where it is told: an incident begun `since` then has the same kind, or its verdict evicts the machine. Raises
+        StoreFailed; then nothing is kept.
+        """
+
+        def fold(connection: sa.Connection) -> Folded | None:
+            self._store.one_at_a_time(connection, f"checks of {kept.machine}")  # of several servers one opens it
+            return _fold_check(connection, kept, name, near_s, since, at)
+
+        return await self._store.do(fold)
+
     async def crash(self, job: str, since: float) -> str | None:
         """The incident of the newest crash of a job since that moment (Unix seconds), if it was not seen to go on after it."""
         return await self._store.ask(_crash, job, since)
@@ -108,19 +123,65 @@ def _fold(connection: sa.Connection, kept: OfflineCapture, name: str, near_s: fl
         return Folded(incident, refused="this standstill was judged long ago, and its other looks are removed")
     if incident is None:
         incident = name
-        connection.execute(INCIDENTS.insert().values(_incident(kept, name, at)))
+        why = f"{CRASHED_WHY if kept.crash else 'recorded while no server was there:'} {kept.why}"
+        connection.execute(INCIDENTS.insert().values(_incident(kept, name, why, at)))
     else:
         taken = sa.select(CAPTURES.c.round).where(
             CAPTURES.c.incident == incident, CAPTURES.c.machine == kept.machine, CAPTURES.c.round == kept.round
         )
         if connection.execute(taken).first() is not None:
             return Folded(incident, refused=f"look {kept.round} of this standstill is kept under another id")
-        ended = INCIDENTS.c.state != IncidentState.RECORDED
-        connection.execute(
-            INCIDENTS.update()
-            .where(INCIDENTS.c.id == incident, ended)
-            .values(state=IncidentState.RECORDED, changed=at, note="")
-        )
+        _reopen(connection, incident, at)
+    _insert(connection, kept, incident)
+    return Folded(incident)
+
+
+def _fold_check(
+    connection: sa.Connection, kept: OfflineCapture, name: str, near_s: float, since: float, at: float
+) -> Folded | None:
+    if _told(connection, kept, since):
+        return None
+    mine = _checks().where(SPOOLED.c.machine == kept.machine, SPOOLED.c.job == kept.of_job, INCIDENTS.c.pruned == 0)
+    near = mine.where(sa.func.abs(INCIDENTS.c.began - kept.began) <= near_s).order_by(SPOOLED.c.round.desc())
+    before = connection.execute(near.limit(1)).first()
+    if before is None:
+        connection.execute(INCIDENTS.insert().values(_incident(kept, name, f"{CHECKED_WHY} {kept.why}", at)))
+        _insert(connection, kept, name)
+        return Folded(name)
+    _reopen(connection, before.incident, at)
+    _insert(connection, replace(kept, round=before.round + 1, rounds=before.round + 2), before.incident)
+    return Folded(before.incident)
+
+
+def _told(connection: sa.Connection, kept: OfflineCapture, since: float) -> bool:
+    same = _checks().where(SPOOLED.c.machine == kept.machine, SPOOLED.c.stall == kept.stall, SPOOLED.c.began >= since)
+    if connection.execute(same.limit(1)).first() is not None:
+        return True
+    query = sa.select(INCIDENTS.c.evict).where(INCIDENTS.c.job == kept.local.job, INCIDENTS.c.began >= since)
+    unsuspicious = sa.not_(INCIDENTS.c.why.startswith(CHECKED_WHY))
+    return any(kept.machine in evict for (evict,) in connection.execute(query.where(unsuspicious)))
+
+
+def _checks() -> sa.Select[Any]:
+    """What checks found that opened incidents."""
+    joined = SPOOLED.join(INCIDENTS, INCIDENTS.c.id == SPOOLED.c.incident)
+    return (
+        sa.select(SPOOLED.c.incident, SPOOLED.c.round)
+        .select_from(joined)
+        .where(INCIDENTS.c.why.startswith(CHECKED_WHY))
+    )
+
+
+def _reopen(connection: sa.Connection, incident: str, at: float) -> None:
+    ended = INCIDENTS.c.state != IncidentState.RECORDED
+    connection.execute(
+        INCIDENTS.update()
+        .where(INCIDENTS.c.id == incident, ended)
+        .values(state=IncidentState.RECORDED, changed=at, note="")
+    )
+
+
+def _insert(connection: sa.Connection, kept: OfflineCapture, incident: str) -> None:
     capture = {"incident": incident, "machine": kept.machine, "round": kept.round, "packed": kept.packed}
     connection.execute(CAPTURES.insert().values(capture))
     count(connection, incident, len(kept.packed))
@@ -130,7 +191,6 @@ def _fold(connection: sa.Connection, kept: OfflineCapture, name: str, near_s: fl
     if not kept.crash:  # a server of before reads what has none of them
         del reported["crash"], reported["life_s"]
     connection.execute(SPOOLED.insert().values(**columns, incident=incident, job=kept.of_job, stated=reported))
-    return Folded(incident)
 
 
 def _near(connection: sa.Connection, kept: OfflineCapture, near_s: float) -> str | None:
@@ -138,10 +198,10 @@ def _near(connection: sa.Connection, kept: OfflineCapture, near_s: float) -> str
     mine = sa.select(SPOOLED.c.incident).where(SPOOLED.c.machine == kept.machine)
     apart = sa.func.abs(INCIDENTS.c.began - kept.began)
     held = sa.select(SPOOLED.c.incident).where(SPOOLED.c.job == kept.of_job)
-    alike = INCIDENTS.c.why.startswith(CRASHED_WHY)
+    alike, checked = INCIDENTS.c.why.startswith(CRASHED_WHY), INCIDENTS.c.why.startswith(CHECKED_WHY)
     query = sa.select(INCIDENTS.c.id).where(
         INCIDENTS.c.id.in_(held), INCIDENTS.c.id.not_in(mine), apart <= near_s, INCIDENTS.c.pruned == 0,
-        alike if kept.crash else sa.not_(alike),
+        alike if kept.crash else sa.not_(sa.or_(alike, checked)),
     )  # fmt: skip
     found: str | None = connection.execute(query.order_by(apart, INCIDENTS.c.id).limit(1)).scalar()
     return found
@@ -151,6 +211,7 @@ def _stood(connection: sa.Connection, kept: OfflineCapture) -> str | None:
     """The incident of the standstill that this crash ends: the job's newest since it was started, if it did not go on."""
     query = sa.select(INCIDENTS.c.id, INCIDENTS.c.why, INCIDENTS.c.kind, INCIDENTS.c.went_on_s, INCIDENTS.c.state)
     query = query.where(INCIDENTS.c.job == kept.local.job, INCIDENTS.c.began > kept.began - kept.life_s)
+    query = query.where(sa.not_(INCIDENTS.c.why.startswith(CHECKED_WHY)))
     row = connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(1)).first()
     if row is None or not row.why.startswith(SUSPECTED_WHY) or row.went_on_s:
         return None
@@ -171,14 +232,14 @@ def _note(connection: sa.Connection, incident: str, note: str) -> None:
     connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == incident).values(note=note))
 
 
-def _incident(kept: OfflineCapture, name: str, at: float) -> dict[str, Any]:
+def _incident(kept: OfflineCapture, name: str, why: str, at: float) -> dict[str, Any]:
     return {
         "id": name,
         "job": kept.local.job,
         "state": IncidentState.RECORDED,
         "began": kept.began,
         "changed": at,
-        "why": f"{CRASHED_WHY if kept.crash else 'recorded while no server was there:'} {kept.why}",
+        "why": why,
         "note": "",
         "asked": {},
         "kind": "",

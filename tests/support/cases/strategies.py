@@ -14,6 +14,7 @@ from hangdog_models.verdict import (
     Eviction,
     EvidenceReport,
     Kind,
+    MachineCheck,
     StallCause,
     Step,
     StuckGroup,
@@ -40,6 +41,7 @@ MACHINES = st.lists(NAMES, unique=True, max_size=6).map(tuple)
 CAUSES = st.dictionaries(st.sampled_from(StallCause), PROBABILITIES, max_size=3)
 CULPRITS = st.builds(Culprit, rank_sets(), MACHINES, PROBABILITIES, SENTENCES, CAUSES)
 CRASHES = st.builds(Crash, st.none() | st.integers(0, 99).map(Rank), TEXT, TEXT)
+CHECKS = st.builds(MachineCheck, TEXT, SENTENCES)
 STEPS = st.builds(Step, st.sampled_from([act for act in Act if act is not Act.EVICT]), MACHINES, TEXT)
 SUSPECTS = st.builds(Suspect, rank_sets(), MACHINES, PROBABILITIES, SENTENCES)
 GROUPS = st.builds(StuckGroup, TEXT, rank_sets(1), TEXT)
@@ -80,4 +82,5 @@ def verdicts(draw: st.DrawFn) -> Verdict:
         causes=draw(CAUSES),
         next=tuple(draw(st.lists(STEPS, max_size=3))),
         crash=draw(st.none() | CRASHES),
+        check=draw(st.none() | CHECKS),
     )

@@ -161,7 +161,9 @@ def _mute(case: Case, suspects: Sequence[Suspect]) -> list[Rank]:
 
 def _collect_next(case: Case, suspects: Sequence[Suspect]) -> list[str]:
     """What would decide, best first: the evidence of those who are awaited and left none, then in the order of what it costs."""
-    if case.snapshot.exits:  # of a job that has ended there are no stacks
+    if (
+        case.snapshot.exits or case.snapshot.checked
+    ):  # of a job that has ended there are none, of one that runs none are asked
         return []
     steps = []
     world = [Rank(rank) for rank in range(case.topology.world_size)]

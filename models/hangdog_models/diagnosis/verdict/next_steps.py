@@ -7,7 +7,7 @@ from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.decision import Outlook, at_stake, ordered
 from hangdog_models.diagnosis.verdict.eviction import WORTH_EVICTING
 from hangdog_models.diagnosis.verdict.who_and_why import DECIDES
-from hangdog_models.verdict import ISOLATES, Act, Culprit, Eviction, Kind, StallCause, Step, Suspect
+from hangdog_models.verdict import ISOLATES, Act, Culprit, Eviction, Kind, MachineCheck, StallCause, Step, Suspect
 
 #: How a reason begins that says what would decide; each is a step of its own.
 COLLECT = "collect next: "
@@ -120,3 +120,11 @@ def _offers(
             ),
         ),
     }[kind]
+
+
+def after_check(check: MachineCheck, evict: Eviction, steps: Sequence[Step], *, runs: bool) -> tuple[Step, ...]:
+    """The steps where a machine's own checks asked; `runs`: a job is there, which nothing says to stand still."""
+    if not evict.machines:
+        return (Step(Act.TEST, (check.machine,), f"{TEST}, once its job has stopped" if runs else TEST),)
+    again = [Step(Act.RESTART, (), "without that machine, before the fault ends it")] if runs else []
+    return (next(step for step in steps if step.do in ISOLATES), *again)
