@@ -113,7 +113,7 @@ class StepCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Crash:
+class JobCrash:
     """How a job ended that crashed: the rank that failed first, on which machine, and how (`by SIGSEGV`); None where none did by itself."""
 
     rank: Rank | None = None
@@ -205,7 +205,7 @@ class Verdict:
     #: All steps that were compared by their costs, the cheapest first; no part of the JSON.
     compared: tuple[Step, ...] = field(default=(), compare=False)
     #: Where the job crashed: it does not stand still, it has ended.
-    crash: Crash | None = None
+    crash: JobCrash | None = None
     #: Where a machine's checks opened it: then nothing says that the job stands still.
     check: MachineCheck | None = None
     #: What speaks against the culprit's machines by itself, such as `Xid 79`: kept with an incident, and no part of the JSON.
@@ -350,11 +350,11 @@ def _check_from_json(document: Mapping[str, Any] | None) -> MachineCheck | None:
     return None if document is None else MachineCheck(str(document["machine"]), tuple(map(str, document["found"])))
 
 
-def _crash_from_json(document: Mapping[str, Any] | None) -> Crash | None:
+def _crash_from_json(document: Mapping[str, Any] | None) -> JobCrash | None:
     if document is None:
         return None
     rank = document["rank"]
-    return Crash(None if rank is None else Rank(int(rank)), str(document["machine"]), str(document["how"]))
+    return JobCrash(None if rank is None else Rank(int(rank)), str(document["machine"]), str(document["how"]))
 
 
 def _culprit_from_json(document: Mapping[str, Any] | None) -> Culprit | None:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _News:
+class _Pending:
     """What is to be told of one machine: by code, since when it waits, and since when an incident may have told it."""
 
     at: float
@@ -51,47 +51,47 @@ class MachineChecks:
     def __init__(self, services: IncidentServices, settings: ServerSettings, ingest: OfflineIngest) -> None:
         self._services, self._settings, self._ingest = services, settings, ingest
         self._strikes = CheckStrikes(settings.check_window_s)
-        self._news: dict[str, _News] = {}
+        self._pending: dict[str, _Pending] = {}
         self._opened: dict[str, deque[float]] = {}
 
     def note(self, machine: str, findings: Sequence[Finding], first: bool) -> None:
         """A machine said what its checks found; `first`: for the first time since its agent is connected."""
         now = steady()
-        for one in self._strikes.news(machine, findings, first, now):
-            news = self._news.setdefault(machine, _News(now, first))
-            news.found.setdefault(one.code, []).append(one)
+        for one in self._strikes.strike(machine, findings, first, now):
+            pending = self._pending.setdefault(machine, _Pending(now, first))
+            pending.found.setdefault(one.code, []).append(one)
 
     async def keep(self) -> None:
         """Opens incidents again and again; raises nothing."""
         while True:
             await asyncio.sleep(min(TICK_S, self._settings.check_settle_s))
             now = steady()
-            for machine, news in list(self._news.items()):
-                if now - news.at < self._settings.check_settle_s:
+            for machine, pending in list(self._pending.items()):
+                if now - pending.at < self._settings.check_settle_s:
                     continue
                 try:
-                    await self._open(machine, news, now)
+                    await self._open(machine, pending, now)
                 except StoreFailed as error:
                     log.error("machine %s: what its checks found is not kept yet: %s", machine, error)
                 except Exception:  # a bug met with one machine must not keep all others from being told of
                     log.exception("machine %s: what its checks found opens no incident", machine)
-                    self._news.pop(machine, None)
+                    self._pending.pop(machine, None)
 
-    async def _open(self, machine: str, news: _News, now: float) -> None:
+    async def _open(self, machine: str, pending: _Pending, now: float) -> None:
         label, local = self._job(machine)
         if label and await self._looked_at(label):
             return
-        since = self._services.clock() - (_CONNECTED_S if news.first else self._settings.check_again_s)
-        for code, found in list(news.found.items()):
+        since = self._services.clock() - (_CONNECTED_S if pending.first else self._settings.check_again_s)
+        for code, found in list(pending.found.items()):
             if self._many(machine, now):
                 log.warning(
                     "machine %s: more than %d incidents of its checks in an hour: not opened", machine, PER_HOUR
                 )
             elif await self._ingest.check(self._kept(machine, label, local, code, found), since):
                 self._opened[machine].append(now)
-            del news.found[code]
-        if not news.found:
-            self._news.pop(machine, None)
+            del pending.found[code]
+        if not pending.found:
+            self._pending.pop(machine, None)
 
     async def _looked_at(self, job: str) -> bool:
         """Whether a job is looked at just now: its captures bring what the checks found, and then it may be told."""

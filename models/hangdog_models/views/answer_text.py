@@ -9,8 +9,8 @@ from hangdog_models.reading.printable import escaped, printable
 from hangdog_models.verdict import (
     Activity,
     ClusterView,
-    Crash,
     Culprit,
+    JobCrash,
     Kind,
     MachineCheck,
     StallCause,
@@ -150,7 +150,7 @@ def _of_check(verdict: Verdict, check: MachineCheck) -> str:
     return f"{escaped(check.machine)} shows {found}, which does not tell that it is at fault"
 
 
-def _of_crash(verdict: Verdict, crash: Crash) -> str:
+def _of_crash(verdict: Verdict, crash: JobCrash) -> str:
     """What it is of a job that crashed, where that is known of machines or causes and not of one culprit."""
     names = verdict.evict.machines
     first = _first_failed(crash) or "the job crashed"
@@ -167,14 +167,14 @@ def _of_crash(verdict: Verdict, crash: Crash) -> str:
     }.get(verdict.kind, f"{first}, and the evidence does not decide why{_likeliest(verdict.culprit)}")
 
 
-def _first_failed(crash: Crash) -> str:
+def _first_failed(crash: JobCrash) -> str:
     """Which rank failed first, and how; empty where none did by itself."""
     if crash.rank is None:
         return ""
     return f"rank {crash.rank}{f' on {escaped(crash.machine)}' if crash.machine else ''} failed first {printable(crash.how, HOW)}"
 
 
-def _holds_up(culprit: Culprit, crash: Crash | None, several: bool) -> str:
+def _holds_up(culprit: Culprit, crash: JobCrash | None, several: bool) -> str:
     """What a culprit did or does to its job."""
     if crash is None:
         return f"{'hold' if several else 'holds'} the job up"

@@ -36,7 +36,7 @@ class CheckStrikes:
         self._window_s = window_s
         self._machines: dict[str, _Shown] = {}
 
-    def news(self, machine: str, findings: Sequence[Finding], first: bool, now: float) -> tuple[Finding, ...]:
+    def strike(self, machine: str, findings: Sequence[Finding], first: bool, now: float) -> tuple[Finding, ...]:
         """The findings that are news; `first`: since its agent is connected, so that nobody saw them begin.
 
         A finding that lasts strikes once. Whoever comes back with it has not struck again.
@@ -58,8 +58,8 @@ class CheckStrikes:
             if ((one.code, one.device) in convicting - before.convicting and one.impact is Impact.CONVICTS)
             or ((one.code, one.device) in twice and one.impact in _MAY_HEAL)
         ]
-        told = {(one.code, one.device) for one in found}
-        kept = {part: moments for part, moments in strikes.items() if part not in told}
+        opening = {(one.code, one.device) for one in found}
+        kept = {part: moments for part, moments in strikes.items() if part not in opening}
         if findings or kept:
             self._machines[machine] = _Shown(convicting, counts, kept)
         else:

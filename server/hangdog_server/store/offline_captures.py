@@ -139,7 +139,7 @@ def _fold(connection: sa.Connection, kept: OfflineCapture, name: str, near_s: fl
 def _fold_check(
     connection: sa.Connection, kept: OfflineCapture, name: str, near_s: float, since: float, at: float
 ) -> Folded | None:
-    if _told(connection, kept, since):
+    if _known(connection, kept, since):
         return None
     mine = _checks().where(SPOOLED.c.machine == kept.machine, SPOOLED.c.job == kept.of_job, INCIDENTS.c.pruned == 0)
     near = mine.where(sa.func.abs(INCIDENTS.c.began - kept.began) <= near_s).order_by(SPOOLED.c.round.desc())
@@ -153,7 +153,7 @@ def _fold_check(
     return Folded(before.incident)
 
 
-def _told(connection: sa.Connection, kept: OfflineCapture, since: float) -> bool:
+def _known(connection: sa.Connection, kept: OfflineCapture, since: float) -> bool:
     same = _checks().where(SPOOLED.c.machine == kept.machine, SPOOLED.c.stall == kept.stall, SPOOLED.c.began >= since)
     if connection.execute(same.limit(1)).first() is not None:
         return True

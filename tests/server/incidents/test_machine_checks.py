@@ -168,17 +168,17 @@ async def test_nothing_is_done_by_itself(tmp_path: Path, mode: Mode, state: str)
 def test_strikes_of_one_part_count_within_the_window() -> None:
     strikes = CheckStrikes(300.0)
     other = replace(FLAP, device="mlx5_1/1")
-    assert not strikes.news("a", [FLAP], True, 1000.0), "once may be chance"
-    assert not strikes.news("a", [FLAP, other], False, 1010.0), "another part"
-    assert not strikes.news("a", [], False, 1020.0)
-    assert strikes.news("a", [FLAP], False, 1100.0) == (FLAP,), "it came back"
-    assert not strikes.news("a", [], False, 1110.0)
-    assert not strikes.news("a", [FLAP], False, 1500.0), "long after"
-    assert not strikes.news("b", [FLAP], True, 1501.0), "another machine"
+    assert not strikes.strike("a", [FLAP], True, 1000.0), "once may be chance"
+    assert not strikes.strike("a", [FLAP, other], False, 1010.0), "another part"
+    assert not strikes.strike("a", [], False, 1020.0)
+    assert strikes.strike("a", [FLAP], False, 1100.0) == (FLAP,), "it came back"
+    assert not strikes.strike("a", [], False, 1110.0)
+    assert not strikes.strike("a", [FLAP], False, 1500.0), "long after"
+    assert not strikes.strike("b", [FLAP], True, 1501.0), "another machine"
     for at in (1502.0, 1503.0, 1504.0):
-        assert not strikes.news("b", [FLAP], True, at), "an agent that comes back tells it again"
-    assert strikes.news("c", [FLAP, replace(FLAP, age_s=200.0)], True, 1600.0), "both before it was connected"
-    assert not strikes.news("d", [FLAP, replace(FLAP, age_s=400.0)], True, 1600.0)
-    assert strikes.news("e", [LOST], True, 1.0) == (LOST,) and not strikes.news("e", [LOST], False, 2.0)
+        assert not strikes.strike("b", [FLAP], True, at), "an agent that comes back tells it again"
+    assert strikes.strike("c", [FLAP, replace(FLAP, age_s=200.0)], True, 1600.0), "both before it was connected"
+    assert not strikes.strike("d", [FLAP, replace(FLAP, age_s=400.0)], True, 1600.0)
+    assert strikes.strike("e", [LOST], True, 1.0) == (LOST,) and not strikes.strike("e", [LOST], False, 2.0)
     worse = replace(FLAP, impact=Impact.CONVICTS)
-    assert strikes.news("d", [worse], False, 1700.0) == (worse,), "it grew worse"
+    assert strikes.strike("d", [worse], False, 1700.0) == (worse,), "it grew worse"

@@ -9,10 +9,10 @@ from hangdog_models.verdict import (
     Activity,
     ClusterView,
     Coverage,
-    Crash,
     Culprit,
     Eviction,
     EvidenceReport,
+    JobCrash,
     Kind,
     MachineCheck,
     StallCause,
@@ -40,7 +40,7 @@ def rank_sets(min_size: int = 0) -> SearchStrategy[tuple[Rank, ...]]:
 MACHINES = st.lists(NAMES, unique=True, max_size=6).map(tuple)
 CAUSES = st.dictionaries(st.sampled_from(StallCause), PROBABILITIES, max_size=3)
 CULPRITS = st.builds(Culprit, rank_sets(), MACHINES, PROBABILITIES, SENTENCES, CAUSES)
-CRASHES = st.builds(Crash, st.none() | st.integers(0, 99).map(Rank), TEXT, TEXT)
+CRASHES = st.builds(JobCrash, st.none() | st.integers(0, 99).map(Rank), TEXT, TEXT)
 CHECKS = st.builds(MachineCheck, TEXT, SENTENCES)
 STEPS = st.builds(Step, st.sampled_from([act for act in Act if act is not Act.EVICT]), MACHINES, TEXT)
 SUSPECTS = st.builds(Suspect, rank_sets(), MACHINES, PROBABILITIES, SENTENCES)

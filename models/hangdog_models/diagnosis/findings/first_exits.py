@@ -12,7 +12,7 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Crash, Kind
+from hangdog_models.verdict import JobCrash, Kind
 
 KILLED_FIRST = likelihood("killed_first")
 GONE_AS_OTHERS_FELL = likelihood("gone_as_others_fell")
@@ -36,14 +36,14 @@ def with_first_failure(snapshot: Snapshot, topology: Topology) -> Snapshot:
     return replace(snapshot, findings=(lead, *rest))
 
 
-def told(snapshot: Snapshot, topology: Topology) -> Crash | None:
+def crash_of(snapshot: Snapshot, topology: Topology) -> JobCrash | None:
     """How the job ended, of a snapshot `with_first_failure`; None where it did not crash."""
     if not snapshot.exits:
         return None
     first = first_failed(snapshot.exits, snapshot.findings)
     if first is None:
-        return Crash()
-    return Crash(first.rank, topology.machine(first.rank) or "", _how(first, snapshot.findings[0]))
+        return JobCrash()
+    return JobCrash(first.rank, topology.machine(first.rank) or "", _how(first, snapshot.findings[0]))
 
 
 def _how(first: Exit, lead: Finding) -> str:

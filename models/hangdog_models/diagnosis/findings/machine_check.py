@@ -20,7 +20,7 @@ def placed(snapshot: Snapshot, topology: Topology) -> Topology:
     return replace(topology, machines={snapshot.checked: ()})
 
 
-def told(snapshot: Snapshot) -> MachineCheck | None:
+def check_of(snapshot: Snapshot) -> MachineCheck | None:
     """What the checks found; None where none asked for a verdict."""
     if not snapshot.checked:
         return None

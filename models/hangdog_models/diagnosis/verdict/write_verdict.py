@@ -43,7 +43,7 @@ def written(
     `steps` are what was compared, where that is known already.
     """
     steps = steps or compared(case, kind, confidence, evict, suspects, culprit, causes, because)
-    account, check = case.snapshot.account, machine_check.told(case.snapshot)
+    account, check = case.snapshot.account, machine_check.check_of(case.snapshot)
     against = hardware.kinds(case.snapshot.findings, case.topology) if culprit is not None else {}
     return Verdict(
         job_id=case.snapshot.job.id,
@@ -64,7 +64,7 @@ def written(
         if check is not None
         else next_steps(case, kind, evict, steps),
         compared=steps,
-        crash=first_exits.told(case.snapshot, case.topology),
+        crash=first_exits.crash_of(case.snapshot, case.topology),
         check=check,
         signs=tuple(
             sorted({code for machine in (culprit.machines if culprit else ()) for code in against.get(machine, ())})
