@@ -29,10 +29,10 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
     print_line(Line(headline(verdict)), console, STYLES.get(verdict.kind, "bold red"))
     collected = {step.why for step in verdict.next}  # what to collect stands among the steps
     job = printable(verdict.job_id) or "(unnamed)"
-    print_line(
-        Line(f"job {job}, {counted(verdict.world_size, 'rank')}, judged by {printable(judged_by(verdict.rules))}"),
-        console,
-    )
+    whose = f"job {job}, {counted(verdict.world_size, 'rank')}"
+    if verdict.check is not None and not verdict.world_size:
+        whose = f"no job runs on {printable(verdict.check.machine)}"
+    print_line(Line(f"{whose}, judged by {printable(judged_by(verdict.rules))}"), console)
     sections = (
         ("because", _listed(one for one in verdict.because if one.removeprefix(COLLECT) not in collected)),
         ("next", _numbered(steps(verdict))),

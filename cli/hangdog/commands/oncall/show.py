@@ -52,4 +52,5 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
 def _heading(line: Incident) -> str:
     reason = "; ".join(text for text in (line.why, line.note) if text)
     state = ", ".join(text for text in (line.state, line.went_on) if text)
-    return f"incident {line.id} of job {line.job}, {local_time(line.began)}: {state}{f' ({reason})' if reason else ''}"
+    whose = f"of job {line.job}" if line.job else "of no job"
+    return f"incident {line.id} {whose}, {local_time(line.began)}: {state}{f' ({reason})' if reason else ''}"
