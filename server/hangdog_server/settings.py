@@ -55,9 +55,9 @@ class ServerSettings:
     #: What checks find that does not convict a machine opens an incident where it strikes twice within so long: ByteRobust's
     #: window for alerts that may heal by themselves.
     check_window_s: float = 300.0
-    #: What checks find is waited for so long before an incident tells it: the kernel log tells a lost GPU within two seconds,
-    #: and whoever connects says what runs there.
-    check_settle_s: float = 3.0
+    #: What checks find is told in an incident after so long: a job that dies of it tells its crash within seven seconds, whose
+    #: verdict weighs the same, and the kernel log and NVML find one fault within ten.
+    check_settle_s: float = 10.0
     #: The same kind of finding opens no second incident of a machine so soon: an event stands for an hour.
     check_again_s: float = 3600.0
     #: An incident that a server's end cut short is looked at anew if it began this lately: later it would be another

@@ -11,7 +11,8 @@ import pytest
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.findings import Finding, Impact
-from hangdog_models.incident import CHECKED_WHY, SUSPECTED_WHY, Incident, IncidentState
+from hangdog_models.incident import CHECKED_WHY, CRASHED_WHY, SUSPECTED_WHY, Incident, IncidentState
+from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Act, Kind, Verdict, from_json
 from hangdog_models.views.first_line import headline
 from hangdog_proto.codec import findings as codec
@@ -23,7 +24,7 @@ from hangdog_server.incidents.replay import StoredRound
 from hangdog_server.incidents.replay import replay as replayed
 from support.servers.cast import NOON, PATIENT, Agent, Stage, stage
 from support.servers.cast_acting import WIDE
-from support.servers.spooled import judged
+from support.servers.spooled import handed_over, judged
 
 QUICK = replace(PATIENT, check_settle_s=0.1)
 LOST = Finding("NVML", "GPU lost", Impact.CONVICTS, "the driver has lost it", device="0000:1b:00.0", age_s=1.0)
@@ -144,6 +145,26 @@ async def test_a_job_that_is_looked_at_tells_it_and_nothing_is_opened_beside(tmp
         async with asyncio.timeout(30):
             while len(await on.store.latest("", 9)) < 2:
                 await asyncio.sleep(0.05)
+
+
+async def test_a_job_that_dies_of_it_has_one_incident(tmp_path: Path) -> None:
+    settings = replace(PATIENT, check_settle_s=1.0, crash_s=0.2)
+    async with stage(tmp_path / "s.db", diagnose, settings) as on, on.agent("a") as a, on.agent("b") as b:
+        await runs(on, a, 0, 1)
+        await runs(on, b, 2, 3)
+        await tells(a, LOST)
+        own = Finding("log", "CUDA error", Impact.CONVICTS, "the driver lost its GPU", rank=Rank(1))
+        capture = pb.Capture(exits=[pb.Exit(rank=1, status=1, ran_s=60.0)], findings=codec.pack([own, LOST]))
+        job = pb.LocalJob(job="llama", ranks=[0, 1], world_size=4)
+        crash = pb.Spooled(
+            id="c", stall="c", job=job, captured=pb.Captured(last=True, capture=capture), rounds=1, age_s=1.0,
+            why="rank 1 ended", crash=True,
+        )  # fmt: skip
+        assert await handed_over(a, crash) == [""]
+        (incident,) = await judged(on)
+        await asyncio.sleep(3.0)
+        assert [one.id for one in await on.store.latest("", 9)] == [incident.id]
+        assert incident.why.startswith(CRASHED_WHY) and incident.evict == ("a",)
 
 
 @pytest.mark.parametrize(("mode", "state"), [(Mode.AUTO, "waiting"), (Mode.DRY_RUN, "dry-run"), (Mode.OBSERVE, "")])
