@@ -87,7 +87,7 @@ class MachineChecks:
                 log.warning(
                     "machine %s: more than %d incidents of its checks in an hour: not opened", machine, PER_HOUR
                 )
-            elif await self._ingest.check(self._kept(machine, label, local, code, found), since):
+            elif await self._ingest.check(self._kept(machine, local, label, code, found, now - pending.at), since):
                 self._opened[machine].append(now)
             del pending.found[code]
         if not pending.found:
@@ -108,7 +108,7 @@ class MachineChecks:
         return len(opened) == PER_HOUR and now - opened[0] < _HOUR_S
 
     def _kept(
-        self, machine: str, label: str, local: AnnouncedJob, code: str, found: Sequence[Finding]
+        self, machine: str, local: AnnouncedJob, label: str, code: str, found: Sequence[Finding], ago_s: float
     ) -> OfflineCapture:
         body = self._services.fleet.bodies().get(machine, Body())
         capture = pb.Capture(findings=codec.pack(found))
@@ -117,7 +117,7 @@ class MachineChecks:
             id=f"check {new_name()}",
             stall=f"check {body.boot}: {code}",
             local=replace(local, job=label),
-            began=self._services.clock(),
+            began=self._services.clock() - ago_s,
             round=0,
             last=False,  # it may find more of the same fault
             more=False,

@@ -135,6 +135,23 @@ async def test_a_server_that_is_gone_before_the_verdict_loses_nothing_and_the_ne
         assert (await verdict_of(on, incident)).check is not None
 
 
+async def test_what_is_told_opens_no_incident_again_until_the_machine_is_started_anew(tmp_path: Path) -> None:
+    async with stage(tmp_path / "s.db", diagnose, QUICK) as on, on.agent("a") as a:
+        await runs(on, a, 0, 1)
+        await tells(a, LOST)
+        await judged(on)
+    async with stage(tmp_path / "s.db", diagnose, QUICK, clock=lambda: NOON + 3 * 3600.0) as on:
+        async with on.agent("a") as a:
+            await runs(on, a, 0, 1)
+            await tells(a, LOST)
+            await quiet(on, 1)
+        await on.until(lambda seen: not any(line.connected for line in seen))
+        async with on.agent("a") as a:
+            await a.say(hello=pb.Hello(machine="a", version="1", boot="another start"))
+            await tells(a, LOST)
+            await judged(on, 2)
+
+
 async def test_a_job_that_is_looked_at_tells_it_and_nothing_is_opened_beside(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db", diagnose, QUICK) as on, on.agent("a") as a:
         await runs(on, a, 0, 1, 2, 3)
