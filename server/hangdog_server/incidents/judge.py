@@ -13,11 +13,13 @@ from hangdog_models.reading.hardware import findings_json
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing
 from hangdog_models.topology import Topology, build
-from hangdog_models.verdict import Eviction, Verdict
+from hangdog_models.verdict import ISOLATES, Act, Eviction, Step, Verdict
 from hangdog_server.incidents.gather import RoundPlan
 from hangdog_server.protocol.jobs import AnnouncedJob, Placement, describe
 
 Judge = Callable[[Snapshot, Topology], Verdict]
+#: Why no machine is evicted while machines contradict each other.
+UNCLEAR = "it has to be clear first whose ranks these are"
 
 
 def prepared(
@@ -42,9 +44,13 @@ def without_eviction(verdict: Verdict, conflicts: Collection[str]) -> Verdict:
     if not conflicts:
         return verdict
     reported = tuple(f"machines contradict each other: {conflict}" for conflict in conflicts)
-    left = f"{', '.join(verdict.evict.machines)} is not evicted: it has to be clear first whose ranks these are"
+    left = f"{', '.join(verdict.evict.machines)} is not evicted: {UNCLEAR}"
     because = (*verdict.because, *reported, *([left] if verdict.evict.machines else []))
-    return replace(verdict, because=because, evict=Eviction())
+    if not verdict.evict.machines:
+        return replace(verdict, because=because)
+    ask = Step(Act.ASK_PEOPLE, (), UNCLEAR)
+    others = [step for step in verdict.compared if step.do not in ISOLATES]
+    return replace(verdict, because=because, evict=Eviction(), next=(ask, *others))
 
 
 def remembered(

@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.actions.caps import Mode
+from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.incident import Incident
 from hangdog_models.owner import Owner, OwnerKind, read, written
 from hangdog_models.ranks import Rank
+from hangdog_models.verdict import ISOLATES, Act, Step
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions import policy
 from hangdog_server.actions.backends.backend import Backend, IsolationCase, JobPlacement
 from hangdog_server.actions.backends.slurm_drain import Slurm
+from hangdog_server.incidents.judge import without_eviction
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store import actions
+from support.cases.stories import job, trace, twice
 from support.servers.cast import PATIENT, Listener, Stage, stage, trainer
 from support.servers.cast_acting import Played, World, world
 
@@ -59,6 +63,17 @@ async def test_nothing_is_done_upon_evidence_of_a_time_of_conflict(tmp_path: Pat
         await on.store.remember("0a", {**asked, "conflicts": ["z claims rank 1, which a announced first"]})
         await on.acting.tick()
         assert await on.states("0a") == {"a": "refused"} and played.told == []
+
+
+def test_no_step_of_a_verdict_upon_contradicting_machines_takes_one_away() -> None:
+    stopped = trace(1, "timed out", state="T")
+    verdict = diagnose(twice([trace(0, "backward"), stopped, trace(2, "backward"), trace(3, "backward")]), job(dp=4))
+    assert verdict.evict.machines and verdict.next[0].do in ISOLATES
+    assert without_eviction(verdict, ()) == verdict
+    spared = without_eviction(verdict, ["z claims rank 1, which a announced first"])
+    assert not spared.evict.machines and not {step.do for step in spared.next} & set(ISOLATES)
+    assert spared.next[0] == Step(Act.ASK_PEOPLE, (), "it has to be clear first whose ranks these are")
+    assert Act.TEST in {step.do for step in spared.next}, "what else was compared is left"
 
 
 async def test_acts_of_one_user_are_bounded_whatever_their_jobs_are_called(tmp_path: Path) -> None:
