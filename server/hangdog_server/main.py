@@ -49,6 +49,7 @@ from hangdog_server.incidents.phase_keeper import PhaseKeeper
 from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.session_writer import SessionWriter
 from hangdog_server.incidents.stall_watch import StallWatcher
+from hangdog_server.isolation_tests import IsolationTests
 from hangdog_server.listener import LOCAL, ListenerConfig, OpenListeners
 from hangdog_server.machine_checks import MachineChecks
 from hangdog_server.notifications.notify_config import NotifyConfig, read_config
@@ -182,6 +183,9 @@ async def running(
         asyncio.create_task(phases.keep(), name="phases of jobs"),
         asyncio.create_task(campaigns.keep(), name="campaigns"),
         asyncio.create_task(acting.keep(), name="what is done to machines"),
+        asyncio.create_task(
+            IsolationTests(services, acting, campaigns, leading, audit).keep(), name="tests of machines that are out"
+        ),
         asyncio.create_task(
             FaultDomains(services.fleet, acting.chosen.actors).keep(), name="what machines share with others"
         ),

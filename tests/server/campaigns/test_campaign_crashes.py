@@ -7,29 +7,50 @@ import random
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 import grpc
 import pytest
 import sqlalchemy as sa
 
 from hangdog_models.errors import HangdogError
+from hangdog_models.incident import Incident
+from hangdog_models.verdict import Eviction, Kind
 from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.generated import hangdog_pb2 as pb
-from hangdog_server.store import campaigns
+from hangdog_server.store import actions, campaigns
+from hangdog_server.store.actions import ActionState
 from hangdog_server.store.campaigns import CampaignState
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER, TESTS
 from support.servers import crashing
 from support.servers.cast import Agent
+from support.servers.cast_acting import NOTHING
 from support.servers.tested import Machine, broken, sound
 
 #: In `make test-slow` and in `make soak`; a campaign of two machines passes a hundred points and more.
 SOME, ALL, POINTS = 8, 300, 120
 PATIENCE_S = 60.0
+
+INCIDENT = "0a"
+#: What an operator writes who leaves it all to hangdog.
+ACTING = """
+mode = "auto"
+actors = ["exclude-file"]
+[exclude-file]
+path = "{}"
+[caps]
+share = 1.0
+breaker_share = 1.0
+[policy]
+test = "auto"
+release = "auto"
+"""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
@@ -38,6 +59,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 class Story:
     """A server that ends now and then, two machines of which m1 is broken, and somebody who asks for a campaign."""
 
+    acts: ClassVar[bool] = False
     port: int
     done: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -57,7 +79,8 @@ class Story:
         while True:
             with suppress(grpc.aio.AioRpcError, grpc.aio.UsageError, AssertionError, asyncio.InvalidStateError):
                 async with Agent(self.address, name) as agent:
-                    await agent.say(hello=pb.Hello(machine=name, version="1", diagnoses=True))
+                    hello = pb.Hello(machine=name, version="1", diagnoses=True, boot=f"start of {name}")
+                    await agent.say(hello=hello)
                     assert (await agent.next()).HasField("welcome")
                     await Machine(agent, answer).play()
             await asyncio.sleep(0.02)
@@ -80,6 +103,34 @@ class Story:
         return False
 
 
+class Isolation(Story):
+    """Nobody asks for a campaign: both machines are taken out for one incident, and tested as policy says."""
+
+    acts: ClassVar[bool] = True
+
+    async def person(self) -> None:
+        """Asks for nothing."""
+
+    def over(self) -> bool:
+        with suppress(HangdogError), CampaignClient(self.address) as client:
+            acts = {line.machine: line for line in client.actions(INCIDENT).lines}
+            back = acts.get("m0")
+            return back is not None and back.state == "released" and "convicted" in acts["m1"].message
+        return False
+
+
+async def taken_out(where: Path) -> None:
+    """An incident whose verdict takes out both machines."""
+    now = time.time()  # noqa: TID251 - the server that is run has the true clock
+    store = Store(where)
+    bodies = {name: [f"start of {name}", ""] for name in ("m0", "m1")}
+    asked = {"asked": dict.fromkeys(bodies), "absent": {}, "job_toml": "", "bodies": bodies}
+    await store.begin(Incident(INCIDENT, "llama", now), asked)
+    said = replace(NOTHING, kind=Kind.GROUP, confidence=0.97, evict=Eviction(tuple(bodies), 0.97))
+    await store.judged(INCIDENT, said, now)
+    store.close()
+
+
 @asynccontextmanager
 async def nursery() -> AsyncIterator[asyncio.subprocess.Process]:
     """The program that forks the servers."""
@@ -100,15 +151,24 @@ async def number(servers: asyncio.subprocess.Process) -> int:
     return int(await servers.stdout.readline())
 
 
-async def told(servers: asyncio.subprocess.Process, folder: Path, where: Path, deaths: tuple[int, ...]) -> Story:
+async def told(
+    servers: asyncio.subprocess.Process, folder: Path, where: Path, deaths: tuple[int, ...], kind: type[Story] = Story
+) -> Story:
     """A story in which the servers end at these points; the last one is stopped when all is over."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        story = Story(free.getsockname()[1])
+        story = kind(free.getsockname()[1])
+    acting = str(folder / "acting.toml") if kind.acts else ""
     playing = [asyncio.create_task(one) for one in (story.machine("m0"), story.machine("m1"), story.person())]
     try:
         for last in (*deaths, 0):
-            asked = {"port": story.port, "where": str(where), "last": last, "passed": str(folder / "passed")}
+            asked = {
+                "port": story.port,
+                "where": str(where),
+                "last": last,
+                "passed": str(folder / "passed"),
+                "acting": acting,
+            }
             assert servers.stdin is not None
             servers.stdin.write(json.dumps({**asked, "log": str(folder / "log")}).encode() + b"\n")
             pid, ended = await number(servers), asyncio.create_task(number(servers))
@@ -127,7 +187,8 @@ async def told(servers: asyncio.subprocess.Process, folder: Path, where: Path, d
     return story
 
 
-async def true_of(store: Store, story: Story) -> None:
+async def true_of(store: Store, story: Story, verdicts: int = 0) -> None:
+    """`verdicts` are the lines of the ledger that verdicts wrote."""
     (campaign,) = await store.ask(campaigns.latest, 9)
     assert (campaign.state, campaign.convicted) == (CampaignState.DONE, ("m1",)), campaign
     launches = await store.ask(campaigns.launches, campaign.id)
@@ -138,7 +199,7 @@ async def true_of(store: Store, story: Story) -> None:
         tables = (CONVICTIONS, LEDGER, LAUNCHES, TESTS)
         return [connection.execute(sa.select(sa.func.count()).select_from(one)).scalar_one() for one in tables]
 
-    assert await store.ask(count) == [1, 1, len(launches), len(launches)], "nothing is written twice"
+    assert await store.ask(count) == [1, 1 + verdicts, len(launches), len(launches)], "nothing is written twice"
 
 
 @pytest.mark.parametrize("count", [SOME, pytest.param(ALL, marks=pytest.mark.soak)])
@@ -152,6 +213,33 @@ async def test_a_server_that_is_killed_anywhere_in_a_campaign(tmp_path: Path, co
             store = Store(where)
             try:
                 await true_of(store, story)
+            except AssertionError as error:
+                error.add_note(f"ends at points {deaths}: {(tmp_path / 'log').read_text()[-3000:]}")
+                raise
+            finally:
+                store.close()
+
+
+@pytest.mark.parametrize("count", [SOME, pytest.param(ALL, marks=pytest.mark.soak)])
+async def test_a_server_that_is_killed_anywhere_from_an_eviction_to_the_return_of_the_sound(
+    tmp_path: Path, count: int
+) -> None:
+    dice = random.Random(count)
+    async with nursery() as servers:
+        for at in range(count):
+            deaths = tuple(dice.randrange(1, POINTS) for _ in range(dice.choice((1, 1, 2))))
+            excluded = tmp_path / f"excluded-{at}"
+            (tmp_path / "acting.toml").write_text(ACTING.format(excluded))
+            where = tmp_path / f"{at}.db"
+            await taken_out(where)
+            story = await told(servers, tmp_path, where, deaths, Isolation)
+            store = Store(where)
+            try:
+                await true_of(store, story, verdicts=2)
+                acts = {row.machine: row for row in await store.ask(actions.of, INCIDENT)}
+                assert (acts["m0"].state, acts["m0"].who) == (ActionState.RELEASED, "hangdog")
+                assert acts["m1"].state is ActionState.DONE and acts["m1"].message.count("campaign") == 1
+                assert "m1" in excluded.read_text() and "m0" not in excluded.read_text()
             except AssertionError as error:
                 error.add_note(f"ends at points {deaths}: {(tmp_path / 'log').read_text()[-3000:]}")
                 raise

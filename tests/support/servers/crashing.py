@@ -22,9 +22,11 @@ import sqlalchemy as sa
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Suspect, Verdict
+from hangdog_server import isolation_tests
+from hangdog_server.actions import reconcile
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.round_capture import RoundCapture
-from hangdog_server.listener import ListenerConfig
+from hangdog_server.listener import ListenerConfig, OpenListeners
 from hangdog_server.main import serve
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.database import Database
@@ -82,9 +84,15 @@ class Points:
         return pointed
 
 
-def run(port: int, where: str, last: int, passed: str) -> None:
-    """Serves until it is told to stop or meets its last point (0: none); says in a file how many it passed."""
+def run(port: int, where: str, last: int, passed: str, acting: str = "") -> None:
+    """Serves until it is told to stop or meets its last point (0: none); says in a file how many it passed.
+
+    With the file `acting` it acts for whoever reaches it, without the long pauses between two looks at what is to be done.
+    """
     point = Points(last)
+    if acting:
+        OpenListeners.close = lambda self: None  # type: ignore[method-assign]
+        reconcile.TICK_S = isolation_tests.TICK_S = 0.1
     begin = Database.begin
 
     @contextmanager
@@ -102,7 +110,15 @@ def run(port: int, where: str, last: int, passed: str) -> None:
     store = where if "://" in where else Path(where)
     address = f"127.0.0.1:{port}"
     asyncio.run(
-        serve(address, store, point.around(judge), lambda _: None, SETTINGS, ListenerConfig(advertised=address))
+        serve(
+            address,
+            store,
+            point.around(judge),
+            lambda _: None,
+            SETTINGS,
+            ListenerConfig(advertised=address),
+            acting=Path(acting) if acting else None,
+        )
     )
     Path(passed).write_text(str(point.passed))
 

@@ -108,7 +108,7 @@ class Machine:
 async def machine(on: Stage, name: str, answer: Answer = sound) -> AsyncIterator[Machine]:
     """A connected machine; leave the block, and its agent is gone."""
     async with on.agent(name) as agent:
-        await agent.say(hello=pb.Hello(machine=name, version="1", diagnoses=True))
+        await agent.say(hello=pb.Hello(machine=name, version="1", diagnoses=True, boot=f"start of {name}"))
         assert (await agent.next()).HasField("welcome")
         played = Machine(agent, answer)
         playing = asyncio.create_task(played.play())

@@ -23,6 +23,18 @@ LEAST = 16
 _EXAMPLE = "docs/acting.md has one to copy"
 
 
+#: What is asked of people, and what is done without them.
+_ASK, _AUTO = "ask", "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOfTests:
+    """Whether machines that are out of use are tested without being asked, and whether those that pass are brought back so."""
+
+    test: bool = False
+    release: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ActionsConfig:
     """What an operator chose: by itself hangdog touches nothing. While `stop` exists nothing is done either.
@@ -35,12 +47,13 @@ class ActionsConfig:
     actors: tuple[Backend, ...] = field(default_factory=lambda: (Nothing(),))
     stop: Path | None = None
     copies: Manifests | None = None
+    testing: PolicyOfTests = PolicyOfTests()
 
 
 def chosen(path: Path, clock: Callable[[], float]) -> ActionsConfig:
     """What the file says; raises WrongUse, naming what is wrong: a bound that is misspelt must not be none."""
     stated = document(path, _EXAMPLE)
-    only(stated, {"mode", "actors", "caps", "stop", "checkpoint", *_MAKERS}, str(path))
+    only(stated, {"mode", "actors", "caps", "stop", "checkpoint", "policy", *_MAKERS}, str(path))
     mode = stated.get("mode", Mode.DRY_RUN.value)
     if mode not in list(Mode):
         raise WrongUse(f"{path}: {mode!r} is no mode", f"give one of {', '.join(Mode)}")
@@ -67,7 +80,23 @@ def chosen(path: Path, clock: Callable[[], float]) -> ActionsConfig:
         _MAKERS[name](TomlTable(f"{path}, {name}", table(stated, name, str(path)), _EXAMPLE), clock)
         for name in dict.fromkeys(names)
     )
-    return ActionsConfig(Mode(mode), bounded, actors, Path(stop), copies)
+    policy = TomlTable(f"{path}, policy", table(stated, "policy", str(path)), _EXAMPLE)
+    return ActionsConfig(Mode(mode), bounded, actors, Path(stop), copies, _testing(policy))
+
+
+def _testing(words: TomlTable) -> PolicyOfTests:
+    test, release = (_without_people(words, key) for key in ("test", "release"))
+    words.end()
+    if release and not test:
+        raise WrongUse(f'{words.where}: release = "{_AUTO}" takes test = "{_AUTO}"', "or leave both to people")
+    return PolicyOfTests(test, release)
+
+
+def _without_people(words: TomlTable, key: str) -> bool:
+    value = words.take(key, _ASK)
+    if value not in (_ASK, _AUTO):
+        raise WrongUse(f"{words.where}: {key} = {value!r} is no choice", f'give "{_ASK}" or "{_AUTO}"')
+    return value == _AUTO
 
 
 def _slurm(words: TomlTable, clock: Callable[[], float]) -> Backend:

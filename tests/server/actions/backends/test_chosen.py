@@ -6,7 +6,7 @@ import pytest
 
 from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.errors import WrongUse
-from hangdog_server.actions.backends.actions_config import ActionsConfig, chosen
+from hangdog_server.actions.backends.actions_config import ActionsConfig, PolicyOfTests, chosen
 from hangdog_server.actions.backends.no_action import Nothing
 
 WHOLE = """
@@ -48,6 +48,12 @@ def test_without_a_word_nothing_is_touched(tmp_path: Path) -> None:
     assert read(tmp_path, "").stop == tmp_path / "acting.toml.stop"
 
 
+def test_what_is_done_without_people_is_said_in_so_many_words(tmp_path: Path) -> None:
+    assert read(tmp_path, "").testing == PolicyOfTests(test=False, release=False)
+    assert read(tmp_path, "[policy]\ntest = 'auto'").testing == PolicyOfTests(test=True, release=False)
+    assert read(tmp_path, "[policy]\ntest = 'auto'\nrelease = 'auto'").testing == PolicyOfTests(test=True, release=True)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -56,6 +62,10 @@ def test_without_a_word_nothing_is_touched(tmp_path: Path) -> None:
         ("actors = ['slrum']", "names none"),
         ("actors = []", "names none"),
         ("[cap]\nper_hour = 1", "cap is no setting"),
+        ("[policy]\ntest = 'always'", "test = 'always' is no choice"),
+        ("[policy]\ntest = true", "test is needed, as text"),
+        ("[policy]\nrelease = 'auto'", 'takes test = "auto"'),
+        ("[policy]\ntset = 'auto'", "tset is no setting"),
         ("[caps]\nper_houer = 1", "per_houer is no setting"),
         ("[caps]\nper_hour = true", "True is no bound"),
         ("[caps]\nper_hour = 1.5", "1.5 is no bound"),

@@ -1,0 +1,156 @@
+"""Machines that were taken out are tested without being asked where policy says so: the guilty one stays out, the sound one comes back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hangdog_models.actions.caps import Mode
+from hangdog_models.incident import Incident
+from hangdog_models.verdict import Eviction, Kind
+from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server import isolation_tests
+from hangdog_server.actions import reconcile
+from hangdog_server.actions.backends.actions_config import ActionsConfig, PolicyOfTests
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
+from hangdog_server.store import actions, campaigns
+from hangdog_server.store.actions import ActionRecord
+from support.servers.cast import NOON, Stage, stage
+from support.servers.cast_acting import NOTHING, WIDE
+from support.servers.tested import QUICK, Answer, broken, machine, machines, skipped, sound
+
+INCIDENT = "0a"
+BOTH = PolicyOfTests(test=True, release=True)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation_tests, "TICK_S", 0.05)
+    monkeypatch.setattr(reconcile, "TICK_S", 0.05)
+
+
+@asynccontextmanager
+async def serving(folder: Path, testing: PolicyOfTests, mode: Mode = Mode.AUTO) -> AsyncIterator[Stage]:
+    does = ActionsConfig(mode, WIDE, (ExcludeFile(folder / "excluded"),), folder / "stop", testing=testing)
+    async with stage(folder / "s.db", settings=replace(QUICK, returned_s=0.0), does=does) as on:
+        yield on
+
+
+async def evicted(on: Stage, *names: str) -> None:
+    """A verdict that takes these machines out."""
+    bodies = {name: [f"start of {name}", ""] for name in names}
+    asked = {"asked": dict.fromkeys(names), "absent": {}, "job_toml": "", "bodies": bodies}
+    await on.store.begin(Incident(INCIDENT, "llama", NOON - 30.0), asked)
+    said = replace(NOTHING, kind=Kind.GROUP, confidence=0.97, evict=Eviction(names, 0.97))
+    await on.store.judged(INCIDENT, said, NOON)
+
+
+async def rows(on: Stage) -> dict[str, ActionRecord]:
+    return {row.machine: row for row in await on.store.ask(actions.of, INCIDENT)}
+
+
+async def until(on: Stage, **states: str) -> dict[str, ActionRecord]:
+    async with asyncio.timeout(40):
+        while True:
+            found = await rows(on)
+            if {name: str(row.state) for name, row in found.items()} == states:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def concluded(on: Stage, name: str) -> ActionRecord:
+    """The act on a machine, once it tells what came of the campaign."""
+    async with asyncio.timeout(40):
+        while (row := (await rows(on)).get(name)) is None or "campaign " not in row.message:
+            await asyncio.sleep(0.05)
+    return row
+
+
+def out(folder: Path) -> set[str]:
+    return set((folder / "excluded").read_text().split()) & {"m0", "m1"}
+
+
+async def test_who_is_convicted_stays_out_and_who_passes_comes_back(tmp_path: Path) -> None:
+    async with serving(tmp_path, BOTH) as on, machines(on, m0=sound, m1=broken(1)):
+        await evicted(on, "m0", "m1")
+        found = await until(on, m0="released", m1="done")
+        (campaign,) = await on.store.ask(campaigns.about, INCIDENT)
+        assert (campaign.who, campaign.convicted) == ("hangdog", ("m1",))
+        assert f"campaign {campaign.id} found nothing of it" in found["m0"].message and found["m0"].who == "hangdog"
+        assert (await concluded(on, "m1")).message.endswith(f"campaign {campaign.id} convicted it")
+        assert out(tmp_path) == {"m1"}
+        await asyncio.sleep(0.5)
+        assert len(await on.store.ask(campaigns.about, INCIDENT)) == 1
+        assert (await rows(on))["m1"].message.count("campaign") == 1, "it is told once"
+
+
+async def test_without_a_word_of_policy_people_test_and_release(tmp_path: Path) -> None:
+    async with serving(tmp_path, PolicyOfTests()) as on, machines(on, m0=sound):
+        await evicted(on, "m0")
+        await until(on, m0="done")
+        await asyncio.sleep(0.5)
+        assert not await on.store.ask(campaigns.about, INCIDENT)
+    async with serving(tmp_path, PolicyOfTests(test=True)) as on, machines(on, m0=sound):
+        row = await concluded(on, "m0")
+        await asyncio.sleep(0.5)
+        assert "found nothing of it" in row.message and out(tmp_path) == {"m0"}, "a person brings it back"
+
+
+async def test_in_a_dry_run_nobody_is_tested(tmp_path: Path) -> None:
+    async with serving(tmp_path, BOTH, Mode.DRY_RUN) as on, machines(on, m0=sound) as played:
+        await evicted(on, "m0")
+        await until(on, m0="dry-run")
+        await asyncio.sleep(0.5)
+        assert not played["m0"].orders and not await on.store.ask(campaigns.about, INCIDENT)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda order: skipped(order.levels[0], "no torch here"),
+        lambda order: pb.Diagnosed(launch=order.launch, refused="job llama runs here (8 ranks)"),
+    ],
+)
+async def test_who_was_not_tested_does_not_come_back(tmp_path: Path, answer: Answer) -> None:
+    async with serving(tmp_path, BOTH) as on, machines(on, m0=answer):
+        await evicted(on, "m0")
+        row = await concluded(on, "m0")
+        await asyncio.sleep(0.5)
+        assert "did not decide" in row.message and out(tmp_path) == {"m0"}
+
+
+async def test_a_machine_is_tested_once_its_job_has_left_it(tmp_path: Path) -> None:
+    async with serving(tmp_path, BOTH) as on, machine(on, "m0") as m0, machine(on, "spare"):
+        await m0.agent.announce(pb.LocalJob(job="llama", ranks=[0]))
+        await on.knows("m0")
+        await evicted(on, "m0")
+        await until(on, m0="done")
+        await asyncio.sleep(0.5)
+        assert not m0.orders
+        await m0.agent.announce()
+        await until(on, m0="released")
+
+
+async def test_the_file_that_stops_everything_stops_this_too(tmp_path: Path) -> None:
+    async with serving(tmp_path, BOTH) as on, machines(on, m0=sound) as played:
+        await evicted(on, "m0")
+        while "m0" not in await rows(on):
+            await asyncio.sleep(0.01)
+        (tmp_path / "stop").touch()
+        await asyncio.sleep(0.6)
+        begun = len(await on.store.ask(campaigns.about, INCIDENT))
+        (tmp_path / "stop").unlink()
+        await until(on, m0="released")
+        assert begun <= 1 and played["m0"].orders
+
+
+async def test_a_server_that_comes_after_goes_on_and_begins_none_twice(tmp_path: Path) -> None:
+    async with serving(tmp_path, BOTH) as on, machines(on, m0=lambda _: None) as played:
+        await evicted(on, "m0")
+        await played["m0"].ordered()
+    async with serving(tmp_path, BOTH) as on, machines(on, m0=sound):
+        await until(on, m0="released")
+        assert len(await on.store.ask(campaigns.about, INCIDENT)) == 1
