@@ -20,6 +20,10 @@ SUSPECTED_WHY = "suspected:"
 CRASHED_WHY = "crashed:"
 #: How that of an incident begins that the checks of a machine opened.
 CHECKED_WHY = "machine check:"
+#: How that of an incident begins whose job logged wrong numbers.
+NUMBERS_WHY = "wrong numbers:"
+#: How those begin whose job may run on as if nothing were wrong.
+RUNS_ON = (CHECKED_WHY, NUMBERS_WHY)
 #: States that only a running server leads further; the next one takes them up.
 UNFINISHED = (IncidentState.SUSPECTED, IncidentState.CAPTURING)
 #: States without a verdict yet.

@@ -8,6 +8,7 @@ from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import WrongUse
 from hangdog_models.exits import Exit
 from hangdog_models.findings import Finding, LogEnd
+from hangdog_models.numbers.wrong_number import WrongNumber
 from hangdog_models.past_incidents import Family
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
@@ -53,7 +54,8 @@ class Snapshot:
     `got_on` are the ranks that completed operations between the last two rounds that hold a flight record of them.
     `past` are earlier incidents of whoever may know them, by their kind. `exits` are the ends of trainers, where the job
     crashed. `log_ends` say until when logs go, which dates what stands in them. `checked` is the machine
-    whose checks asked for a verdict: the question is whether it is at fault, for its job runs.
+    whose checks asked for a verdict: the question is whether it is at fault, for its job runs. `numbers` are what its ranks logged
+    and is wrong, where that asked for a verdict: the job runs, too.
     """
 
     job: Job
@@ -68,12 +70,14 @@ class Snapshot:
     exits: tuple[Exit, ...] = ()
     log_ends: tuple[LogEnd, ...] = ()
     checked: str = ""
+    numbers: tuple[WrongNumber, ...] = ()
 
     def highest_rank(self) -> Rank | None:
         """The highest rank any evidence speaks of, None when there is none."""
         ranks = [trace.rank for round_ in self.rounds for trace in round_.traces]
         ranks += [record.rank for record in self.counters]
         ranks += [finding.rank for finding in self.findings if finding.rank is not None]
+        ranks += [number.rank for number in self.numbers if number.rank is not None]
         return max(ranks, default=None)
 
 
@@ -117,6 +121,7 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
         account=_summed(part.account for part in them),
         got_on=tuple(sorted({rank for part in them for rank in part.got_on})),
         checked=max(part.checked for part in them),
+        numbers=tuple(sorted({one for part in them for one in part.numbers}, key=repr)),
         exits=tuple(sorted({one for part in them for one in part.exits}, key=lambda one: (one.at_s, one.rank))),
         log_ends=tuple(sorted({one for part in them for one in part.log_ends}, key=repr)),
     )

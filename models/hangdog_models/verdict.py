@@ -130,6 +130,20 @@ class MachineCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class WrongNumbers:
+    """What a job logged that is wrong, where that opened the incident: `what` is `value` since `step`, where `usual` is usual.
+
+    `rank` is the one whose number was wrong before those of others; None where none was. `step`: None where no line says it.
+    """
+
+    what: str
+    value: str
+    usual: float
+    step: int | None = None
+    rank: Rank | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One thing to do now, to which machines if it is about machines, and why; `cost` is None where it follows from another."""
 
@@ -208,6 +222,8 @@ class Verdict:
     crash: JobCrash | None = None
     #: Where a machine's checks opened it: then nothing says that the job stands still.
     check: MachineCheck | None = None
+    #: Where what its ranks logged opened it: the job may run on.
+    numbers: WrongNumbers | None = None
     #: What speaks against the culprit's machines by itself, such as `Xid 79`: kept with an incident, and no part of the JSON.
     signs: tuple[str, ...] = field(default=(), compare=False)
 
@@ -225,6 +241,10 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
         trigger["crash"] = {"rank": crash.rank, "machine": crash.machine, "how": crash.how}
     if check is not None:
         trigger["check"] = {"machine": check.machine, "found": list(check.found)}
+    if (wrong := verdict.numbers) is not None:
+        trigger["numbers"] = {
+            "what": wrong.what, "value": wrong.value, "usual": wrong.usual, "step": wrong.step, "rank": wrong.rank,
+        }  # fmt: skip
     return {
         "schema": SCHEMA,
         "job": {"id": verdict.job_id, "world_size": verdict.world_size},
@@ -338,6 +358,7 @@ def from_json(document: Mapping[str, Any]) -> Verdict:
         ),
         crash=_crash_from_json(document.get("crash")),
         check=_check_from_json(document.get("check")),
+        numbers=_numbers_from_json(document.get("numbers")),
     )
 
 
@@ -348,6 +369,16 @@ def _cost_from_json(document: Mapping[str, Any]) -> StepCost | None:
 
 def _check_from_json(document: Mapping[str, Any] | None) -> MachineCheck | None:
     return None if document is None else MachineCheck(str(document["machine"]), tuple(map(str, document["found"])))
+
+
+def _numbers_from_json(document: Mapping[str, Any] | None) -> WrongNumbers | None:
+    if document is None:
+        return None
+    step, rank = document["step"], document["rank"]
+    return WrongNumbers(
+        str(document["what"]), str(document["value"]), float(document["usual"]),
+        None if step is None else int(step), None if rank is None else Rank(int(rank)),
+    )  # fmt: skip
 
 
 def _crash_from_json(document: Mapping[str, Any] | None) -> JobCrash | None:

@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.clustering.catalogue import clustering
-from hangdog_models.diagnosis.findings import event_dates, first_exits, incident_history, machine_check, reports
+from hangdog_models.diagnosis.findings import (
+    event_dates,
+    first_exits,
+    incident_history,
+    machine_check,
+    reports,
+    wrong_numbers,
+)
 from hangdog_models.diagnosis.hypotheses import contradiction, outliers
 from hangdog_models.diagnosis.hypotheses.explanations import explain
 from hangdog_models.diagnosis.hypotheses.scene import Scene
@@ -52,7 +59,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured, stalled_s)
     seen = any(state.frames for state in look.values())
     hypotheses = reports.weighed(explain(scene), snapshot.findings, topology, seen=seen)
-    hypotheses = (*hypotheses, *first_exits.explain(snapshot, topology))
+    hypotheses = (*hypotheses, *first_exits.explain(snapshot, topology), *wrong_numbers.explain(snapshot, topology))
     hypotheses = incident_history.weighed(hypotheses, snapshot.past, clusters, snapshot.findings, topology)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, contradictions)
 

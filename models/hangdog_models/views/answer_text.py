@@ -16,6 +16,7 @@ from hangdog_models.verdict import (
     StallCause,
     Suspect,
     Verdict,
+    WrongNumbers,
 )
 
 #: Machines named in the headline; all of them stand under `evict`.
@@ -58,6 +59,8 @@ def answer(verdict: Verdict) -> str:
     """What it is, and who; how likely, where who it is and why are two matters."""
     if verdict.check is not None:
         return _of_check(verdict, verdict.check)
+    if verdict.numbers is not None:
+        return _of_numbers(verdict, verdict.numbers)
     if _apart(verdict) and verdict.culprit is not None:
         unseen = not set(verdict.coverage.missing).isdisjoint(verdict.culprit.ranks)
         return _who_and_why(verdict.culprit, verdict, unseen)
@@ -83,9 +86,10 @@ def answer(verdict: Verdict) -> str:
 
 def sure(verdict: Verdict) -> str:
     """How sure the answer is; empty where it says so itself, or where there is none."""
-    if verdict.check is not None and verdict.kind is not Kind.MACHINE:
+    asked = verdict.check is not None or verdict.numbers is not None
+    if asked and verdict.kind is not Kind.MACHINE:
         return ""
-    if verdict.kind is Kind.UNDETERMINED or (verdict.check is None and _apart(verdict)):
+    if verdict.kind is Kind.UNDETERMINED or (not asked and _apart(verdict)):
         return ""
     if verdict.evict.machines:
         return percent(verdict.evict.coverage)
@@ -148,6 +152,19 @@ def _of_check(verdict: Verdict, check: MachineCheck) -> str:
         what = f": {found}" if check.machine in names else ""
         return f"{some(names, MACHINES)} {'is' if len(names) == 1 else 'are'} at fault{what}"
     return f"{escaped(check.machine)} shows {found}, which does not tell that it is at fault"
+
+
+def _of_numbers(verdict: Verdict, numbers: WrongNumbers) -> str:
+    """What it is of a job that logged wrong numbers: who computed them is known where something else tells it."""
+    since = f" since step {numbers.step}" if numbers.step is not None else ""
+    wrong = f"the {printable(numbers.what, HOW)} is {printable(numbers.value, HOW)}{since}"
+    names = verdict.evict.machines
+    if names:
+        return f"{wrong}, and {some(names, MACHINES)} {'is' if len(names) == 1 else 'are'} at fault"
+    first = next((one for one in verdict.suspects if numbers.rank is not None and numbers.rank in one.ranks), None)
+    if first is not None:
+        return f"{wrong}, first at {_culprit(first)}, which may have computed it ({percent(first.probability)})"
+    return f"{wrong}, and nothing tells who computed it"
 
 
 def _of_crash(verdict: Verdict, crash: JobCrash) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import floor
 
+from hangdog_models.diagnosis.findings import wrong_numbers
 from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.rank_words import ranks_of
@@ -40,6 +41,8 @@ def because(
     case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind, evict: Eviction, suspects: Sequence[Suspect]
 ) -> tuple[str, ...]:
     """Why the verdict is this one, weightiest first; each sentence once."""
+    if case.snapshot.numbers and not evict.machines:
+        return wrong_numbers.reasons(case.snapshot, case.topology)
     if kind is Kind.UNDETERMINED:
         return tuple(dict.fromkeys(_open(case, weighed, suspects)))
     leads = [(h, p) for h, p in weighed if h.kind is kind]
@@ -50,6 +53,8 @@ def because(
         lines += _kept(case, weighed, kind, suspects)
     elif sum(p for _, p in leads) < DECIDES:  # who it is is known, why is not
         lines += _collect_next(case, suspects)
+    if case.snapshot.numbers:
+        lines += wrong_numbers.shown(case.snapshot, case.topology)
     return tuple(dict.fromkeys(lines))
 
 

@@ -16,6 +16,9 @@ TEST = "tests of devices and links convict a machine or clear it"
 PAIRS = "tests in pairs tell which end of which path"
 AGAIN = "if it comes back on the same machine, that machine is at fault; if elsewhere, the code is"
 INSIDE = "the fault is inside"
+#: What tells who computed a wrong number: each device takes the same step of a small model, and their bits are compared.
+ALIGN = "bit-wise alignment (hangdog test run --incident ... --level 4) finds the device that computes otherwise, once the job has stopped"
+CHANGED = "they know whether the data, the learning rate or the code changed; a checkpoint of before that step is sound"
 #: What else may be done where nothing forbids an eviction; a machine that slows a moving job is not worth a restart first.
 _RIVALS = (Kind.MACHINE, Kind.GROUP)
 #: Causes that tests of a machine find; what slows a job that moves is one of these, and else work that takes its time.
@@ -128,3 +131,14 @@ def after_check(check: MachineCheck, evict: Eviction, steps: Sequence[Step], *, 
         return (Step(Act.TEST, (check.machine,), f"{TEST}, once its job has stopped" if runs else TEST),)
     again = [Step(Act.RESTART, (), "without that machine, before the fault ends it")] if runs else []
     return (next(step for step in steps if step.do in ISOLATES), *again)
+
+
+def after_numbers(suspects: Sequence[Suspect], evict: Eviction, steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps where a job's own numbers asked: they accuse nobody, so tests come first; none is started by itself."""
+    if evict.machines:
+        return (
+            next(step for step in steps if step.do in ISOLATES),
+            Step(Act.RESTART, (), "from a checkpoint of before"),
+        )
+    first = suspects[0].machines if suspects else ()
+    return (Step(Act.TEST, first, ALIGN), Step(Act.ASK_PEOPLE, (), CHANGED))

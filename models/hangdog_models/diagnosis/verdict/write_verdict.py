@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from hangdog_models.diagnosis.clustering.cluster_views import views
-from hangdog_models.diagnosis.findings import first_exits, hardware, machine_check
+from hangdog_models.diagnosis.findings import first_exits, hardware, machine_check, wrong_numbers
 from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.diagnosis.verdict.next_steps import after_check, compared, next_steps
+from hangdog_models.diagnosis.verdict.next_steps import after_check, after_numbers, compared, next_steps
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER
 from hangdog_models.verdict import (
@@ -44,6 +44,7 @@ def written(
     """
     steps = steps or compared(case, kind, confidence, evict, suspects, culprit, causes, because)
     account, check = case.snapshot.account, machine_check.check_of(case.snapshot)
+    numbers = wrong_numbers.summary(case.snapshot)
     against = hardware.kinds(case.snapshot.findings, case.topology) if culprit is not None else {}
     return Verdict(
         job_id=case.snapshot.job.id,
@@ -62,10 +63,13 @@ def written(
         causes=causes,
         next=after_check(check, evict, steps, runs=case.topology.world_size > 0)
         if check is not None
+        else after_numbers(suspects, evict, steps)
+        if numbers is not None
         else next_steps(case, kind, evict, steps),
         compared=steps,
         crash=first_exits.crash_of(case.snapshot, case.topology),
         check=check,
+        numbers=numbers,
         signs=tuple(
             sorted({code for machine in (culprit.machines if culprit else ()) for code in against.get(machine, ())})
         ),

@@ -1,0 +1,111 @@
+"""What a job's own numbers say: that its arithmetic went wrong, and with which rank that began, where ranks log their own.
+
+Data, code and hardware do this alike, so numbers alone evict nobody. They say where tests begin.
+"""
+
+from collections.abc import Iterable
+
+from hangdog_models.counts import counted
+from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
+from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.numbers.wrong_number import WrongNumber
+from hangdog_models.rules.likelihoods import by_cause
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind, WrongNumbers
+
+WRONG_FIRST = by_cause("wrong_first")
+_KINDS = {"machine": Kind.MACHINE, "software": Kind.SOFTWARE}
+#: Ranks whose numbers are told one by one.
+_SHOWN = 3
+#: Why nobody is evicted.
+_ALIKE = "nobody is evicted: bad data, code and a device that computes wrongly look alike in a log"
+
+
+def explain(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
+    """The rank whose own number was wrong while those of others were sound: its device or its data may be the reason."""
+    first = wrong_first(snapshot.numbers)
+    if first is None or first.rank is None:
+        return []
+    machine = topology.machine(first.rank) or f"rank {first.rank}"
+    why = f"the {first.quantity} of rank {first.rank} was wrong before those of other ranks"
+    return [
+        Hypothesis(_KINDS[cause], odds(why, times), (first.rank,), (machine,), (_first(first, snapshot),), hearsay=True)
+        for cause, times in WRONG_FIRST.items()
+    ]
+
+
+def wrong_first(numbers: Iterable[WrongNumber]) -> WrongNumber | None:
+    """The number of one rank that was wrong at an earlier step than that of each other one that is known; None where none was.
+
+    A number that all ranks share, such as the norm of the reduced gradients, is wrong everywhere at once. So only the same
+    quantity of another rank counts, sound at that step or wrong at a later one.
+    """
+    own = [one for one in numbers if one.rank is not None and one.step is not None]
+    leads = []
+    for one in own:
+        others = [other for other in own if other.quantity is one.quantity and other.rank != one.rank]
+        later = all(_step(other) > _step(one) for other in others)
+        compared = {other.rank for other in others} | {rank for rank in one.sound if rank != one.rank}
+        if later and compared:
+            leads.append(one)
+    leads.sort(key=lambda one: (_step(one), str(one.quantity)))
+    if not leads or any(one.rank != leads[0].rank and _step(one) == _step(leads[0]) for one in leads):
+        return None
+    return leads[0]
+
+
+def summary(snapshot: Snapshot) -> WrongNumbers | None:
+    """The number that went wrong first; None where none asked for a verdict."""
+    if not snapshot.numbers:
+        return None
+    lead = wrong_first(snapshot.numbers)
+    one = lead or _ordered(snapshot.numbers)[0]
+    return WrongNumbers(str(one.quantity), one.worded, one.median, one.step, lead.rank if lead is not None else None)
+
+
+def reasons(snapshot: Snapshot, topology: Topology) -> tuple[str, ...]:
+    """What the numbers show, and why nobody is evicted for it."""
+    return (*shown(snapshot, topology), _ALIKE)
+
+
+def shown(snapshot: Snapshot, topology: Topology) -> tuple[str, ...]:
+    """What the numbers show, the first one first."""
+    numbers = _ordered(snapshot.numbers)
+    lead = wrong_first(numbers)
+    ordered = [*([lead] if lead is not None else []), *(one for one in numbers if one is not lead)]
+    lines = [f"{_whose(one, topology)}: {one.message} ({one.line})" for one in ordered[:_SHOWN]]
+    if rest := {one.rank for one in ordered[_SHOWN:]} - {one.rank for one in ordered[:_SHOWN]}:
+        lines.append(f"the same of {counted(len(rest), 'other rank')}")
+    lines.append(
+        _first(lead, snapshot) if lead is not None else "no rank's own number was wrong before those of others"
+    )
+    return tuple(dict.fromkeys(lines))
+
+
+def _first(first: WrongNumber, snapshot: Snapshot) -> str:
+    later = [
+        one.rank for one in snapshot.numbers if one.quantity is first.quantity and one.rank not in (None, first.rank)
+    ]
+    others = sorted(
+        {*(rank for rank in later if rank is not None), *(rank for rank in first.sound if rank != first.rank)}
+    )
+    return f"rank {first.rank} was wrong at step {first.step}, and {ranks_of(others)} {'was' if len(others) == 1 else 'were'} not yet"
+
+
+def _whose(one: WrongNumber, topology: Topology) -> str:
+    if one.rank is None:
+        return "a log of several ranks"
+    machine = topology.machine(one.rank)
+    return f"rank {one.rank}{f' on {machine}' if machine else ''}"
+
+
+def _ordered(numbers: Iterable[WrongNumber]) -> list[WrongNumber]:
+    """By step, where it is told, then by time."""
+    return sorted(
+        numbers, key=lambda one: (one.step is None, one.step or 0, one.at_s, -1 if one.rank is None else one.rank)
+    )
+
+
+def _step(one: WrongNumber) -> int:
+    return one.step if one.step is not None else 0

@@ -1,0 +1,69 @@
+"""The nouns of a job's numbers: one that was logged, and one that went wrong."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hangdog_models.ranks import Rank
+
+
+class Quantity(StrEnum):
+    """What a number measures."""
+
+    LOSS = "loss"
+    GRAD_NORM = "gradient norm"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedNumber:
+    """One number of a log line, under the `name` that its logger gives it."""
+
+    quantity: Quantity
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class NumberLine:
+    """What one log line tells of a step. `rank` and `step` are None where the line does not say.
+
+    `skipped`: a dynamic loss scaler left this step out, which is its usual work. `scaled`: such a scaler is there.
+    """
+
+    text: str
+    numbers: tuple[LoggedNumber, ...] = ()
+    step: int | None = None
+    rank: Rank | None = None
+    skipped: bool = False
+    scaled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WrongNumber:
+    """A number that went wrong and stayed so: `value` where about `median` is usual. `at_s` is when, on one clock for all.
+
+    `rank` is None where a log has lines of several ranks and this one does not say whose it is. `step` is the first wrong one;
+    None: not told. `sound` are ranks whose own logs had a sound number at that very step, or at a later one.
+    """
+
+    rank: Rank | None
+    quantity: Quantity
+    value: float
+    median: float
+    at_s: float
+    step: int | None = None
+    line: str = ""
+    sound: tuple[Rank, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """What is wrong, for people: `the loss is NaN since step 120, where 2.31 is usual`."""
+        since = f" since step {self.step}" if self.step is not None else ""
+        return f"the {self.quantity} is {self.worded}{since}, where {self.median:.3g} is usual"
+
+    @property
+    def worded(self) -> str:
+        """The value as people write it."""
+        if math.isnan(self.value):
+            return "NaN"
+        return f"{self.value:.4g}" if math.isfinite(self.value) else "infinite"

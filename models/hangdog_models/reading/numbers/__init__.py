@@ -1,0 +1,1 @@
+"""Reads the loss and the gradient norm that usual loggers write."""

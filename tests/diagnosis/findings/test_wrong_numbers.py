@@ -1,0 +1,103 @@
+"""What a job's own numbers accuse: nobody to be evicted, the rank that was wrong first modestly, and tests come next."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.findings import Finding, Impact
+from hangdog_models.numbers.wrong_number import Quantity, WrongNumber
+from hangdog_models.ranks import Rank
+from hangdog_models.snapshot import Job, Round, Snapshot, merged
+from hangdog_models.topology import Layout, build
+from hangdog_models.verdict import Act, Kind, Verdict, WrongNumbers, from_json, to_json
+from hangdog_models.views.first_line import headline
+
+WORLD = 8
+NAN = WrongNumber(Rank(5), Quantity.GRAD_NORM, math.nan, 1.25, 100.0, 40, "step 40 loss 2.1 grad_norm nan")
+#: The others are wrong a step later, for the gradients were reduced.
+OTHERS = tuple(replace(NAN, rank=Rank(rank), step=41, at_s=101.0) for rank in range(WORLD) if rank != NAN.rank)
+LOST = Finding("NVML", "GPU lost", Impact.CONVICTS, "the driver has lost it", "m1", device="0000:1b:00.0", age_s=1.0)
+
+
+def snapshot_of(numbers: Sequence[WrongNumber], *findings: Finding) -> Snapshot:
+    return Snapshot(Job("j"), (Round(0, ()),), findings=findings, numbers=tuple(numbers))
+
+
+def judged(numbers: Sequence[WrongNumber], *findings: Finding) -> Verdict:
+    machines = {"m0": tuple(map(Rank, range(4))), "m1": tuple(map(Rank, range(4, WORLD)))}
+    topology, _ = build(Layout(world_size=WORLD, machines=machines), Rank(WORLD - 1))
+    return diagnose(snapshot_of(numbers, *findings), topology)
+
+
+def share(verdict: Verdict, kind: str) -> float:
+    return {str(cause): p for cause, p in verdict.causes.items()}[kind]
+
+
+def test_the_rank_that_was_wrong_first_is_suspected_modestly_and_nobody_is_evicted() -> None:
+    verdict = judged((NAN, *OTHERS))
+    assert verdict.kind is Kind.UNDETERMINED and not verdict.evict.machines
+    first = verdict.suspects[0]
+    assert first.ranks == (5,) and first.machines == ("m1",) and 0.2 < share(verdict, "machine") < 0.5
+    assert verdict.culprit is not None and verdict.culprit.probability < 0.5
+    assert "rank 5 was wrong at step 40, and ranks 0-4,6-7 were not yet" in verdict.because
+    assert verdict.numbers == WrongNumbers("gradient norm", "NaN", 1.25, 40, Rank(5))
+    assert headline(verdict).startswith(
+        "undetermined: the gradient norm is NaN since step 40, first at rank 5 on m1, which may have computed it ("
+    )
+
+
+def test_its_code_or_data_may_be_the_reason_as_well() -> None:
+    assert 0.05 < share(judged((NAN, *OTHERS)), "software") < share(judged((NAN, *OTHERS)), "machine")
+
+
+def test_tests_that_compare_bits_come_next_and_then_people() -> None:
+    for numbers, machines in (((NAN, *OTHERS), ("m1",)), ((NAN,), ())):
+        steps = judged(numbers).next
+        assert [step.do for step in steps] == [Act.TEST, Act.ASK_PEOPLE] and steps[0].machines == machines
+        assert "alignment" in steps[0].why and "checkpoint" in steps[1].why
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (NAN,),  # nobody else logs
+        (replace(NAN, rank=None),),  # a log of several ranks
+        (NAN, replace(NAN, rank=Rank(0))),  # at once: the norm of the reduced gradients
+        (NAN, replace(OTHERS[0], quantity=Quantity.LOSS)),  # another quantity is another moment of the step
+        (replace(NAN, step=None), *OTHERS),  # its log counts no steps
+    ],
+)
+def test_nobody_stands_out_where_no_other_rank_was_sound(numbers: tuple[WrongNumber, ...]) -> None:
+    verdict = judged(numbers)
+    assert verdict.kind is Kind.UNDETERMINED and not verdict.suspects and verdict.culprit is None
+    assert verdict.numbers is not None and verdict.numbers.rank is None
+    assert "nothing tells who computed it. Evict nobody yet: test " in headline(verdict)
+
+
+def test_ranks_that_are_sound_all_along_tell_who_it_is() -> None:
+    verdict = judged((replace(NAN, sound=(Rank(4), Rank(6))),))
+    assert verdict.numbers is not None and verdict.numbers.rank == 5
+
+
+def test_a_finding_that_convicts_the_machine_still_does() -> None:
+    verdict = judged((NAN, *OTHERS), LOST)
+    assert verdict.kind is Kind.MACHINE and verdict.evict.machines == ("m1",)
+    assert [step.do for step in verdict.next] == [Act.EVICT, Act.RESTART]
+    assert "the gradient norm is NaN since step 40, and m1 is at fault" in headline(verdict)
+    assert verdict.because[0].startswith("NVML of m1") and "the gradient norm is NaN" in verdict.because[1]
+
+
+def test_a_spike_is_told_with_what_is_usual() -> None:
+    spike = replace(NAN, quantity=Quantity.LOSS, value=31.5, median=2.25)
+    assert "rank 5 on m1: the loss is 31.5 since step 40, where 2.25 is usual" in judged((spike,)).because[0]
+
+
+def test_the_order_of_what_came_does_not_matter_and_the_json_holds_all() -> None:
+    verdict = judged((NAN, *OTHERS))
+    assert judged(tuple(reversed((NAN, *OTHERS)))) == verdict
+    assert from_json(to_json(verdict)).numbers == verdict.numbers
+    parts = [snapshot_of((one,)) for one in (NAN, *OTHERS)]
+    assert merged(parts).numbers == merged(reversed(parts)).numbers and len(merged(parts).numbers) == WORLD
