@@ -261,7 +261,7 @@ async def _serve(agent: _Agent, server: str) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     metrics = AgentMetrics(identity.version)
-    stalls = StallMonitor(agent.tools, packaged(), agent.settings.stalls, agent.power)
+    stalls = StallMonitor(agent.tools, packaged(), agent.settings.stalls, agent.power, agent.settings.numbers)
     parts = (identity, agent.watch, stalls, agent.tools, agent.settings.link)
     clock = time.time  # noqa: TID251 - the main module passes the clock down
     clocks = Clocks(clock, lambda: time.clock_gettime(time.CLOCK_BOOTTIME), agent.places.boot())

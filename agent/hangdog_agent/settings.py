@@ -12,6 +12,7 @@ from hangdog_agent.connection.settings import LinkSettings, SpoolSettings
 from hangdog_agent.machine_tests.settings import LevelSettings, RemoteTestSettings
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.errors import WrongUse
+from hangdog_models.numbers.number_watch import NumberThresholds
 
 #: How a setting of the levels themselves is named, which are those of `hangdog test`: `diagnose.memory_bytes`.
 LEVELS = "diagnose."
@@ -24,6 +25,7 @@ class AgentSettings:
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     link: LinkSettings = field(default_factory=LinkSettings)
     stalls: StallSettings = field(default_factory=StallSettings)
+    numbers: NumberThresholds = field(default_factory=NumberThresholds)
     spool: SpoolSettings = field(default_factory=SpoolSettings)
     checks: CheckSettings = field(default_factory=CheckSettings)
     remote_tests: RemoteTestSettings = field(default_factory=RemoteTestSettings)

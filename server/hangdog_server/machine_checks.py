@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from hangdog_models.actions.action_history import Body
 from hangdog_models.findings import Finding
-from hangdog_models.incident import CHECKED_WHY, UNDER_WAY
+from hangdog_models.incident import RUNS_ON, UNDER_WAY
 from hangdog_proto.codec import findings as codec
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.check_strikes import CheckStrikes
@@ -96,7 +96,7 @@ class MachineChecks:
     async def _looked_at(self, job: str) -> bool:
         """Whether a job is looked at just now: its captures bring what the checks found, and then it may be told."""
         latest = await self._services.store.latest(job, 1)
-        return any(one.state in UNDER_WAY and not one.why.startswith(CHECKED_WHY) for one in latest)
+        return any(one.state in UNDER_WAY and not one.why.startswith(RUNS_ON) for one in latest)
 
     def _job(self, machine: str) -> tuple[str, AnnouncedJob]:
         """The job with most ranks on a machine, and what it is called; neither name nor ranks where none runs."""

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import math
 import random
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -23,9 +24,11 @@ from hangdog_agent.connection.session import Call, ServerSession, backoff, cance
 from hangdog_agent.connection.settings import LinkSettings
 from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_agent.discovery.watch import LocalJob, Watch, jobs
-from hangdog_agent.exits.crashes import Crash, Crashes
+from hangdog_agent.exits.crashes import Crashes
+from hangdog_agent.job_report import JobReport
 from hangdog_agent.machine_tests.remote_tests import Jobs, RemoteTests
 from hangdog_agent.metrics.metrics import AgentEvent, AgentMetrics, AgentStatus
+from hangdog_agent.numbers.number_reports import NumberReports
 from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.errors import HangdogError
 from hangdog_models.findings import Finding
@@ -64,7 +67,7 @@ class Link:
         remote_tests: Callable[[Jobs], RemoteTests] | None = None,
     ) -> None:
         """`findings` says what the checks of this machine have found; without `spooling` nothing is recorded alone, nor are
-        crashes told.
+        crashes and wrong numbers told.
 
         Without `remote_tests` a server never has this machine tested.
         """
@@ -74,6 +77,8 @@ class Link:
         self._recording = OfflineRecording(spooling, self._answering) if spooling else None
         tells = self._recording is not None and settings.crash_s > 0
         self._crashes = Crashes(tools.proc, settings.crash_s, findings) if tells else None
+        reports = self._recording is not None and settings.numbers_s > 0
+        self._numbers = NumberReports(settings.numbers_s, findings) if reports else None
         self._identity = identity
         self._servers = Servers(listed(identity.server), identity.machine)
         self._watch = watch
@@ -157,10 +162,10 @@ class Link:
             began = loop.time()
             closer: Sequence[str] = ()
             try:
-                signs, crashed = await self._in(self._feelers, self._felt)
+                signs, reports = await self._in(self._feelers, self._felt)
                 if self._recording is not None:
-                    for crash in crashed:
-                        await self._recording.keep(crash)
+                    for report in reports:
+                        await self._recording.keep(report)
                     closer = self._recording.feel(self._welcomed, self._here or (), self._members, signs)
                 changes = (
                     comparable_signs(signs) != comparable_signs(self._signs)
@@ -176,11 +181,15 @@ class Link:
                 self._stalls.ask(job, RECHECK_S)
             await asyncio.sleep(max(0.0, began + self._stalls.beat_s - loop.time()))
 
-    def _felt(self) -> tuple[StallSigns, list[Crash]]:
-        if self._crashes is None:
-            return self._stalls.tick(self._members), []
-        ended = self._crashes.note(self._members, self._here or ())
-        return self._stalls.tick(self._members, ended), self._crashes.complete(self._stalls.last_words)
+    def _felt(self) -> tuple[StallSigns, list[JobReport]]:
+        members, here = self._members, self._here or ()
+        ended = self._crashes.note(members, here) if self._crashes is not None else {}
+        signs, reports = self._stalls.tick(members, ended), list[JobReport]()
+        if self._crashes is not None:
+            reports += self._crashes.complete(self._stalls.last_words)
+        if self._numbers is not None:
+            reports += self._numbers.look(self._stalls.numbers(), members, here, time.monotonic())
+        return signs, reports
 
     def _tell(self) -> None:
         changes, self._changed = self._changed, asyncio.Event()
@@ -229,9 +238,7 @@ class Link:
                     self._remote_tests.connected(session.outbox.put)
                 self._identity.welcomed(message.welcome, session, self._servers.current)
                 if self._recording is not None:
-                    session.begin(
-                        self._recording.deliver(session.outbox.put, most, session.busy, message.welcome.crashes)
-                    )
+                    session.begin(self._recording.deliver(session.outbox.put, most, session.busy, message.welcome))
                 log.info("connected to %s as %s", self._servers.current, self._identity.machine)
             elif body == "heartbeat_interval":
                 self._heartbeat_s = within(message.heartbeat_interval.heartbeat_s, 0.1, 300.0)

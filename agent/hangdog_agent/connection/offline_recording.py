@@ -20,7 +20,7 @@ from hangdog_agent.connection.settings import SpoolSettings
 from hangdog_agent.connection.spool import Clocks, Spool
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_agent.discovery.watch import LocalJob
-from hangdog_agent.exits.crashes import Crash
+from hangdog_agent.job_report import JobReport
 from hangdog_proto.codec import owners
 from hangdog_proto.codec.stall_signs import StallSigns
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -102,23 +102,23 @@ class OfflineRecording:
             task.add_done_callback(self._ended)
         return thought.closer
 
-    async def keep(self, crash: Crash) -> None:
-        """Keeps a crash for the server."""
+    async def keep(self, report: JobReport) -> None:
+        """Keeps a report for the server."""
         if self._spool is None:
-            log.warning("a crash is not told: %s", crash.message.why)
+            log.warning("a report of job %s is not told: %s", report.job.key, report.message.why)
             return
         boot = self._spooling.clocks.boot
-        crash.message.boot, crash.message.serial = "" if boot == "unknown" else boot, self._spooling.serial
-        crash.message.job.CopyFrom(local(crash.job))
-        since_s = asyncio.get_running_loop().time() - crash.at
-        await self._on_disk(partial(self._spool.put, crash.message, since_s))
+        report.message.boot, report.message.serial = "" if boot == "unknown" else boot, self._spooling.serial
+        report.message.job.CopyFrom(local(report.job))
+        since_s = asyncio.get_running_loop().time() - report.at
+        await self._on_disk(partial(self._spool.put, report.message, since_s))
         self._tell()
 
-    async def deliver(self, say: Say, most: int, busy: Callable[[], bool], crashes: bool) -> None:
+    async def deliver(self, say: Say, most: int, busy: Callable[[], bool], knows: pb.Welcome) -> None:
         """Hands over what is kept, oldest first, until the connection ends or the server does not say that it keeps it.
 
         `most` is the largest message the server takes (0: no bound), `busy` says whether orders are being answered.
-        `crashes`: the server takes crash reports.
+        `knows` says which reports it takes.
         """
         if most:
             self._most = most
@@ -131,10 +131,11 @@ class OfflineRecording:
                 await changes.wait()
                 continue
             message = await self._on_disk(partial(spool.read, waiting[0]))
-            if message is None or (message.crash and not crashes):
+            reports = message is not None and (message.crash or message.numbers)
+            if message is None or (message.crash and not knows.crashes) or (message.numbers and not knows.numbers):
                 tried.add(waiting[0])
                 continue
-            if not message.crash:  # not all agents at once
+            if not reports:  # not all agents at once
                 await asyncio.sleep(random.uniform(0.0, 2.0 * self._settings.spool_pause_s))
                 if busy():
                     continue

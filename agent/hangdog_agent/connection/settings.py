@@ -28,6 +28,8 @@ class LinkSettings:
     #: A crash is told so long after its first rank ended, or soon after the last one: those that lose a connection to it end within
     #: a second or two, and launchers end the rest. 0: crashes are not told.
     crash_s: float = 6.0
+    #: Wrong numbers are told so long after the first one: other ranks of the machine log theirs within a step. 0: they are not told.
+    numbers_s: float = 4.0
     #: Between two writings of the metrics file: as often as Prometheus usually asks node_exporter.
     metrics_s: float = 15.0
 

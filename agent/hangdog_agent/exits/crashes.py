@@ -5,7 +5,6 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from hangdog_agent.discovery.discover import Key, ProcessRole, RankProcesses
 from hangdog_agent.discovery.watch import LocalJob
@@ -13,27 +12,18 @@ from hangdog_agent.exits import last_words
 from hangdog_agent.exits.crash_monitor import CrashMonitor, Fall
 from hangdog_agent.exits.crash_report import report
 from hangdog_agent.exits.exit_watch import ExitWatch
+from hangdog_agent.job_report import JobReport
 from hangdog_agent.procfs import Proc
 from hangdog_agent.stalls.progress.logs import LastWords
 from hangdog_models.backoff import pause
 from hangdog_models.exits import Ending, Exit, ending
 from hangdog_models.findings import Finding
-from hangdog_proto.generated import hangdog_pb2 as pb
 
 #: A job that crashes again and again is told of after so long, then after twice as long, and so on; at most so rarely. Seconds.
 AGAIN_S, SELDOM_S = 60.0, 3600.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """A report of a job for the server, and when the first trainer ended, of `time.monotonic`."""
-
-    job: LocalJob
-    message: pb.Spooled
-    at: float
 
 
 class Crashes:
@@ -54,7 +44,7 @@ class Crashes:
         self._watch.follow({*trainers, *self._launchers(list(trainers.values()))})
         return self._monitor.falling()
 
-    def complete(self, words: Callable[[Collection[Key]], LastWords]) -> list[Crash]:
+    def complete(self, words: Callable[[Collection[Key]], LastWords]) -> list[JobReport]:
         """The crashes that are complete; `words` answers what trainers wrote last."""
         now = time.monotonic()
         found = []
@@ -74,7 +64,7 @@ class Crashes:
         stats = (self._proc.stat(pid) for pid in pids)
         return [(stat.pid, stat.started) for stat in stats if stat is not None]
 
-    def _judged(self, fall: Fall, words: LastWords, now: float) -> Crash | None:
+    def _judged(self, fall: Fall, words: LastWords, now: float) -> JobReport | None:
         ranks = {key: member.rank for key, member in fall.trainers.items()}
         logged = last_words.findings(words, ranks, fall.job.world_size)
         booted = time.clock_gettime(time.CLOCK_BOOTTIME) - now
@@ -98,4 +88,4 @@ class Crashes:
         }
         message = report(fall, exits, logged, self._findings(), secrets.token_hex(8))
         log.warning("job %s crashed: %s", job, message.why)
-        return Crash(fall.job, message, min(one.at_s for one in exits))
+        return JobReport(fall.job, message, min(one.at_s for one in exits))

@@ -10,6 +10,7 @@ from typing import TypeVar
 from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
 from hangdog_agent.discovery.cpu_activity import CpuSample, feel
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
+from hangdog_agent.numbers.log_numbers import LogNumbers
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
 from hangdog_agent.stalls.progress.logs import LastWords
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
@@ -18,6 +19,7 @@ from hangdog_agent.stalls.settings import StallSettings
 from hangdog_agent.stalls.stack_motion import StackSample
 from hangdog_agent.stalls.training_thread import Threads
 from hangdog_models.diagnosis.observe import activity
+from hangdog_models.numbers.number_watch import USUAL, NumberThresholds
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet
 from hangdog_models.stack import TRAINER, ProcessTrace
@@ -33,9 +35,19 @@ T = TypeVar("T")
 class StallMonitor:
     """The watch over this machine. Only one thread may tick; `ask` may be called from any."""
 
-    def __init__(self, tools: Tools, rules: RuleSet, settings: StallSettings, power: Readings = dict) -> None:
-        """`power` answers, without asking them, by GPU its power as a share of its limit and how busy it is, 0 to 1."""
-        self._sources = ProgressSources(tools, settings, power)
+    def __init__(
+        self,
+        tools: Tools,
+        rules: RuleSet,
+        settings: StallSettings,
+        power: Readings = dict,
+        numbers: NumberThresholds = USUAL,
+    ) -> None:
+        """`power` answers, without asking them, by GPU its power as a share of its limit and how busy it is, 0 to 1.
+
+        `numbers` says which numbers of a log are wrong.
+        """
+        self._sources = ProgressSources(tools, settings, power, numbers)
         self._tools, self._power = tools, power
         self._rules = rules
         self._settings = settings
@@ -87,6 +99,10 @@ class StallMonitor:
     def last_words(self, keys: Collection[Key]) -> LastWords:
         """What these trainers wrote before they ended."""
         return self._sources.last_words(keys)
+
+    def numbers(self) -> Sequence[tuple[frozenset[Key], LogNumbers]]:
+        """The numbers of each log of the trainers, with who writes to it."""
+        return self._sources.numbers()
 
     def close(self) -> None:
         """Ends the processes that look at trainers' files."""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from hangdog_models.errors import HangdogError, OurFault
-from hangdog_models.incident import CHECKED_WHY, CRASHED_WHY
+from hangdog_models.incident import CRASHED_WHY, RUNS_ON
 from hangdog_models.verdict import Verdict
 from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.client.channel_options import ServerAddress
@@ -51,8 +51,8 @@ class WatchedCluster:
                 if line.went_on_s:
                     return None
                 # a launcher may start its ranks again by itself, and when it gives up, its own end says so; what checks
-                # found need not keep the job from getting on
-                if line.kind and not line.why.startswith((CRASHED_WHY, CHECKED_WHY)):
+                # found, or wrong numbers, need not keep the job from getting on
+                if line.kind and not line.why.startswith((CRASHED_WHY, *RUNS_ON)):
                     verdict = client.incident(line.id)[1]
                     return (line.id, verdict) if verdict is not None else None
         return None

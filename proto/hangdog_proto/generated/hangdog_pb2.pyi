@@ -410,6 +410,63 @@ class Exit(google.protobuf.message.Message):
 global___Exit = Exit
 
 @typing.final
+class WrongNumber(google.protobuf.message.Message):
+    """A number of a training job that went wrong and stayed so, as a log of the machine has it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RANK_FIELD_NUMBER: builtins.int
+    QUANTITY_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    MEDIAN_FIELD_NUMBER: builtins.int
+    STEP_FIELD_NUMBER: builtins.int
+    LINE_FIELD_NUMBER: builtins.int
+    AFTER_S_FIELD_NUMBER: builtins.int
+    SOUND_FIELD_NUMBER: builtins.int
+    AT_S_FIELD_NUMBER: builtins.int
+    rank: builtins.int
+    """Global rank, one of the machine's own; absent where the log has lines of several ranks and this one does not say whose it is."""
+    quantity: builtins.str
+    """One of hangdog_models.numbers.wrong_number.Quantity, by its written value."""
+    value: builtins.float
+    """The first wrong value; may be NaN or infinite."""
+    median: builtins.float
+    """The running median before it."""
+    step: builtins.int
+    """The first wrong step; absent where the log does not tell it."""
+    line: builtins.str
+    """The line that it stands in, cut off."""
+    after_s: builtins.float
+    """Seconds after the first wrong number of the same message."""
+    at_s: builtins.float
+    """Unix time by the server's clock; filled in by the server, which believes no other's."""
+    @property
+    def sound(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Ranks of this machine whose own logs had a sound number of this quantity at that step or a later one."""
+
+    def __init__(
+        self,
+        *,
+        rank: builtins.int | None = ...,
+        quantity: builtins.str = ...,
+        value: builtins.float = ...,
+        median: builtins.float = ...,
+        step: builtins.int | None = ...,
+        line: builtins.str = ...,
+        after_s: builtins.float = ...,
+        sound: collections.abc.Iterable[builtins.int] | None = ...,
+        at_s: builtins.float = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_rank", b"_rank", "_step", b"_step", "rank", b"rank", "step", b"step"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_rank", b"_rank", "_step", b"_step", "after_s", b"after_s", "at_s", b"at_s", "line", b"line", "median", b"median", "quantity", b"quantity", "rank", b"rank", "sound", b"sound", "step", b"step", "value", b"value"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_rank", b"_rank"]) -> typing.Literal["rank"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_step", b"_step"]) -> typing.Literal["step"] | None: ...
+
+global___WrongNumber = WrongNumber
+
+@typing.final
 class SharedThread(google.protobuf.message.Message):
     """A thread as thousands of ranks share it: all but who runs it and whether it runs just now."""
 
@@ -589,6 +646,7 @@ class Capture(google.protobuf.message.Message):
     FINDINGS_FIELD_NUMBER: builtins.int
     ALIKE_FIELD_NUMBER: builtins.int
     EXITS_FIELD_NUMBER: builtins.int
+    NUMBERS_FIELD_NUMBER: builtins.int
     @property
     def frames(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Frame]:
         """Every distinct frame of this message."""
@@ -617,6 +675,10 @@ class Capture(google.protobuf.message.Message):
     def exits(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Exit]:
         """How the trainers of a job that crashed ended, in a crash report (Spooled.crash)."""
 
+    @property
+    def numbers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___WrongNumber]:
+        """What went wrong of a job's numbers, in a report of that (Spooled.numbers)."""
+
     def __init__(
         self,
         *,
@@ -627,8 +689,9 @@ class Capture(google.protobuf.message.Message):
         findings: collections.abc.Iterable[global___Finding] | None = ...,
         alike: collections.abc.Iterable[global___Alike] | None = ...,
         exits: collections.abc.Iterable[global___Exit] | None = ...,
+        numbers: collections.abc.Iterable[global___WrongNumber] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["alike", b"alike", "exits", b"exits", "findings", b"findings", "frames", b"frames", "stacks", b"stacks", "statements", b"statements", "traces", b"traces"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["alike", b"alike", "exits", b"exits", "findings", b"findings", "frames", b"frames", "numbers", b"numbers", "stacks", b"stacks", "statements", b"statements", "traces", b"traces"]) -> None: ...
 
 global___Capture = Capture
 
@@ -997,6 +1060,7 @@ class Spooled(google.protobuf.message.Message):
     SERIAL_FIELD_NUMBER: builtins.int
     STOOD_S_FIELD_NUMBER: builtins.int
     CRASH_FIELD_NUMBER: builtins.int
+    NUMBERS_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Names this message among all of its machine's; echoed in the receipt."""
     stall: builtins.str
@@ -1023,6 +1087,10 @@ class Spooled(google.protobuf.message.Message):
     """True: no standstill, but a crash; `captured` is how its trainers ended, and `began_s` when the first one did. Sent only to a
     server that says it knows them (Welcome.crashes).
     """
+    numbers: builtins.bool
+    """True: no standstill, but a job whose own numbers are wrong (Capture.numbers), and `began_s` when the first one was. Sent only to
+    a server that says it knows them (Welcome.numbers).
+    """
     @property
     def job(self) -> global___LocalJob:
         """The job as it was then."""
@@ -1048,9 +1116,10 @@ class Spooled(google.protobuf.message.Message):
         serial: builtins.str = ...,
         stood_s: builtins.float = ...,
         crash: builtins.bool = ...,
+        numbers: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["captured", b"captured", "job", b"job"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "began_s", b"began_s", "boot", b"boot", "captured", b"captured", "crash", b"crash", "id", b"id", "interval_s", b"interval_s", "job", b"job", "refused", b"refused", "rounds", b"rounds", "serial", b"serial", "stall", b"stall", "stood_s", b"stood_s", "why", b"why"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "began_s", b"began_s", "boot", b"boot", "captured", b"captured", "crash", b"crash", "id", b"id", "interval_s", b"interval_s", "job", b"job", "numbers", b"numbers", "refused", b"refused", "rounds", b"rounds", "serial", b"serial", "stall", b"stall", "stood_s", b"stood_s", "why", b"why"]) -> None: ...
 
 global___Spooled = Spooled
 
@@ -1387,6 +1456,7 @@ class Welcome(google.protobuf.message.Message):
     RENEWS_FIELD_NUMBER: builtins.int
     RENEW_IN_S_FIELD_NUMBER: builtins.int
     CRASHES_FIELD_NUMBER: builtins.int
+    NUMBERS_FIELD_NUMBER: builtins.int
     heartbeat_s: builtins.float
     """Seconds between two signs of life that the server expects; whatever an agent says is one."""
     max_message_bytes: builtins.int
@@ -1401,6 +1471,8 @@ class Welcome(google.protobuf.message.Message):
     """Seconds until the agent should send one, by the server's clock: half of its certificate's life may have passed already."""
     crashes: builtins.bool
     """True: the server takes crash reports (Spooled.crash)."""
+    numbers: builtins.bool
+    """True: the server takes reports of wrong numbers (Spooled.numbers)."""
     def __init__(
         self,
         *,
@@ -1411,8 +1483,9 @@ class Welcome(google.protobuf.message.Message):
         renews: builtins.bool = ...,
         renew_in_s: builtins.float = ...,
         crashes: builtins.bool = ...,
+        numbers: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["crashes", b"crashes", "digests", b"digests", "heartbeat_s", b"heartbeat_s", "max_message_bytes", b"max_message_bytes", "renew_in_s", b"renew_in_s", "renews", b"renews", "together", b"together"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["crashes", b"crashes", "digests", b"digests", "heartbeat_s", b"heartbeat_s", "max_message_bytes", b"max_message_bytes", "numbers", b"numbers", "renew_in_s", b"renew_in_s", "renews", b"renews", "together", b"together"]) -> None: ...
 
 global___Welcome = Welcome
 

@@ -304,7 +304,9 @@ async def _read(context: Context) -> tuple[object, int]:
 
 def _welcome(pace_s: float, settings: ServerSettings, due_s: float | None) -> pb.ToAgent:
     most = settings.max_message_bytes
-    welcome = pb.Welcome(heartbeat_s=pace_s, max_message_bytes=most, digests=True, together=True, crashes=True)
+    welcome = pb.Welcome(
+        heartbeat_s=pace_s, max_message_bytes=most, digests=True, together=True, crashes=True, numbers=True
+    )
     if due_s is not None:
         welcome.renews, welcome.renew_in_s = True, due_s
     return pb.ToAgent(welcome=welcome)

@@ -6,7 +6,7 @@ import re
 from hangdog_models.errors import UnreadableEvidence, WrongUse
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.printable import printable
-from hangdog_proto.codec import collectives, dedup, exits, owners
+from hangdog_proto.codec import collectives, dedup, exits, owners, wrong_numbers
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import rounds as together
 from hangdog_proto.codec.piece_cache import PieceCache
@@ -44,15 +44,17 @@ def answer(machine: str, captured: pb.Captured, dictionary: PieceCache) -> Round
     ends = exits.unpack(capture.exits)
     findings = found.unpack(capture.findings, machine, {one.rank for one in ends}) if capture.findings else ()
     return RoundAnswer(
-        machine, captured.round, traces, captured.last, unreadable, reported, captured.more, findings, ends
-    )
+        machine, captured.round, traces, captured.last, unreadable, reported, captured.more, findings, ends,
+        wrong_numbers.unpack(capture.numbers),
+    )  # fmt: skip
 
 
 def looks(machine: str, captured: pb.Captured, dictionary: PieceCache) -> list[RoundAnswer]:
     """The looks of an agent's message, those `before` first, then its own; raises WrongUse when they are too many."""
     if len(captured.before) > together.MOST_EARLIER:
         raise WrongUse(f"{len(captured.before)} looks before another one; {together.MOST_EARLIER} at most")
-    del captured.capture.exits[:]  # what was ordered is a look: crashes are reported otherwise
+    # what was ordered is a look: crashes and wrong numbers are reported otherwise
+    del captured.capture.exits[:], captured.capture.numbers[:]
     last = answer(machine, captured, dictionary)
     return [*(_before(last, before, captured.capture, dictionary) for before in captured.before), last]
 
@@ -131,6 +133,11 @@ def recorded(machine: str, spooled: pb.Spooled, settings: ServerSettings, now: f
         raise WrongUse("a crash without the end of any rank of its machine cannot be")
     del spooled.captured.capture.exits[:]
     spooled.captured.capture.exits.extend(ends)
+    numbers = wrong_numbers.own(spooled.captured.capture.numbers, local.ranks, began) if spooled.numbers else []
+    if spooled.numbers and (spooled.crash or not numbers):
+        raise WrongUse("wrong numbers without any, or of a crash, cannot be")
+    del spooled.captured.capture.numbers[:]
+    spooled.captured.capture.numbers.extend(numbers)
     return OfflineCapture(
         machine=machine,
         id=name(spooled.id, "spooled look", _ID),
@@ -147,7 +154,8 @@ def recorded(machine: str, spooled: pb.Spooled, settings: ServerSettings, now: f
         packed=spooled.captured.capture.SerializeToString(),
         boot=spooled.boot[:NAME],
         serial=spooled.serial[:NAME],
-        stood_s=0.0 if spooled.crash else spooled.stood_s,
+        stood_s=0.0 if spooled.crash or spooled.numbers else spooled.stood_s,
         crash=spooled.crash,
         life_s=max((one.ran_s for one in exits.unpack(ends)), default=0.0),
+        numbers=spooled.numbers,
     )

@@ -13,6 +13,7 @@ import msgspec
 from hangdog_models.counts import counted
 from hangdog_models.exits import Exit
 from hangdog_models.findings import Finding
+from hangdog_models.numbers.wrong_number import WrongNumber
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.collectives.library_counters import LibraryCounters, joined
 from hangdog_models.snapshot import Account, Job, Round, Snapshot
@@ -65,7 +66,8 @@ class RoundAnswer(msgspec.Struct, frozen=True, gc=False):
     """One look of one machine; `unreadable` says why its message could not be read, and is empty when it could.
 
     `told` is what its libraries counted, in a last look or behind it (`round` is then no look's); `more` is to come.
-    `findings` are those of its checks, `exits` the ends of its trainers in a crash report.
+    `findings` are those of its checks, `exits` the ends of its trainers in a crash report,
+    `numbers` what is wrong in a report of that.
     """
 
     machine: str
@@ -77,6 +79,7 @@ class RoundAnswer(msgspec.Struct, frozen=True, gc=False):
     more: bool = False
     findings: tuple[Finding, ...] = ()
     exits: tuple[Exit, ...] = ()
+    numbers: tuple[WrongNumber, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +230,12 @@ def conclude(gathering: Gathering) -> Snapshot:
             for answer in gathering.answers.values()
             for one in answer.exits
             if owner.get(one.rank) == answer.machine
+        ),
+        numbers=tuple(
+            one
+            for _, answer in sorted(gathering.answers.items())
+            for one in answer.numbers
+            if one.rank is None or owner.get(one.rank) == answer.machine
         ),
         account=Account(
             files_read=len(gathering.answers) - len(unreadable),

@@ -1,4 +1,5 @@
-"""Takes in what machines tell by themselves: standstills while no server was there, crashes, and what their checks found.
+"""Takes in what machines tell by themselves: standstills while no server was there, crashes, wrong numbers, and what
+their checks found.
 
 Judges each once its machines told.
 
@@ -51,7 +52,7 @@ class _OfflineCase:
     """One standstill as far as it came back: of which machines, and which of them have told all."""
 
     job: str
-    crash: bool = False
+    soon: bool = False
     check: bool = False
     answered: set[str] = field(default_factory=set)
     ranks: set[Rank] = field(default_factory=set)
@@ -120,7 +121,7 @@ class OfflineIngest:
         count(Recorded.REFUSED if folded.refused else Recorded.AGAIN if folded.again else Recorded.KEPT)
         if folded.incident == name:
             count(IncidentState.RECORDED)
-            how = "crashed on" if kept.crash else "recorded by"
+            how = "crashed on" if kept.crash else "logs wrong numbers on" if kept.numbers else "recorded by"
             log.warning("incident %s of job %s: %s %s, %s", name, kept.local.job, how, machine, kept.why)
         if not folded.again and not folded.refused:
             self._note(folded.incident, kept)
@@ -146,7 +147,7 @@ class OfflineIngest:
 
     def _note(self, name: str, kept: OfflineCapture, check: bool = False) -> None:
         if name not in self._cases:
-            self._cases[name] = _OfflineCase(kept.local.job, kept.crash, check)
+            self._cases[name] = _OfflineCase(kept.local.job, kept.crash or kept.numbers, check)
             with log_context(
                 incident=name, job=kept.local.job, machine=""
             ):  # the task takes it along, of many machines
@@ -164,7 +165,7 @@ class OfflineIngest:
             self._led -= Counter([name])
 
     async def _awaited(self, name: str, case: _OfflineCase) -> None:
-        pause_s = self._settings.crash_s if case.crash else self._settings.returned_s
+        pause_s = self._settings.crash_s if case.soon else self._settings.returned_s
         fleet, until = self._services.fleet, steady() + PATIENCES * pause_s
         while not case.complete(fleet.asked(case.job)) and steady() < until:
             case.changed.clear()
@@ -224,7 +225,7 @@ class OfflineIngest:
         running, absent = fleet.asked(job), fleet.absent(job, steady())
         silent = {machine: local for machine, local in (absent | running).items() if machine not in reported}
         why = {
-            machine: _silence(machine, held[0].crash, check) if machine in running else fleet.gone(machine, steady())
+            machine: _silence(machine, held[0], check) if machine in running else fleet.gone(machine, steady())
             for machine in silent
         }
         findings = [finding for machine in silent for finding in fleet.findings(machine, steady())]
@@ -317,8 +318,10 @@ def _refused(held: Sequence[OfflineCapture]) -> dict[str, int]:
     return found
 
 
-def _silence(machine: str, crash: bool, check: bool) -> Missing:
-    what = "saw no crash there" if crash else "recorded nothing of it while no server was there"
+def _silence(machine: str, kept: OfflineCapture, check: bool) -> Missing:
+    what = "saw no crash there" if kept.crash else "recorded nothing of it while no server was there"
+    if kept.numbers:
+        what = "logs no wrong numbers"
     if check:
         what = "was not looked at: the checks of another machine asked"
     return Missing(Reason.NO_EVIDENCE, f"{machine} {what}")

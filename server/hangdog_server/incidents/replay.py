@@ -18,7 +18,7 @@ from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_models.topology import Layout
-from hangdog_proto.codec import collectives, dedup, exits
+from hangdog_proto.codec import collectives, dedup, exits, wrong_numbers
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.codec.pieces import PIECES
@@ -154,7 +154,7 @@ def _answer(look: StoredRound, capture: pb.Capture, dictionary: PieceCache) -> R
     findings = found.unpack(capture.findings, look.machine, {one.rank for one in ends})
     return RoundAnswer(
         look.machine, look.number, traces, unreadable=unreadable, counters=collectives.unpack_all(capture),
-        findings=findings, exits=ends,
+        findings=findings, exits=ends, numbers=wrong_numbers.unpack(capture.numbers),
     )  # fmt: skip
 
 

@@ -12,7 +12,16 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from hangdog_models.counts import counted, named
-from hangdog_models.incident import CHECKED_WHY, CRASHED_WHY, ENDED, SUSPECTED_WHY, Incident, IncidentState
+from hangdog_models.incident import (
+    CHECKED_WHY,
+    CRASHED_WHY,
+    ENDED,
+    NUMBERS_WHY,
+    RUNS_ON,
+    SUSPECTED_WHY,
+    Incident,
+    IncidentState,
+)
 from hangdog_models.verdict import Kind, from_json
 from hangdog_models.views.answer_text import answer, sure
 from hangdog_models.views.first_line import order
@@ -64,7 +73,7 @@ def read(connection: sa.Connection, now: float, since: float) -> tuple[tuple[Cha
     chains = chained(incidents)
     acts, campaigns = actions.changed(connection, since), records.convicting(connection, since)
     found = [*_looked(chains), *_acted(acts), *map(_convicted, campaigns), *_breaker(*policy.breaker(connection))]
-    latest = {chain[0].job: chain for chain in chains if not chain[0].why.startswith(CHECKED_WHY)}
+    latest = {chain[0].job: chain for chain in chains if not chain[0].why.startswith(RUNS_ON)}
     stood = [replace(chain[-1], id=chain[0].id) for chain in latest.values() if _suspected(chain[-1])]
     return tuple(one for one in found if one.at >= since), tuple(one for one in stood if one.state in ENDED)
 
@@ -147,6 +156,8 @@ def _opened(first: Incident) -> tuple[str, str]:
         return first.why, "It is being judged"
     if first.why.startswith(CRASHED_WHY):
         return f"{first.job} crashed", "Its machines tell how"
+    if first.why.startswith(NUMBERS_WHY):
+        return f"{first.job} logs wrong numbers", "Its machines tell which"
     return f"{first.job} {'stands still' if _suspected(first) else 'is looked at'}", "Its machines are being asked"
 
 

@@ -6,7 +6,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hangdog_models.incident import CHECKED_WHY, CRASHED_WHY, SUSPECTED_WHY, UNDER_WAY, IncidentState
+from hangdog_models.incident import (
+    CHECKED_WHY,
+    CRASHED_WHY,
+    NUMBERS_WHY,
+    RUNS_ON,
+    SUSPECTED_WHY,
+    UNDER_WAY,
+    IncidentState,
+)
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind
@@ -23,6 +31,7 @@ class OfflineCapture:
     `round`, `last` and `more` are as in an answer to an order, `rounds` and `interval_s` what the agent set out to take,
     `boot` and `serial` what the machine was then. `stood_s`: for how long the job had stood still when it was captured; 0: unknown.
     `crash`: no standstill, but a crash, the first end of which was at `began`; `life_s` is for how long the job had run then.
+    `numbers`: no standstill, but wrong numbers, the first of which was logged at `began`.
     """
 
     machine: str
@@ -45,6 +54,7 @@ class OfflineCapture:
     whose: str = ""
     crash: bool = False
     life_s: float = 0.0
+    numbers: bool = False
 
     @property
     def of_job(self) -> str:
@@ -123,7 +133,9 @@ def _fold(connection: sa.Connection, kept: OfflineCapture, name: str, near_s: fl
         return Folded(incident, refused="this standstill was judged long ago, and its other looks are removed")
     if incident is None:
         incident = name
-        why = f"{CRASHED_WHY if kept.crash else 'recorded while no server was there:'} {kept.why}"
+        why = f"{_trigger(kept)} {kept.why}"
+        if kept.crash and (before := _numbers_before(connection, kept)) is not None:
+            why = f"{why}; its numbers were wrong before, incident {before}"
         connection.execute(INCIDENTS.insert().values(_incident(kept, name, why, at)))
     else:
         taken = sa.select(CAPTURES.c.round).where(
@@ -190,6 +202,8 @@ def _insert(connection: sa.Connection, kept: OfflineCapture, incident: str) -> N
     del reported["packed"]
     if not kept.crash:  # a server of before reads what has none of them
         del reported["crash"], reported["life_s"]
+    if not kept.numbers:
+        del reported["numbers"]
     connection.execute(SPOOLED.insert().values(**columns, incident=incident, job=kept.of_job, stated=reported))
 
 
@@ -198,10 +212,11 @@ def _near(connection: sa.Connection, kept: OfflineCapture, near_s: float) -> str
     mine = sa.select(SPOOLED.c.incident).where(SPOOLED.c.machine == kept.machine)
     apart = sa.func.abs(INCIDENTS.c.began - kept.began)
     held = sa.select(SPOOLED.c.incident).where(SPOOLED.c.job == kept.of_job)
-    alike, checked = INCIDENTS.c.why.startswith(CRASHED_WHY), INCIDENTS.c.why.startswith(CHECKED_WHY)
+    crashed, numbers = INCIDENTS.c.why.startswith(CRASHED_WHY), INCIDENTS.c.why.startswith(NUMBERS_WHY)
+    alike = crashed if kept.crash else numbers if kept.numbers else sa.not_(sa.or_(crashed, _runs_on()))
     query = sa.select(INCIDENTS.c.id).where(
         INCIDENTS.c.id.in_(held), INCIDENTS.c.id.not_in(mine), apart <= near_s, INCIDENTS.c.pruned == 0,
-        alike if kept.crash else sa.not_(sa.or_(alike, checked)),
+        alike,
     )  # fmt: skip
     found: str | None = connection.execute(query.order_by(apart, INCIDENTS.c.id).limit(1)).scalar()
     return found
@@ -211,13 +226,34 @@ def _stood(connection: sa.Connection, kept: OfflineCapture) -> str | None:
     """The incident of the standstill that this crash ends: the job's newest since it was started, if it did not go on."""
     query = sa.select(INCIDENTS.c.id, INCIDENTS.c.why, INCIDENTS.c.kind, INCIDENTS.c.went_on_s, INCIDENTS.c.state)
     query = query.where(INCIDENTS.c.job == kept.local.job, INCIDENTS.c.began > kept.began - kept.life_s)
-    query = query.where(sa.not_(INCIDENTS.c.why.startswith(CHECKED_WHY)))
+    query = query.where(sa.not_(_runs_on()))
     row = connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(1)).first()
     if row is None or not row.why.startswith(SUSPECTED_WHY) or row.went_on_s:
         return None
     stands = row.state in UNDER_WAY or row.kind not in ("", Kind.NONE)
     found: str = row.id
     return found if stands else None
+
+
+def _numbers_before(connection: sa.Connection, kept: OfflineCapture) -> str | None:
+    """The newest incident of wrong numbers of the job since it was started."""
+    query = sa.select(INCIDENTS.c.id).where(
+        INCIDENTS.c.job == kept.local.job, INCIDENTS.c.began > kept.began - kept.life_s,
+        INCIDENTS.c.why.startswith(NUMBERS_WHY),
+    )  # fmt: skip
+    found: str | None = connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(1)).scalar()
+    return found
+
+
+def _trigger(kept: OfflineCapture) -> str:
+    if kept.crash:
+        return CRASHED_WHY
+    return NUMBERS_WHY if kept.numbers else "recorded while no server was there:"
+
+
+def _runs_on() -> sa.ColumnElement[bool]:
+    """Whether an incident's job may run on."""
+    return sa.or_(*(INCIDENTS.c.why.startswith(why) for why in RUNS_ON))
 
 
 def _crash(connection: sa.Connection, job: str, since: float) -> str | None:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from hangdog_models.diagnosis.clustering.incident_features import of_verdict
 from hangdog_models.errors import WrongUse
-from hangdog_models.incident import CHECKED_WHY, ENDED, SUSPECTED_WHY, EarlierVerdict, Incident, IncidentState
+from hangdog_models.incident import ENDED, RUNS_ON, SUSPECTED_WHY, EarlierVerdict, Incident, IncidentState
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_server.store import actions, captures, leases, machine_history
 from hangdog_server.store.captures import RawCapture
@@ -240,7 +240,8 @@ def _acted(connection: sa.Connection, name: str) -> bool:
 
 
 def _same_stall(connection: sa.Connection, job: str, name: str, since: float) -> Incident | None:
-    query = _light().where(INCIDENTS.c.job == storable(job), sa.not_(INCIDENTS.c.why.startswith(CHECKED_WHY)))
+    runs_on = sa.or_(*(INCIDENTS.c.why.startswith(why) for why in RUNS_ON))
+    query = _light().where(INCIDENTS.c.job == storable(job), sa.not_(runs_on))
     if name:
         query = query.where(INCIDENTS.c.id == name)
     row = connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(1)).first()

@@ -19,7 +19,8 @@ import pytest
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch, jobs
-from hangdog_agent.exits.crashes import Crash, Crashes
+from hangdog_agent.exits.crashes import Crashes
+from hangdog_agent.job_report import JobReport
 from hangdog_agent.procfs import Proc
 from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_agent.stalls.settings import StallSettings
@@ -49,14 +50,14 @@ class Ranks:
         stdin.write(f"{what}\n".encode())
         stdin.flush()
 
-    def tick(self) -> list[Crash]:
+    def tick(self) -> list[JobReport]:
         members = self.watch.see()
         self.stalls.tick(members, self.crashes.note(members, jobs(members)))
         return self.crashes.complete(self.stalls.last_words)
 
-    def ticks(self, seconds: float) -> list[Crash]:
+    def ticks(self, seconds: float) -> list[JobReport]:
         """All that is told within so long; of no more than one crash is waited for the rest."""
-        found: list[Crash] = []
+        found: list[JobReport] = []
         until = time.monotonic() + seconds
         while time.monotonic() < until and not found:
             for process in self.processes:
@@ -101,7 +102,7 @@ def job(tools: Tools, folder: Path, count: int = 3) -> Iterator[Ranks]:
         yield ranks
 
 
-def statuses(crash: Crash) -> dict[int, int]:
+def statuses(crash: JobReport) -> dict[int, int]:
     return {one.rank: one.status for one in crash.message.captured.capture.exits}
 
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from hangdog_agent.discovery.discover import Key, RankProcesses
 from hangdog_agent.discovery.environ_names import ERROR_FILE, HEARTBEAT, LOG, STEP_PATTERN
+from hangdog_agent.numbers.log_numbers import LogNumbers, followed
 from hangdog_agent.stalls.progress.file_reader import FileQuery, Found, Identity
 from hangdog_agent.stalls.progress.heartbeat_files import Files
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
@@ -19,6 +20,7 @@ from hangdog_agent.stalls.progress.safe_regex import safe
 from hangdog_agent.stalls.progress.step_lines import StepLines
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.errors import WrongUse
+from hangdog_models.numbers.number_watch import USUAL, NumberThresholds
 from hangdog_models.reading.printable import printable
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ class _Log:
     """One file, whoever writes to it: `counted` follows all that counts in it, `stepped` what surely are steps."""
 
     steps: StepLines
+    numbers: LogNumbers
     counted: ProgressSignal
     stepped: ProgressSignal
     offset: int = 0
@@ -51,7 +54,9 @@ class _Log:
     def take(self, found: Found, at: float) -> None:
         self.offset = found.offset
         self.marks.append((at, found.offset - len(found.data)))
-        reported = self.steps.take(found.data.decode("utf-8", "replace"), found.joins)
+        text = found.data.decode("utf-8", "replace")
+        self.numbers.take(text, found.joins, at)
+        reported = self.steps.take(text, found.joins)
         self.counted.look(reported.counted, at)
         self.stepped.look(reported.stepped, at)
 
@@ -79,9 +84,9 @@ class _Beat:
 class Logs:
     """The logs and heartbeats of all trainers. Only one thread may use it; it never waits for a file."""
 
-    def __init__(self, proc: str, settings: StallSettings) -> None:
-        """`proc` is the folder of the process table."""
-        self._settings = settings
+    def __init__(self, proc: str, settings: StallSettings, numbers: NumberThresholds = USUAL) -> None:
+        """`proc` is the folder of the process table, `numbers` says which numbers of a log are wrong."""
+        self._settings, self._thresholds = settings, numbers
         self._files: Files[_Slot] = Files(proc)
         self._names: dict[_Slot, Identity] = {}
         self._logs: dict[Identity, _Log] = {}
@@ -117,15 +122,22 @@ class Logs:
 
     def last_words(self, keys: Collection[Key]) -> LastWords:
         """What was read of these trainers' last words."""
-        writers: dict[Identity, set[Key]] = {}
-        for (key, _), identity in self._names.items():
-            writers.setdefault(identity, set()).add(key)
         logs = {
-            frozenset(of): self._last[identity]
-            for identity, of in writers.items()
+            of: self._last[identity]
+            for identity, of in self._writers().items()
             if identity in self._last and not of.isdisjoint(keys)
         }
         return LastWords(logs, {key: data for key, data in self._errors.items() if key in keys})
+
+    def numbers(self) -> list[tuple[frozenset[Key], LogNumbers]]:
+        """The numbers of each log, with who writes to it."""
+        return [(of, self._logs[one].numbers) for one, of in self._writers().items() if one in self._logs]
+
+    def _writers(self) -> dict[Identity, frozenset[Key]]:
+        writers: dict[Identity, set[Key]] = {}
+        for (key, _), identity in self._names.items():
+            writers.setdefault(identity, set()).add(key)
+        return {identity: frozenset(of) for identity, of in writers.items()}
 
     def _last_wishes(self, ended: Mapping[Key, RankProcesses], now: float) -> dict[_Slot, FileQuery]:
         wishes: dict[_Slot, FileQuery] = {}
@@ -228,7 +240,7 @@ class Logs:
             ProgressSignal(SignalKind.LINES, floor_s),
             ProgressSignal(SignalKind.LINES, floor_s, vouches=True),
         )
-        return _Log(StepLines(self._pattern(member)), counted, stepped)
+        return _Log(StepLines(self._pattern(member)), followed(self._thresholds), counted, stepped)
 
     def _pattern(self, member: RankProcesses) -> re.Pattern[str] | None:
         text = (member.process.environ or {}).get(STEP_PATTERN, "")

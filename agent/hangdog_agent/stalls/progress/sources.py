@@ -9,12 +9,14 @@ from types import MappingProxyType
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.discovery.discover import Key, RankProcesses
+from hangdog_agent.numbers.log_numbers import LogNumbers
 from hangdog_agent.stalls.progress.collective_counts import Collectives
 from hangdog_agent.stalls.progress.gpu_power import Power
 from hangdog_agent.stalls.progress.logs import LastWords, Logs
 from hangdog_agent.stalls.progress.network_bytes import Flow
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
 from hangdog_agent.stalls.settings import StallSettings
+from hangdog_models.numbers.number_watch import USUAL, NumberThresholds
 
 log = logging.getLogger(__name__)
 
@@ -25,10 +27,12 @@ Readings = Callable[[], Mapping[str, tuple[float, float]]]
 class ProgressSources:
     """All of them. Only one thread may use it."""
 
-    def __init__(self, tools: Tools, settings: StallSettings, power: Readings = dict) -> None:
-        """`power` answers what is known of the GPUs without asking them."""
+    def __init__(
+        self, tools: Tools, settings: StallSettings, power: Readings = dict, numbers: NumberThresholds = USUAL
+    ) -> None:
+        """`power` answers what is known of the GPUs without asking them, `numbers` says which of a log are wrong."""
         self._power = power
-        self._logs = Logs(os.fspath(tools.proc.root), settings)
+        self._logs = Logs(os.fspath(tools.proc.root), settings, numbers)
         self._collectives = Collectives(tools, settings)
         self._flow = Flow(CheckPaths(proc=tools.proc.root), settings)
         self._gpus = Power(settings)
@@ -69,6 +73,10 @@ class ProgressSources:
     def last_words(self, keys: Collection[Key]) -> LastWords:
         """What these trainers wrote before they ended."""
         return self._logs.last_words(keys)
+
+    def numbers(self) -> Sequence[tuple[frozenset[Key], LogNumbers]]:
+        """The numbers of each log of the trainers, with who writes to it."""
+        return self._logs.numbers()
 
     def close(self) -> None:
         """Ends the processes that look at trainers' files."""

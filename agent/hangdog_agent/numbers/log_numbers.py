@@ -1,0 +1,56 @@
+"""The numbers of one log, as it grows: what was appended, read line by line, and what went wrong in it."""
+
+import re
+from dataclasses import dataclass, field
+
+from hangdog_models.numbers.number_watch import NumberAlarm, NumberThresholds, NumberWatch
+from hangdog_models.reading.limits import Limits
+from hangdog_models.reading.numbers.number_line import lines
+
+#: A line's beginning that is kept until its end comes: metrics lines of a thousand characters are usual.
+_REST = 4096
+#: Alarms that wait to be reported; later ones say the same.
+_WAITING = 64
+_END = re.compile(r"[\r\n]")
+#: What is in the text if anything in it concerns us: looking for it is cheap.
+_HINTS = ("loss", "norm", "overflow")
+_LIMITS = Limits(text=_REST)
+
+
+@dataclass(slots=True)
+class LogNumbers:
+    """The numbers of one log, whoever writes to it. `alarms` are those that nobody took yet, each with when it was read."""
+
+    watch: NumberWatch
+    alarms: list[tuple[NumberAlarm, float]] = field(default_factory=list)
+    _rest: str = ""
+
+    def take(self, text: str, joins: bool, at: float) -> None:
+        """Takes what was appended. Not `joins`: what lies before it was left out, so its first line may lack its front."""
+        whole, rest = _parted((self._rest if joins else "") + text)
+        self._rest = rest[-_REST:]
+        if not joins:
+            whole = _END.sub("\n", whole).partition("\n")[2]
+        lower = whole.lower()
+        if not any(hint in lower for hint in _HINTS):
+            return
+        for line in lines(whole, _LIMITS):
+            for alarm in self.watch.take(line):
+                if len(self.alarms) < _WAITING:
+                    self.alarms.append((alarm, at))
+
+    def taken(self) -> list[tuple[NumberAlarm, float]]:
+        """The alarms that wait, which do so no longer."""
+        taken, self.alarms = self.alarms, []
+        return taken
+
+
+def followed(thresholds: NumberThresholds) -> LogNumbers:
+    """A log that is seen for the first time."""
+    return LogNumbers(NumberWatch(thresholds))
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The whole lines, and the one that has no end yet."""
+    end = max(text.rfind("\n"), text.rfind("\r")) + 1
+    return text[:end], text[end:]
