@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from hangdog_models.numbers.wrong_number import WrongNumbers
 from hangdog_models.ranks import Rank, format_ranks, parse_ranks
 
 SCHEMA = "hangdog.verdict/1"
@@ -130,20 +131,6 @@ class MachineCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class WrongNumbers:
-    """What a job logged that is wrong, where that opened the incident: `what` is `value` since `step`, where `usual` is usual.
-
-    `rank` is the one whose number was wrong before those of others; None where none was. `step`: None where no line says it.
-    """
-
-    what: str
-    value: str
-    usual: float
-    step: int | None = None
-    rank: Rank | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """One thing to do now, to which machines if it is about machines, and why; `cost` is None where it follows from another."""
 
@@ -241,10 +228,8 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
         trigger["crash"] = {"rank": crash.rank, "machine": crash.machine, "how": crash.how}
     if check is not None:
         trigger["check"] = {"machine": check.machine, "found": list(check.found)}
-    if (wrong := verdict.numbers) is not None:
-        trigger["numbers"] = {
-            "what": wrong.what, "value": wrong.value, "usual": wrong.usual, "step": wrong.step, "rank": wrong.rank,
-        }  # fmt: skip
+    if verdict.numbers is not None:
+        trigger["numbers"] = verdict.numbers.to_json()
     return {
         "schema": SCHEMA,
         "job": {"id": verdict.job_id, "world_size": verdict.world_size},
@@ -358,7 +343,7 @@ def from_json(document: Mapping[str, Any]) -> Verdict:
         ),
         crash=_crash_from_json(document.get("crash")),
         check=_check_from_json(document.get("check")),
-        numbers=_numbers_from_json(document.get("numbers")),
+        numbers=WrongNumbers.from_json(document["numbers"]) if document.get("numbers") is not None else None,
     )
 
 
@@ -369,16 +354,6 @@ def _cost_from_json(document: Mapping[str, Any]) -> StepCost | None:
 
 def _check_from_json(document: Mapping[str, Any] | None) -> MachineCheck | None:
     return None if document is None else MachineCheck(str(document["machine"]), tuple(map(str, document["found"])))
-
-
-def _numbers_from_json(document: Mapping[str, Any] | None) -> WrongNumbers | None:
-    if document is None:
-        return None
-    step, rank = document["step"], document["rank"]
-    return WrongNumbers(
-        str(document["what"]), str(document["value"]), float(document["usual"]),
-        None if step is None else int(step), None if rank is None else Rank(int(rank)),
-    )  # fmt: skip
 
 
 def _crash_from_json(document: Mapping[str, Any] | None) -> JobCrash | None:

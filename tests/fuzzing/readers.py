@@ -9,6 +9,7 @@ from typing import Any
 from hangdog.evidence.content import read_contents
 from hangdog.evidence.naming import name_of, number_of
 from hangdog.evidence.packed.archive import archive_entries
+from hangdog_models.numbers.number_watch import USUAL, NumberWatch
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import job
 from hangdog_models.reading.collectives import (
@@ -31,6 +32,7 @@ from hangdog_models.reading.logs import (
     slurm_text,
     training_log,
 )
+from hangdog_models.reading.numbers import number_line
 from hangdog_models.reading.stacks import (
     capture_failure,
     eu_stack,
@@ -80,6 +82,11 @@ def _ras(text: str) -> object:
 
 def _log(text: str) -> object:
     return training_log.recognises(text), training_log.read(text, None), training_log.read(text, Rank(3))
+
+
+def _numbers(text: str) -> object:
+    watch = NumberWatch(USUAL)
+    return [alarm.text for line in number_line.lines(text) for alarm in watch.take(line)]
 
 
 def _faulthandler(text: str) -> object:
@@ -137,6 +144,7 @@ TARGETS: dict[str, Target] = {
     "perf_script": _text(perf_script.read),
     "pyspy_raw": _text(pyspy_raw.read),
     "faulthandler": _text(_faulthandler),
+    "numbers": _text(_numbers),
     "stack_text": _text(_stack_text),
     "flight_recorder": _document(lambda document: flight_recorder.read(document, Rank(0))),
     "plain_pickle": lambda data: plain_pickle.read_pickle(b"\x80\x04" + data),

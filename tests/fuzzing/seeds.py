@@ -260,6 +260,11 @@ _CONTAINER_TEXT = """{"log":"[rank3]: CUDA error: uncorrect","stream":"stderr","
 2026-01-02T03:04:05.678+01:00 stdout F  3
 """
 
+_NUMBERS_TEXT = """[rank3]: step: 14  loss:  3.24405  grad_norm:  0.8319  memory:  9.46GiB(64.99%)
+ iteration     5426/  250000 | lm loss: 8.7E-01 | loss scale: 1.0 | grad norm: nan | number of skipped iterations:   1 |
+{'loss': 0.0, 'grad_norm': inf, 'epoch': 0.0}
+"""
+
 
 def _packed(how: str) -> bytes:
     """A folder of two files in an archive, the same each time."""
@@ -298,6 +303,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "nccl_diag": (_DIAG_TEXT,),
     "inspector": (_INSPECTOR_TEXT,),
     "log": (_LOG_TEXT,),
+    "numbers": (_NUMBERS_TEXT,),
     "error_file": (_ERROR_FILE,),
     "slurm": (_SLURM_TEXT,),
     "kubernetes": (_KUBERNETES_TEXT,),

@@ -66,7 +66,7 @@ class _Series:
     sound: deque[int] = field(default_factory=lambda: deque(maxlen=_RECENT))
     first: NumberAlarm | None = None
     wrong: int = 0
-    told: bool = False
+    reported: bool = False
     last: int | None = None
 
 
@@ -106,8 +106,8 @@ class NumberWatch:
     def _follow(self, series: _Series, number: LoggedNumber, line: NumberLine) -> NumberAlarm | None:
         wrong = self._wrong(series, number)
         if not wrong:
-            over = replace(series.first, passed=series.wrong) if series.first and not series.told else None
-            series.first, series.wrong, series.told = None, 0, False
+            over = replace(series.first, passed=series.wrong) if series.first and not series.reported else None
+            series.first, series.wrong, series.reported = None, 0, False
             if math.isfinite(number.value) and not line.skipped:
                 series.window.append(number.value)
                 if line.step is not None:
@@ -120,9 +120,9 @@ class NumberWatch:
         series.wrong += 0 if again and series.first is not None else 1
         if series.first is None:
             series.first = NumberAlarm(number, median(series.window), line.step, line.text, line.rank)
-        if series.told or series.wrong < self._lasting(number):
+        if series.reported or series.wrong < self._lasting(number):
             return None
-        series.told = True
+        series.reported = True
         return series.first
 
     def _wrong(self, series: _Series, number: LoggedNumber) -> bool:

@@ -1,8 +1,10 @@
 """The nouns of a job's numbers: one that was logged, and one that went wrong."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any, Self
 
 from hangdog_models.ranks import Rank
 
@@ -67,3 +69,33 @@ class WrongNumber:
         if math.isnan(self.value):
             return "NaN"
         return f"{self.value:.4g}" if math.isfinite(self.value) else "infinite"
+
+
+@dataclass(frozen=True, slots=True)
+class WrongNumbers:
+    """What a job logged that is wrong, in a verdict: `what` is `value` since `step`, where `usual` is usual.
+
+    `rank` is the one whose number was wrong before those of others; None where none was. `step`: None where no line says it.
+    """
+
+    what: str
+    value: str
+    usual: float
+    step: int | None = None
+    rank: Rank | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in a verdict's JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """What `to_json` wrote."""
+        step, rank = document["step"], document["rank"]
+        return cls(
+            str(document["what"]),
+            str(document["value"]),
+            float(document["usual"]),
+            None if step is None else int(step),
+            None if rank is None else Rank(int(rank)),
+        )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.findings.failing_paths import PATH
+from hangdog_models.numbers.wrong_number import WrongNumbers
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import escaped, printable
 from hangdog_models.verdict import (
@@ -16,7 +17,6 @@ from hangdog_models.verdict import (
     StallCause,
     Suspect,
     Verdict,
-    WrongNumbers,
 )
 
 #: Machines named in the headline; all of them stand under `evict`.

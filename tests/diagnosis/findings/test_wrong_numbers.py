@@ -8,11 +8,11 @@ import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.findings import Finding, Impact
-from hangdog_models.numbers.wrong_number import Quantity, WrongNumber
+from hangdog_models.numbers.wrong_number import Quantity, WrongNumber, WrongNumbers
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot, merged
 from hangdog_models.topology import Layout, build
-from hangdog_models.verdict import Act, Kind, Verdict, WrongNumbers, from_json, to_json
+from hangdog_models.verdict import Act, Kind, Verdict, from_json, to_json
 from hangdog_models.views.first_line import headline
 
 WORLD = 8

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from hangdog_models.numbers.wrong_number import WrongNumbers
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import (
     Act,
@@ -42,6 +43,14 @@ CAUSES = st.dictionaries(st.sampled_from(StallCause), PROBABILITIES, max_size=3)
 CULPRITS = st.builds(Culprit, rank_sets(), MACHINES, PROBABILITIES, SENTENCES, CAUSES)
 CRASHES = st.builds(JobCrash, st.none() | st.integers(0, 99).map(Rank), TEXT, TEXT)
 CHECKS = st.builds(MachineCheck, TEXT, SENTENCES)
+NUMBERS = st.builds(
+    WrongNumbers,
+    TEXT,
+    TEXT,
+    st.floats(-1e9, 1e9),
+    st.none() | st.integers(0, 1 << 53),
+    st.none() | st.integers(0, 99).map(Rank),
+)
 STEPS = st.builds(Step, st.sampled_from([act for act in Act if act is not Act.EVICT]), MACHINES, TEXT)
 SUSPECTS = st.builds(Suspect, rank_sets(), MACHINES, PROBABILITIES, SENTENCES)
 GROUPS = st.builds(StuckGroup, TEXT, rank_sets(1), TEXT)
@@ -83,4 +92,5 @@ def verdicts(draw: st.DrawFn) -> Verdict:
         next=tuple(draw(st.lists(STEPS, max_size=3))),
         crash=draw(st.none() | CRASHES),
         check=draw(st.none() | CHECKS),
+        numbers=draw(st.none() | NUMBERS),
     )

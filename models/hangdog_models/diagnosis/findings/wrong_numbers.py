@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.numbers.wrong_number import WrongNumber
+from hangdog_models.numbers.wrong_number import WrongNumber, WrongNumbers
 from hangdog_models.rules.likelihoods import by_cause
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind, WrongNumbers
+from hangdog_models.verdict import Kind
 
 WRONG_FIRST = by_cause("wrong_first")
 _KINDS = {"machine": Kind.MACHINE, "software": Kind.SOFTWARE}

@@ -24,7 +24,7 @@ _SHOWN = 300
 _WHOSE = 200
 #: Nothing is tried again: each part is taken whole or not at all.
 _NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.])[-+]?(?:\d{1,32}+(?:\.\d{0,32}+)?+(?:[eE][-+]?\d{1,4}+)?+|nan|inf(?:inity)?+)(?![A-Za-z0-9_])",
+    r"(?<![A-Za-z0-9_.])[-+]?(?:\d{1,32}+(?:\.\d{0,32}+)?+(?:[eE][-+]?\d{1,4}+)?+|nan|inf(?:inity)?+)(?!\.?[A-Za-z0-9_])",
     re.ASCII | re.IGNORECASE,
 )
 #: What ends the name of one number and begins the next.
