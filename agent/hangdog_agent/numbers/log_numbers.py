@@ -19,10 +19,10 @@ _LIMITS = Limits(text=_REST)
 
 @dataclass(slots=True)
 class LogNumbers:
-    """The numbers of one log, whoever writes to it. `alarms` are those that nobody took yet, each with when it was read."""
+    """The numbers of one log, whoever writes to it. `alarms` are those that nobody took yet."""
 
     watch: NumberWatch
-    alarms: list[tuple[NumberAlarm, float]] = field(default_factory=list)
+    alarms: list[NumberAlarm] = field(default_factory=list)
     _rest: str = ""
 
     def take(self, text: str, joins: bool, at: float) -> None:
@@ -35,11 +35,9 @@ class LogNumbers:
         if not any(hint in lower for hint in _HINTS):
             return
         for line in lines(whole, _LIMITS):
-            for alarm in self.watch.take(line):
-                if len(self.alarms) < _WAITING:
-                    self.alarms.append((alarm, at))
+            self.alarms = [*self.alarms, *self.watch.take(line, at)][:_WAITING]
 
-    def taken(self) -> list[tuple[NumberAlarm, float]]:
+    def taken(self) -> list[NumberAlarm]:
         """The alarms that wait, which do so no longer."""
         taken, self.alarms = self.alarms, []
         return taken

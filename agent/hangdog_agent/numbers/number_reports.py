@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Episode:
-    """What is wrong of one job, since `at`."""
+    """What is wrong of one job, as it is known since `at`: each number with whose it is."""
 
     job: LocalJob
     at: float
-    wrong: list[tuple[NumberAlarm, Rank | None, float]] = field(default_factory=list)
+    wrong: list[tuple[NumberAlarm, Rank | None]] = field(default_factory=list)
 
 
 class NumberReports:
@@ -57,25 +57,25 @@ class NumberReports:
         jobs = {job.key: job for job in here}
         self._reported = {job: at for job, at in self._reported.items() if now - at < AGAIN_S}
         for writers, numbers in logs:
-            for alarm, at in numbers.taken():
-                self._note(alarm, at, [trainers[key] for key in writers if key in trainers], jobs)
+            for alarm in numbers.taken():
+                self._note(alarm, [trainers[key] for key in writers if key in trainers], jobs, now)
         complete = [name for name, one in self._episodes.items() if now - one.at >= self._settle_s]
         return [self._report(name, self._episodes.pop(name), logs, trainers, now) for name in complete]
 
     def _note(
-        self, alarm: NumberAlarm, at: float, writers: Sequence[RankProcesses], jobs: Mapping[str, LocalJob]
+        self, alarm: NumberAlarm, writers: Sequence[RankProcesses], jobs: Mapping[str, LocalJob], now: float
     ) -> None:
         names = {one.key for one in writers}
         job = jobs.get(next(iter(names))) if len(names) == 1 else None
         if job is None:  # it ended meanwhile, or two jobs write to one file
             return
-        what = f"job {job.key}: {_wrong(alarm, None, at, ()).message}"
+        what = f"job {job.key}: {_wrong(alarm, None, ()).message}"
         if alarm.passed:
             log.info("%s; over after %s", what, counted(alarm.passed, "value"))
             return
         log.warning("%s", what)
         if job.key not in self._reported:
-            self._episodes.setdefault(job.key, _Episode(job, at)).wrong.append((alarm, _whose(alarm, writers, job), at))
+            self._episodes.setdefault(job.key, _Episode(job, now)).wrong.append((alarm, _whose(alarm, writers, job)))
 
     def _report(
         self,
@@ -90,7 +90,7 @@ class NumberReports:
             ({one.rank for key in writers if (one := trainers.get(key)) is not None and one.key == name}, numbers)
             for writers, numbers in logs
         ]
-        wrong = [_wrong(alarm, rank, at, _sound(alarm, mine)) for alarm, rank, at in episode.wrong]
+        wrong = [_wrong(alarm, rank, _sound(alarm, mine)) for alarm, rank in episode.wrong]
         wrong.sort(key=lambda one: (one.step is None, one.step or 0, one.at_s))
         stall = secrets.token_hex(8)
         capture = pb.Capture(numbers=codec.pack(wrong), findings=found.pack(self._findings()))
@@ -101,7 +101,7 @@ class NumberReports:
             why=_why(wrong),
             numbers=True,
         )
-        return JobReport(episode.job, message, episode.at)
+        return JobReport(episode.job, message, min(one.at_s for one in wrong))
 
 
 def _whose(alarm: NumberAlarm, writers: Sequence[RankProcesses], job: LocalJob) -> Rank | None:
@@ -126,8 +126,10 @@ def _sound(alarm: NumberAlarm, logs: Sequence[tuple[set[Rank], LogNumbers]]) -> 
     return tuple(sorted(sound))
 
 
-def _wrong(alarm: NumberAlarm, rank: Rank | None, at: float, sound: tuple[Rank, ...]) -> WrongNumber:
-    return WrongNumber(rank, alarm.number.quantity, alarm.number.value, alarm.median, at, alarm.step, alarm.text, sound)
+def _wrong(alarm: NumberAlarm, rank: Rank | None, sound: tuple[Rank, ...]) -> WrongNumber:
+    return WrongNumber(
+        rank, alarm.number.quantity, alarm.number.value, alarm.median, alarm.at, alarm.step, alarm.text, sound
+    )
 
 
 def _why(wrong: Sequence[WrongNumber]) -> str:

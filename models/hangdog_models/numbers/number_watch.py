@@ -47,7 +47,7 @@ USUAL = NumberThresholds()
 class NumberAlarm:
     """A number that went wrong: its first wrong value, where, and what was usual. `rank`: the line says whose it is.
 
-    `passed`: it is over already, after so many wrong values; 0: it stays.
+    `passed`: it is over already, after so many wrong values; 0: it stays. `at` is when that value was read.
     """
 
     number: LoggedNumber
@@ -55,6 +55,7 @@ class NumberAlarm:
     step: int | None
     text: str
     rank: Rank | None
+    at: float
     passed: int = 0
 
 
@@ -78,8 +79,8 @@ class NumberWatch:
     _series: dict[tuple[Rank | None, Quantity, str], _Series] = field(default_factory=dict)
     _scaled: bool = False
 
-    def take(self, line: NumberLine) -> list[NumberAlarm]:
-        """What is known to be wrong, or over, with this line, and was not before."""
+    def take(self, line: NumberLine, at: float = 0.0) -> list[NumberAlarm]:
+        """What is known to be wrong, or over, with this line, which was read at that time, and was not before."""
         self._scaled |= line.scaled or line.skipped
         alarms = []
         for number in line.numbers:
@@ -88,7 +89,7 @@ class NumberWatch:
                 if len(self._series) >= MOST:
                     continue
                 self._series[key] = _Series(deque(maxlen=max(1, self.thresholds.median_steps)))
-            if alarm := self._follow(self._series[key], number, line):
+            if alarm := self._follow(self._series[key], number, line, at):
                 alarms.append(alarm)
         return alarms
 
@@ -103,7 +104,7 @@ class NumberWatch:
             found[rank] = found.get(rank, True) and sound
         return {rank for rank, sound in found.items() if sound}
 
-    def _follow(self, series: _Series, number: LoggedNumber, line: NumberLine) -> NumberAlarm | None:
+    def _follow(self, series: _Series, number: LoggedNumber, line: NumberLine, at: float) -> NumberAlarm | None:
         wrong = self._wrong(series, number)
         if not wrong:
             over = replace(series.first, passed=series.wrong) if series.first and not series.reported else None
@@ -119,7 +120,7 @@ class NumberWatch:
         series.last = line.step
         series.wrong += 0 if again and series.first is not None else 1
         if series.first is None:
-            series.first = NumberAlarm(number, median(series.window), line.step, line.text, line.rank)
+            series.first = NumberAlarm(number, median(series.window), line.step, line.text, line.rank, at)
         if series.reported or series.wrong < self._lasting(number):
             return None
         series.reported = True

@@ -114,23 +114,27 @@ async def test_an_old_server_is_not_told_again_on_one_connection_but_on_the_next
         assert len(files(tmp_path)) == 1
 
 
-async def test_a_crash_is_told_at_once_and_waits_for_a_server_that_knows_crashes(
-    stoppable: Tools, tmp_path: Path
+@pytest.mark.parametrize("kind", ["crash", "numbers"])
+async def test_a_report_is_told_at_once_and_waits_for_a_server_that_knows_its_kind(
+    stoppable: Tools, tmp_path: Path, kind: str
 ) -> None:
     slow = replace(SETTINGS, spool_pause_s=60.0)
     spool = Spool(tmp_path / "spool", slow, CLOCKS)
-    assert spool.put(pb.Spooled(stall="c", job=pb.LocalJob(job="linked"), crash=True, rounds=1), 6.0)
+    report = pb.Spooled(
+        stall="c", job=pb.LocalJob(job="linked"), crash=kind == "crash", numbers=kind == "numbers", rounds=1
+    )
+    assert spool.put(report, 6.0)
     async with absent() as server:
         await server.start()
         async with linked(server, stoppable, spooling=Spooling(tmp_path, slow, CLOCKS)):
             old = await server.line()
             await asyncio.sleep(0.5)
             assert all(message.WhichOneof("body") != "spooled" for message in heard(old))
-            server.crashes = True
+            server.crashes, server.numbers = kind == "crash", kind == "numbers"
             old.outbox.put_nowait(None)
             line = await server.line()
             receive(line, message := await spooled(line))
-            assert message.crash and message.job.job == "linked"
+            assert (message.crash, message.numbers) == (report.crash, report.numbers) and message.job.job == "linked"
             await reached(lambda: not files(tmp_path))
 
 

@@ -32,9 +32,13 @@ def watched(
     return told
 
 
-def wrong(*args: Iterable[float | None], **more: str) -> list[tuple[str, int | None, str]]:
+def wrong(
+    losses: Iterable[float | None], norms: Iterable[float | None] = (), extra: str = ""
+) -> list[tuple[str, int | None, str]]:
     return [
-        (str(one.number.value), one.step, str(one.number.quantity)) for one in watched(*args, **more) if not one.passed
+        (str(one.number.value), one.step, str(one.number.quantity))
+        for one in watched(losses, norms, extra)
+        if not one.passed
     ]
 
 

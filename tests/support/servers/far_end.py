@@ -43,7 +43,7 @@ class Server(rpc.AgentsServicer):
         self.heartbeat_s = heartbeat_s
         self.together = together
         self.digests = digests
-        self.crashes = False
+        self.crashes = self.numbers = False
         self.lines: asyncio.Queue[Line] = asyncio.Queue()
         self.port = 0
         self._server: grpc.aio.Server | None = None
@@ -54,7 +54,11 @@ class Server(rpc.AgentsServicer):
         reader.add_done_callback(lambda _: line.outbox.put_nowait(None))  # as a server does: who parts is let go
         self.lines.put_nowait(line)
         welcome = pb.Welcome(
-            heartbeat_s=self.heartbeat_s, digests=self.digests, together=self.together, crashes=self.crashes
+            heartbeat_s=self.heartbeat_s,
+            digests=self.digests,
+            together=self.together,
+            crashes=self.crashes,
+            numbers=self.numbers,
         )
         yield pb.ToAgent(welcome=welcome)
         try:

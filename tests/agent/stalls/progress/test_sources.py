@@ -299,3 +299,15 @@ def test_what_speaks_for_a_machine_stands_beside_each_of_its_trainers(tmp_path: 
         first, second = witnesses.hear(trainers).values()
         shared = {each.kind for each in first if any(each is other for other in second)}
         assert shared == {SignalKind.BYTES, SignalKind.POWER}
+
+
+def test_numbers_of_a_log_are_followed_and_told_with_who_writes_it(tmp_path: Path) -> None:
+    log = tmp_path / "out"
+    with trainer(log, rank=3) as member:
+        hearing = Hearing(member)
+        for number in range(1, 8):
+            values = [f"step: {5 * number + one} loss: {'nan' if number > 5 else 2.0}\n" for one in range(5)]
+            append(log, "".join(values))
+            hearing.hear()
+        ((writers, numbers),) = hearing.logs.numbers()
+        assert writers == {member.process.key} and [alarm.step for alarm in numbers.taken()] == [30]
