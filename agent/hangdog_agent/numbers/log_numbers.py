@@ -12,8 +12,10 @@ _REST = 4096
 #: Alarms that wait to be reported; later ones say the same.
 _WAITING = 64
 _END = re.compile(r"[\r\n]")
-#: What is in the text if anything in it concerns us: looking for it is cheap.
-_HINTS = ("loss", "norm", "overflow")
+#: Lines read of what was appended, 30 µs each: the newest. More a second are one step of many ranks, or no steps.
+_LINES = 64
+#: What is in a line that concerns us: looking for it is cheap.
+_HINTS = re.compile("loss|norm|overflow", re.IGNORECASE)
 _LIMITS = Limits(text=_REST)
 
 
@@ -31,10 +33,8 @@ class LogNumbers:
         self._rest = rest[-_REST:]
         if not joins:
             whole = _END.sub("\n", whole).partition("\n")[2]
-        lower = whole.lower()
-        if not any(hint in lower for hint in _HINTS):
-            return
-        for line in lines(whole, _LIMITS):
+        telling = [one for one in _END.split(whole) if _HINTS.search(one)][-_LINES:]
+        for line in lines("\n".join(telling), _LIMITS):
             self.alarms = [*self.alarms, *self.watch.take(line, at)][:_WAITING]
 
     def taken(self) -> list[NumberAlarm]:

@@ -8,6 +8,9 @@ from typing import Any, Self
 
 from hangdog_models.ranks import Rank
 
+#: Numbers of a line that are shown.
+_SHOWN = 8
+
 
 class Quantity(StrEnum):
     """What a number measures."""
@@ -32,12 +35,17 @@ class NumberLine:
     `skipped`: a dynamic loss scaler left this step out, which is its usual work. `scaled`: such a scaler is there.
     """
 
-    text: str
     numbers: tuple[LoggedNumber, ...] = ()
     step: int | None = None
     rank: Rank | None = None
     skipped: bool = False
     scaled: bool = False
+
+    @property
+    def text(self) -> str:
+        """What was read of it, which is shown in its place: a log's own lines may hold what is nobody else's business."""
+        step = [f"step {self.step}"] if self.step is not None else []
+        return ", ".join([*step, *(f"{one.name} {one.value:.6g}" for one in self.numbers[:_SHOWN])])
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def falling(steps: int, seed: int = 1) -> list[float]:
 def test_nan_that_stays_is_told_once_with_its_first_step_and_what_was_usual() -> None:
     (alarm,) = watched([*falling(50), *[NAN] * 200])
     assert alarm.step == 51 and math.isnan(alarm.number.value) and 2.0 < alarm.median < 7.0
-    assert alarm.text == "step: 51 loss: nan"
+    assert alarm.text == "step 51, loss nan"
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF])

@@ -6,20 +6,20 @@ each is looked up. Work is linear in the length of the line.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from hangdog_models.numbers.wrong_number import LoggedNumber, NumberLine
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.logs.log_lines import LogLine, lines_of_log
-from hangdog_models.reading.numbers.number_names import NumberNames, comparable, packaged
-from hangdog_models.reading.printable import printable
+from hangdog_models.reading.numbers.number_names import comparable, packaged
 
 #: Numbers looked at of one line: the longest metrics lines seen (verl) hold about 90.
 _NUMBERS = 256
 #: Characters before a number in which its name stands.
 _NAME = 64
-#: Characters of a line that are kept to be shown.
-_SHOWN = 300
+#: Names that are remembered: a log has tens, and any text that has none.
+_REMEMBERED = 4096
 #: Characters before the first number of a step in which the line may say whose it is.
 _WHOSE = 200
 #: Nothing is tried again: each part is taken whole or not at all.
@@ -62,16 +62,18 @@ def read(line: LogLine, limits: Limits = DEFAULTS) -> NumberLine | None:
     if not any(hint in lower for hint in _HINTS):
         return None
     names = packaged()
+    suspect = any(word in lower for word in ("val", "test", "dev"))
     numbers: list[LoggedNumber] = []
     step: int | None = None
     skipped, scaled, begin, first = any(mark in lower for mark in _SKIPS) and "scal" in lower, False, 0, len(text)
     for found, _ in zip(_NUMBER.finditer(text), range(_NUMBERS), strict=False):
-        name = _name(text[max(begin, found.start() - _NAME) : found.start()])
+        known = _known(text[max(begin, found.start() - _NAME) : found.start()])
         begin = found.end()
+        if not known:
+            continue
         value = float(found[0])
-        known = _known(name, names)
         if known in names.quantities:
-            if _EVALUATES.search(text, 0, found.start()):
+            if suspect and _EVALUATES.search(text, 0, found.start()):
                 return None
             numbers.append(LoggedNumber(names.quantities[known], known, value))
             first = min(first, found.start())
@@ -84,19 +86,19 @@ def read(line: LogLine, limits: Limits = DEFAULTS) -> NumberLine | None:
     if not numbers and not skipped:
         return None
     rank = line.rank if line.rank is not None else _rank(text[: min(first, _WHOSE)])
-    return NumberLine(printable(text.strip(), _SHOWN), tuple(_once(numbers)), step, rank, skipped, scaled or skipped)
+    return NumberLine(tuple(_once(numbers)), step, rank, skipped, scaled or skipped)
 
 
-def _name(before: str) -> str:
-    """The name in what stands between two numbers: its last part."""
-    return _BETWEEN.split(before.replace("tensor(", " "))[-1].strip(" \t:='\"")
+@lru_cache(maxsize=_REMEMBERED)
+def _known(before: str) -> str:
+    """The name at the end of what stands between two numbers, as the table has it; empty where it has none.
 
-
-def _known(name: str, names: NumberNames) -> str:
-    """The name as the table has it; empty where it has none, or it is one of an evaluation."""
+    What stands there recurs from line to line, so it is looked up once.
+    """
+    name = _BETWEEN.split(before.replace("tensor(", " "))[-1].strip(" \t:='\"")
     if not name or _EVALUATION.search(name):
         return ""
-    whole = comparable(name)
+    names, whole = packaged(), comparable(name)
     if whole in names.quantities or whole in names.steps or whole in (_SCALE, _SKIPPED):
         return whole
     return comparable(name.rpartition(":")[2].strip(" '\"="))
