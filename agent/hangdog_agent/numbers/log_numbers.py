@@ -33,8 +33,8 @@ class LogNumbers:
         self._rest = rest[-_REST:]
         if not joins:
             whole = _END.sub("\n", whole).partition("\n")[2]
-        telling = [one for one in _END.split(whole) if _HINTS.search(one)][-_LINES:]
-        for line in lines("\n".join(telling), _LIMITS):
+        hinted = [one for one in _END.split(whole) if _HINTS.search(one)][-_LINES:]
+        for line in lines("\n".join(hinted), _LIMITS):
             self.alarms = [*self.alarms, *self.watch.take(line, at)][:_WAITING]
 
     def taken(self) -> list[NumberAlarm]:

@@ -51,11 +51,13 @@ class _Log:
     offset: int = 0
     marks: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=256))
 
-    def take(self, found: Found, at: float) -> None:
+    def take(self, found: Found, at: float, begun: bool) -> None:
+        """Takes a look; `begun`: the first one since anybody here writes to it."""
         self.offset = found.offset
         self.marks.append((at, found.offset - len(found.data)))
         text = found.data.decode("utf-8", "replace")
-        self.numbers.take(text, found.joins, at)
+        if not begun:
+            self.numbers.take(text, found.joins, at)
         reported = self.steps.take(text, found.joins)
         self.counted.look(reported.counted, at)
         self.stepped.look(reported.stepped, at)
@@ -210,12 +212,15 @@ class Logs:
             elif slot[1] == _BEAT:
                 self._take_beat(slot, found, at)
             else:
+                begun = slot not in self._names and found.identity not in self._names.values()
                 self._names[slot] = found.identity
                 if found.identity not in self._logs:
                     self._logs[found.identity] = self._followed(trainers[slot[0]])
+                if begun:  # what stands there may be of another start of the job: what was usual of that is nothing now
+                    self._logs[found.identity].numbers = followed(self._thresholds)
                 if found.identity not in read:
                     read.add(found.identity)
-                    self._logs[found.identity].take(found, at)
+                    self._logs[found.identity].take(found, at, begun)
 
     def _take_last(self, slot: _Slot, found: Found | None) -> None:
         if found is None or not found.data:

@@ -18,6 +18,7 @@ from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discovery.discover import Key, RankProcesses, find
 from hangdog_agent.discovery.discover import ProcessRole as Sort
 from hangdog_agent.discovery.process_table import ProcessTable
+from hangdog_agent.numbers.log_numbers import LogNumbers
 from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_agent.stalls.progress import heartbeat_files
 from hangdog_agent.stalls.progress.collective_counts import Collectives, count
@@ -301,13 +302,43 @@ def test_what_speaks_for_a_machine_stands_beside_each_of_its_trainers(tmp_path: 
         assert shared == {SignalKind.BYTES, SignalKind.POWER}
 
 
-def test_numbers_of_a_log_are_followed_and_told_with_who_writes_it(tmp_path: Path) -> None:
+def followed(hearing: Hearing) -> tuple[set[Key], LogNumbers]:
+    """Who writes the one log, and its numbers, once it is known: a process that begins belongs to nobody for a moment."""
+    while not hearing.logs.numbers():
+        hearing.hear()
+    ((writers, numbers),) = hearing.logs.numbers()
+    return set(writers), numbers
+
+
+def test_numbers_of_a_log_are_followed_with_who_writes_it(tmp_path: Path) -> None:
     log = tmp_path / "out"
     with trainer(log, rank=3) as member:
         hearing = Hearing(member)
+        append(log, "loss: 9.0\n")
+        writers, numbers = followed(hearing)
         for number in range(1, 8):
-            values = [f"step: {5 * number + one} loss: {'nan' if number > 5 else 2.0}\n" for one in range(5)]
-            append(log, "".join(values))
+            append(log, "".join(f"step: {5 * number + one} loss: {'nan' if number > 5 else 2.0}\n" for one in range(5)))
             hearing.hear()
-        ((writers, numbers),) = hearing.logs.numbers()
         assert writers == {member.process.key} and [alarm.step for alarm in numbers.taken()] == [30]
+
+
+def test_a_job_that_is_started_again_into_the_same_log_has_numbers_of_its_own(tmp_path: Path) -> None:
+    """From scratch its loss is six times what it was: nothing is wrong with that."""
+    log = tmp_path / "out"
+    with trainer(log) as member:
+        hearing = Hearing(member)
+        followed(hearing)
+        append(log, "loss: 2.0\n" * 40)
+        hearing.hear()
+    with trainer(log) as again:
+        hearing.members = {again.process.key: again}
+        hearing.hear()
+        writers, _ = followed(hearing)
+        assert writers == {again.process.key}
+        append(log, "loss: 12.0\n" * 9)
+        hearing.hear()
+        _, numbers = followed(hearing)
+        assert not numbers.taken()
+        append(log, "loss: nan\n" * 9)
+        hearing.hear()
+        assert len(numbers.taken()) == 1
