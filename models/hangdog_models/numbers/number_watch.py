@@ -23,8 +23,8 @@ class NumberThresholds:
 
     #: A spike is so many times the running median, as in ByteRobust (SOSP 2025, section 4), ...
     spike_times: float = 5.0
-    #: ... and lasts for so many values: a bad batch lifts a loss or a gradient norm for one to three steps, and clipping bounds
-    #: what it does. A job that does not come back by itself within five is one to look at.
+    #: ... and lasts for so many values: a bad batch lifts a gradient norm for one to three steps, and clipping bounds what it
+    #: does. What stays so high for longer diverges, or has hundreds of steps to make up for: somebody should look.
     spike_steps: int = 5
     #: NaN or Inf last for so many: one alone is often a step that is left out.
     nan_steps: int = 3
