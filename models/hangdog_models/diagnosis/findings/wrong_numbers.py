@@ -45,9 +45,8 @@ def wrong_first(numbers: Iterable[WrongNumber]) -> WrongNumber | None:
     leads = []
     for one in own:
         others = [other for other in own if other.quantity is one.quantity and other.rank != one.rank]
-        later = all(_step(other) > _step(one) for other in others)
         compared = {other.rank for other in others} | {rank for rank in one.sound if rank != one.rank}
-        if later and compared:
+        if compared:
             leads.append(one)
     leads.sort(key=lambda one: (_step(one), str(one.quantity)))
     if not leads or any(one.rank != leads[0].rank and _step(one) == _step(leads[0]) for one in leads):
