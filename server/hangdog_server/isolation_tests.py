@@ -127,9 +127,9 @@ class IsolationTests:
 
     async def _conclude(self, campaign: Campaign, row: ActionRecord) -> None:
         """Tells at the act what came of the campaign, once, and brings a machine back that passed, where that is wanted."""
-        said = _said(campaign, row.machine)
+        outcome = _outcome(campaign, row.machine)
         if campaign.id not in row.message:
-            words = f"{row.message}; {said}" if row.message else said
+            words = f"{row.message}; {outcome}" if row.message else outcome
             now = self._services.clock()
             await self._services.store.write(row.incident, actions.move, row, row.state, now, words, row.marked)
         if not (self._chosen.testing.release and passed(campaign, row.machine)):
@@ -141,11 +141,11 @@ class IsolationTests:
 
         def back(connection: sa.Connection) -> tuple[ActionRecord, ...]:
             store.one_at_a_time(connection, policy.TURN)
-            return policy.release(connection, row.machine, said, WHO, now)
+            return policy.release(connection, row.machine, outcome, WHO, now)
 
         await store.do(back)
         self._services.judged.set()
-        entry = AuditEntry(f"release {row.machine}", WHO, "", "policy", "", row.job, said, row.incident, "releasing")
+        entry = AuditEntry(f"release {row.machine}", WHO, "", "policy", "", row.job, outcome, row.incident, "releasing")
         await self._audit.note(entry)
 
 
@@ -160,7 +160,7 @@ def passed(campaign: Campaign, machine: str) -> bool:
     return machine in tested - untested - failed - set(campaign.convicted)
 
 
-def _said(campaign: Campaign, machine: str) -> str:
+def _outcome(campaign: Campaign, machine: str) -> str:
     if machine in campaign.convicted:
         return f"campaign {campaign.id} convicted it"
     if passed(campaign, machine):
