@@ -14,6 +14,8 @@ class IncidentState(StrEnum):
     FAILED = "failed"
 
 
+#: How the reason of an incident begins whose job is slower than it was.
+SLOWED_WHY = "slower:"
 #: How the reason of an incident begins that nobody asked for.
 SUSPECTED_WHY = "suspected:"
 #: How that of an incident begins that is a crash.

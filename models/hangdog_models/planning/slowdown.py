@@ -1,0 +1,150 @@
+"""Whether the steps of a job have come to take longer than they used to: a sequential test of each job against its own past.
+
+A sample is the time of a step, averaged over some seconds. It is high where it lies above nearly all samples of the past, and
+above their middle by a share. High samples in a row, or nearly so, make a slowdown. A pause of any length, as for a checkpoint, is
+one sample only.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from math import ceil, log
+from statistics import median
+
+#: Nine samples in ten of a job's past lie below the limit, so of a sound job that many of those to come do.
+_SOUND_QUANTILE = 0.9
+#: The test tells a share of high samples of `_SOUND_HIGH` at most, some more than the quantile leaves, from one of `_SLOW_HIGH`.
+_SOUND_HIGH, _SLOW_HIGH = 0.15, 0.85
+#: What a high sample adds to the logarithm of the odds, and any other takes away: the two shares add up to 1.
+_GAIN = log(_SLOW_HIGH / _SOUND_HIGH)
+#: Samples of the past at least: of fewer the quantile is a guess. So many are kept, however old they are; and never more than these.
+_LEAST, _MOST = 20, 1024
+#: High samples that ended by themselves were a phase of the job: the next one must be longer by so much.
+_LONGER = 1.5
+#: However long a phase was, so many times the samples are enough that are needed without any.
+_MOST_NEEDED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SlowdownSettings:
+    """How a slowdown is told. `share`: the least rise of the time of a step, as a share of it; 0: none is told.
+
+    A sample lasts `sample_s`, or one step. The past is known after `settle_s`, and reaches back `usual_s`. A slowdown that lasts
+    for so long is the job's new pace. With independent samples a sound job is told slow once in `alarm_h` hours at the most.
+    """
+
+    share: float
+    sample_s: float
+    settle_s: float
+    usual_s: float
+    alarm_h: float
+
+    @property
+    def needed(self) -> int:
+        """High samples in a row that make a slowdown: Page's test errs once in e^h samples at the most, where they add up to h."""
+        return ceil(log(max(2.0, self.alarm_h * 3600.0 / max(1.0, self.sample_s))) / _GAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """A step takes `step_s` now and took `usual_s` before; so for `seconds`."""
+
+    usual_s: float
+    step_s: float
+    seconds: float
+
+    @property
+    def why(self) -> str:
+        """In words."""
+        rise = 100 * (self.step_s / self.usual_s - 1)
+        return f"a step takes {_time(self.step_s)}, {rise:.0f} % more than the {_time(self.usual_s)} it took before"
+
+
+class StepTimes:
+    """The times of the steps of one rank, and whether they rose. Its moments are of a clock that nobody sets."""
+
+    def __init__(self, settings: SlowdownSettings) -> None:
+        self._settings = settings
+        self._mark: tuple[float, float] | None = None
+        # (when it ended, seconds a step) of each sample
+        self._past: deque[tuple[float, float]] = deque(maxlen=_MOST)
+        self._run: deque[tuple[float, float]] = deque(maxlen=_MOST)
+        self.begin()
+
+    def take(self, steps: float, at: float) -> None:
+        """Takes how many steps there were when the last one ended, `at` that moment; where they are fewer, it began anew."""
+        if self._mark is None or steps < self._mark[0]:
+            self.begin()
+            self._mark = steps, at
+            return
+        made, seconds = steps - self._mark[0], at - self._mark[1]
+        if made > 0 and seconds >= max(1.0, self._settings.sample_s):
+            self._judge(seconds / made, self._mark[1], at)
+            self._mark = steps, at
+
+    @property
+    def slowdown(self) -> Slowdown | None:
+        """How much slower it is; None while it is not, or nobody knows."""
+        if not self._slow:
+            return None
+        lately = list(self._run)[-self._settings.needed :]
+        return Slowdown(_middle(self._past), _middle(lately), self._run[-1][0] - self._since)
+
+    @property
+    def settled(self) -> bool:
+        """Whether its past is known."""
+        return len(self._past) >= _LEAST and self._past[-1][0] - self._past[0][0] >= self._settings.settle_s
+
+    def begin(self) -> None:
+        """Forgets all: what comes now is another count, or another run of the job."""
+        self._mark = None
+        self._past.clear()
+        self._run.clear()
+        self._limit_s = 0.0
+        self._since = 0.0
+        self._score, self._high, self._phase = 0, 0, 0
+        self._slow = False
+
+    def _judge(self, sample_s: float, begun: float, at: float) -> None:
+        if not self.settled:
+            self._past.append((at, sample_s))
+            self._limit_s = self._limit()
+            return
+        high = sample_s > self._limit_s
+        if high and not self._run:
+            self._since = begun
+        self._score = min(self._needed, self._score + 1) if high else max(0, self._score - 1)
+        self._high += high
+        self._slow |= self._score == self._needed
+        self._run.append((at, sample_s))
+        if self._score == 0:
+            self._phase = max(self._phase, self._high)
+            self._end(at)
+        elif at - self._since >= self._settings.usual_s:
+            self._past.clear()
+            self._end(at)
+
+    def _end(self, at: float) -> None:
+        """The samples of the run belong to the past: it ended by itself, or has become the pace of the job."""
+        self._past.extend(self._run)
+        while len(self._past) > _LEAST and at - self._past[0][0] > self._settings.usual_s:
+            self._past.popleft()
+        self._run.clear()
+        self._score, self._high, self._slow = 0, 0, False
+        self._limit_s = self._limit()
+
+    @property
+    def _needed(self) -> int:
+        least = self._settings.needed
+        return min(_MOST_NEEDED * least, max(least, ceil(_LONGER * self._phase)))
+
+    def _limit(self) -> float:
+        samples = sorted(sample_s for _, sample_s in self._past)
+        return max((1 + self._settings.share) * median(samples), samples[int(_SOUND_QUANTILE * (len(samples) - 1))])
+
+
+def _middle(samples: "deque[tuple[float, float]] | list[tuple[float, float]]") -> float:
+    return median(sample_s for _, sample_s in samples)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
