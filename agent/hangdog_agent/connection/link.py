@@ -35,7 +35,7 @@ from hangdog_models.findings import Finding
 from hangdog_models.stall_timeouts import RECHECK_S
 from hangdog_proto.client.channel_options import CHANNEL_OPTIONS
 from hangdog_proto.codec import findings as found
-from hangdog_proto.codec import stall_signs, traces
+from hangdog_proto.codec import slow_report, stall_signs, traces
 from hangdog_proto.codec.dedup import Packer
 from hangdog_proto.codec.stall_signs import StallSigns
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -88,6 +88,7 @@ class Link:
         self._here: tuple[LocalJob, ...] | None = None
         self._members: tuple[RankProcesses, ...] = ()
         self._signs: StallSigns = {}
+        self._slow: set[str] = set()
         self._found: object = None
         self._changed = asyncio.Event()
         self._heartbeat_s = settings.heartbeat_s
@@ -169,12 +170,13 @@ class Link:
                     closer = self._recording.feel(self._welcomed, self._here or (), self._members, signs)
                 changes = (
                     comparable_signs(signs) != comparable_signs(self._signs)
+                    or set(self._stalls.slowdowns) != self._slow
                     or findings_named(self._findings()) != self._found
                 )
             except Exception:  # a bug met in one pulse must not leave the other jobs unwatched
                 log.exception("the pulses could not be felt")
                 signs, changes = {}, True
-            self._signs = signs
+            self._signs, self._slow = signs, set(self._stalls.slowdowns)
             if changes:
                 self._tell()
             for job in closer:
@@ -270,6 +272,7 @@ class Link:
         sent: tuple[LocalJob, ...] | None = None
         sent_at = -math.inf
         found_at, reported = -math.inf, cast("object", {})
+        slow_reported: set[str] = set()
         while True:
             changes, here, signs = self._changed, self._here, self._signs
             due = here is not None and loop.time() - max(sent_at, session.spoke_at) >= self._heartbeat_s
@@ -284,6 +287,11 @@ class Link:
             elif due:
                 await session.outbox.put(pb.FromAgent())  # to be heard is all a heartbeat is
                 sent_at = loop.time()
+            slow = self._stalls.slowdowns
+            if set(slow) != slow_reported or (slow and due):
+                packed = slow_report.pack(slow, job_addresses.names(self._members))
+                await session.outbox.put(pb.FromAgent(slow_report=packed))
+                slow_reported = set(slow)
             findings, now = self._findings(), loop.time()
             again = findings and now - found_at >= self._heartbeat_s
             if self._welcomed and (again or findings_named(findings) != self._found):

@@ -24,6 +24,7 @@ from hangdog_agent.stalls.stack_motion import (
 )
 from hangdog_agent.stalls.trainer import Trainer
 from hangdog_models.diagnosis.observe.activity import HELD, LOCK_FILE
+from hangdog_models.planning.slowdown import Slowdown, StepTimes
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.verdict import Activity
@@ -60,14 +61,23 @@ class JobMonitor:
         for key in self._trainers.keys() - beats.keys():
             del self._trainers[key]
         for key, (rank, beat) in beats.items():
-            trainer = self._trainers.setdefault(key, Trainer(rank, Baseline(self._settings.settle_s)))
+            trainer = self._trainers.get(key) or self._watched(rank)
+            self._trainers[key] = trainer
             if beat is not None:
                 trainer.baseline.feel(beat)
 
     def hear(self, signals: Mapping[Key, Sequence[ProgressSignal]]) -> None:
         """Takes the witnesses of every trainer, as they stand now."""
         for key, trainer in self._trainers.items():
-            trainer.signals = signals.get(key, ())
+            trainer.hear(signals.get(key, ()))
+
+    def slowdown(self) -> Slowdown | None:
+        """How much longer its steps take than they used to, as most of its ranks here tell whose steps are known."""
+        known = [trainer.step_times for trainer in self._trainers.values() if trainer.step_times.settled]
+        found = [slow for one in known if (slow := one.slowdown) is not None]
+        if self._settings.slow_share <= 0 or 2 * len(found) <= len(known):
+            return None
+        return sorted(found, key=lambda slow: slow.step_s / slow.usual_s)[len(found) // 2]
 
     def ask(self, until: float) -> None:
         """Somebody elsewhere waits for this job: everybody is glanced at until then, whatever the pulses say."""
@@ -126,6 +136,9 @@ class JobMonitor:
             if shown is not None and not trainer.gets_on(self._began(trainer, shown)):
                 found[trainer.rank] = self._sign(trainer, shown, now)
         return found
+
+    def _watched(self, rank: Rank) -> Trainer:
+        return Trainer(rank, Baseline(self._settings.settle_s), StepTimes(self._settings.slowdown))
 
     def _shown(self, trainer: Trainer, apart_s: float = APART_S) -> StackMotion | None:
         """What its glances show; None while they may yet turn out to be a loop, where a witness has stalled, too."""

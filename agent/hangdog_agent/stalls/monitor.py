@@ -20,6 +20,7 @@ from hangdog_agent.stalls.stack_motion import StackSample
 from hangdog_agent.stalls.training_thread import Threads
 from hangdog_models.diagnosis.observe import activity
 from hangdog_models.numbers.number_watch import USUAL, NumberThresholds
+from hangdog_models.planning.slowdown import Slowdown
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet
 from hangdog_models.stack import TRAINER, ProcessTrace
@@ -55,6 +56,8 @@ class StallMonitor:
         self._asked: dict[str, float] = {}
         self._threads = Threads(tools.proc)
         self._helpers: Mapping[tuple[str, Rank], Sequence[RankProcesses]] = {}
+        #: The jobs whose steps take longer than they used to, as of the last tick.
+        self.slowdowns: Mapping[str, Slowdown] = {}
 
     @property
     def beat_s(self) -> float:
@@ -94,6 +97,7 @@ class StallMonitor:
                 watch.take(self._samples([trainers[job][key] for key in wanted]))
             if shown := watch.signs(time.monotonic()):
                 signs[job] = shown
+        self.slowdowns = {job: slow for job, watch in self._jobs.items() if (slow := watch.slowdown()) is not None}
         return signs
 
     def last_words(self, keys: Collection[Key]) -> LastWords:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from hangdog_models.planning.slowdown import SlowdownSettings
+
 
 @dataclass(frozen=True, slots=True)
 class StallSettings:
@@ -40,3 +42,22 @@ class StallSettings:
     spin_share: float = 0.25
     #: A rank with a lively pulse whose standstill is not sure is borne for so long: it may evaluate, or compute at one place.
     loop_s: float = 60.0
+
+    #: Steps that take so much longer than they used to make a slowdown, in which a machine is sought; 0: none is told. Less is in
+    #: the noise of most jobs, and costs less than looking for it.
+    slow_share: float = 0.1
+    #: Steps are timed over so long, or over one: the moment of each end is known to a second, from readings of the logs.
+    slow_sample_s: float = 8.0
+    #: Of training, before it is known how long a step usually takes: caches fill, and kernels are compiled and chosen.
+    slow_settle_s: float = 300.0
+    #: What is usual is what the last half an hour was like, and a slowdown that lasts for so long is the job's new pace.
+    slow_usual_s: float = 1800.0
+    #: A sound job whose steps vary by chance alone is told to be slow once in so many hours: then it is looked at lightly for
+    #: nothing, which costs seconds of a core.
+    slow_alarm_h: float = 1000.0
+
+    @property
+    def slowdown(self) -> SlowdownSettings:
+        return SlowdownSettings(
+            self.slow_share, self.slow_sample_s, self.slow_settle_s, self.slow_usual_s, self.slow_alarm_h
+        )

@@ -5,12 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hangdog_agent.stalls.baseline import Baseline
-from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
+from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal, SignalKind
 from hangdog_agent.stalls.stack_motion import StackSample, at_one_place
+from hangdog_models.planning.slowdown import StepTimes
 from hangdog_models.ranks import Rank
 
 #: Glances kept of one trainer.
 _KEPT = 16
+#: Witnesses that advance once a step, or once in a fixed number of steps.
+_TELLS_STEPS = (SignalKind.LINES, SignalKind.HEARTBEAT)
+#: One that advances so many times as often as the one that steps are timed by takes its place.
+_FURTHER = 2
 
 
 @dataclass(slots=True)
@@ -19,8 +24,10 @@ class Trainer:
 
     rank: Rank
     baseline: Baseline
+    step_times: StepTimes
     samples: deque[StackSample] = field(default_factory=lambda: deque(maxlen=_KEPT))
     signals: Sequence[ProgressSignal] = ()
+    timed: ProgressSignal | None = None
 
     @property
     def stalled_since(self) -> float | None:
@@ -31,6 +38,19 @@ class Trainer:
             return min(sure)
         kinds = {each.kind: since for each, since in stalls if since is not None}
         return max(kinds.values()) if len(kinds) > 1 else None
+
+    def hear(self, signals: Sequence[ProgressSignal]) -> None:
+        """Takes its witnesses as they stand now. Its steps are timed by the one that advances most often, and tells steps."""
+        self.signals = signals
+        told = [each for each in signals if each.vouches and each.kind in _TELLS_STEPS and each.advances >= LEAST]
+        timed = max(told, key=lambda each: each.advances, default=None)
+        if timed is not None and (
+            self.timed is None or self.timed not in told or timed.advances > _FURTHER * self.timed.advances
+        ):
+            self.timed = timed
+            self.step_times.begin()
+        if self.timed is not None:
+            self.step_times.take(self.timed.steps, self.timed.advanced_at)
 
     @property
     def surely_stands(self) -> bool:

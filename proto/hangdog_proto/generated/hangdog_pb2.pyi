@@ -1041,6 +1041,63 @@ class StallReport(google.protobuf.message.Message):
 global___StallReport = StallReport
 
 @typing.final
+class SlowJob(google.protobuf.message.Message):
+    """A job whose steps take longer than they used to."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    OWNER_FIELD_NUMBER: builtins.int
+    USUAL_S_FIELD_NUMBER: builtins.int
+    STEP_S_FIELD_NUMBER: builtins.int
+    SECONDS_FIELD_NUMBER: builtins.int
+    job: builtins.str
+    """Name of the job."""
+    usual_s: builtins.float
+    """Seconds that a step took before."""
+    step_s: builtins.float
+    """Seconds that a step takes now."""
+    seconds: builtins.float
+    """For how long, in seconds; an age, because the clocks of machines differ."""
+    @property
+    def owner(self) -> global___Owner:
+        """As in LocalJob."""
+
+    def __init__(
+        self,
+        *,
+        job: builtins.str = ...,
+        owner: global___Owner | None = ...,
+        usual_s: builtins.float = ...,
+        step_s: builtins.float = ...,
+        seconds: builtins.float = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "owner", b"owner", "seconds", b"seconds", "step_s", b"step_s", "usual_s", b"usual_s"]) -> None: ...
+
+global___SlowJob = SlowJob
+
+@typing.final
+class SlowReport(google.protobuf.message.Message):
+    """The jobs on a machine that are slower than they used to be; sent while there are any, and once more, empty, when there are none."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: builtins.int
+    @property
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SlowJob]:
+        """Every such job."""
+
+    def __init__(
+        self,
+        *,
+        jobs: collections.abc.Iterable[global___SlowJob] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["jobs", b"jobs"]) -> None: ...
+
+global___SlowReport = SlowReport
+
+@typing.final
 class Spooled(google.protobuf.message.Message):
     """One message of a look that the agent took by itself while no server was there, kept until a server has it."""
 
@@ -1214,6 +1271,7 @@ class FromAgent(google.protobuf.message.Message):
     PIECES_FIELD_NUMBER: builtins.int
     DIAGNOSED_FIELD_NUMBER: builtins.int
     RENEW_FIELD_NUMBER: builtins.int
+    SLOW_REPORT_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> global___Hello:
         """Who speaks; first, and once."""
@@ -1250,6 +1308,10 @@ class FromAgent(google.protobuf.message.Message):
     def renew(self) -> global___Renew:
         """Asks for a new certificate."""
 
+    @property
+    def slow_report(self) -> global___SlowReport:
+        """Which jobs are slower than they used to be."""
+
     def __init__(
         self,
         *,
@@ -1262,10 +1324,11 @@ class FromAgent(google.protobuf.message.Message):
         pieces: global___Pieces | None = ...,
         diagnosed: global___Diagnosed | None = ...,
         renew: global___Renew | None = ...,
+        slow_report: global___SlowReport | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "spooled", b"spooled", "stall_report", b"stall_report"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "spooled", b"spooled", "stall_report", b"stall_report"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "stall_report", "spooled", "health", "pieces", "diagnosed", "renew"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "slow_report", b"slow_report", "spooled", b"spooled", "stall_report", b"stall_report"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "slow_report", b"slow_report", "spooled", b"spooled", "stall_report", b"stall_report"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "stall_report", "spooled", "health", "pieces", "diagnosed", "renew", "slow_report"] | None: ...
 
 global___FromAgent = FromAgent
 

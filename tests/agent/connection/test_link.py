@@ -19,6 +19,7 @@ from hangdog_agent.connection.settings import LinkSettings
 from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.planning.slowdown import Slowdown
 from hangdog_models.stack import Reason
 from hangdog_proto.codec import dedup, findings
 from hangdog_proto.codec.piece_cache import PieceCache
@@ -261,6 +262,30 @@ async def test_a_standstill_is_told_and_so_is_its_end(server: Server, stoppable:
             assert signs[0].seconds >= ALERT.patience_s
         while (await line.hear("stall_report")).jobs:
             pass
+
+
+async def test_a_slower_job_is_told_again_and_again_and_so_is_its_end(
+    stoppable: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, lasts, tick = Slowdown(0.5, 0.75, 80.0), threading.Event(), StallMonitor.tick
+
+    def slowed(monitor: StallMonitor, *members: Any) -> Any:
+        signs = tick(monitor, *members)
+        monitor.slowdowns = dict.fromkeys(monitor._jobs, slow) if lasts.is_set() else {}
+        return signs
+
+    monkeypatch.setattr(StallMonitor, "tick", slowed)
+    lasts.set()
+    async with Server(heartbeat_s=0.2) as server, linked(server, stoppable):
+        line = await server.line()
+        with running(WAIT, environ=ENVIRON):
+            for _ in range(3):
+                (job,) = (await line.hear("slow_report")).jobs
+                assert (job.job, job.usual_s, job.step_s, job.seconds) == ("linked", 0.5, 0.75, 80.0)
+                assert job.HasField("owner")
+            lasts.clear()
+            while (await line.hear("slow_report")).jobs:
+                pass
 
 
 async def overdue(line: Line) -> AsyncIterator[pb.Sign]:

@@ -60,7 +60,7 @@ class _Log:
             self.numbers.take(text, found.joins, at)
         reported = self.steps.take(text, found.joins)
         self.counted.look(reported.counted, at)
-        self.stepped.look(reported.stepped, at)
+        self.stepped.look(reported.stepped, at, self.steps.steps)
 
     def lately(self, now: float) -> int:
         """Where what was appended in the last seconds begins."""

@@ -44,10 +44,15 @@ class ProgressSignal:
         self._last_at = 0.0
         self._proof_at = float("-inf")
         self._advances = 0
+        #: So many steps were made by the latest advance, as far as they are counted.
+        self.steps = 0.0
         self._lengths: deque[float] = deque(maxlen=REMEMBERED)
 
-    def look(self, advanced: bool, at: float) -> None:
-        """Takes what a look at `at` showed: whether it has advanced since the look before."""
+    def look(self, advanced: bool, at: float, steps: float | None = None) -> None:
+        """Takes what a look at `at` showed: whether it has advanced since the look before, and to how many `steps` in all.
+
+        Where that is not counted an advance is a step.
+        """
         before, self._looked_at = self._looked_at, at
         self.advancing = advanced
         if before is None or at <= before or not advanced:
@@ -57,6 +62,7 @@ class ProgressSignal:
         else:
             self._first_at = at
         self._advances += 1
+        self.steps = self._advances if steps is None else steps
         self._last_at, self._proof_at = at, before
 
     def mark_benign(self, at: float) -> None:
@@ -69,6 +75,11 @@ class ProgressSignal:
     def advances(self) -> int:
         """How often it was seen to advance."""
         return self._advances
+
+    @property
+    def advanced_at(self) -> float:
+        """The look that saw its latest advance; of no meaning before there was one."""
+        return self._last_at
 
     @property
     def stalled_since(self) -> float | None:

@@ -14,6 +14,8 @@ LINE = 400
 _SKELETONS = 64
 #: So many times a number must have grown, without falling, to be a counter.
 _GROWN = 4
+#: A number that grows so many times as often as the one that steps are counted by takes its place: batches, not epochs.
+_FURTHER = 2
 #: Ranks that share a log are at one step or at the next one: a whole number may fall by so much.
 _SLACK = 1.0
 #: Words and numbers kept of a line.
@@ -41,12 +43,16 @@ class StepLine:
 
 @dataclass(slots=True)
 class _Counter:
-    """One number of a skeleton: its largest value, its last, and how often it grew; `named`: a word calls it a step."""
+    """One number of a skeleton: its largest value, its last, how often it grew, and by how much in `total`.
+
+    `named`: a word calls it a step.
+    """
 
     named: bool
     most: float | None
     last: float | None
     grown: int = 0
+    total: float = 0.0
 
     def take(self, value: float | None) -> bool:
         """Whether this value is an advance."""
@@ -56,9 +62,11 @@ class _Counter:
             return False
         counts = self.grown >= _GROWN
         if value > self.most:
+            self.total += value - self.most
             self.most = value
             self.grown += 1
         elif value < self.most - (_SLACK if value.is_integer() else 0.0):
+            self.total += value
             self.most = value  # it starts anew, as the batches of an epoch do; or it never was a counter
             self.grown = self.grown if counts else 0
         return moved and self.grown >= _GROWN
@@ -66,12 +74,18 @@ class _Counter:
 
 @dataclass(slots=True)
 class StepLines:
-    """The step lines of one log. `pattern` is the job's own; until it has matched once, lines are learned."""
+    """The step lines of one log. `pattern` is the job's own; until it has matched once, lines are learned.
+
+    `steps` is how far the job has come since it was first seen: by the number that is named a step and grew most often. Where
+    another one takes its place it begins at 0 again. Of a pattern the lines are counted.
+    """
 
     pattern: re.Pattern[str] | None = None
+    steps: float = 0.0
     _matched: bool = False
     _rest: str = ""
     _skeletons: dict[tuple[str, ...], list[_Counter]] = field(default_factory=dict)
+    _main: _Counter | None = None
 
     def take(self, text: str, joins: bool = True) -> StepLine:
         """Takes what was appended. Not `joins`: what lies before it was left out, so its first line may lack its front."""
@@ -81,18 +95,36 @@ class StepLines:
         for number, line in enumerate(lines if joins else lines[1:]):
             reported = self._line(_COLOUR.sub("", line[:LINE]))
             counted |= reported.counted
+            if reported.stepped and self._matched:
+                self.steps += self._matching((lines if joins else lines[1:])[number + 1 :])
             if reported.stepped or number >= _LINES:
                 return StepLine(counted, reported.stepped)
         return StepLine(counted)
 
+    def _matching(self, lines: list[str]) -> int:
+        """How many lines the job's own pattern matches."""
+        if self.pattern is None:
+            return 0
+        return sum(self.pattern.search(_COLOUR.sub("", line[:LINE])) is not None for line in lines)
+
     def _line(self, line: str) -> StepLine:
         if self.pattern is not None and self.pattern.search(line):
+            self.steps = self.steps + 1 if self._matched else 0.0
             self._matched = True
             return StepLine(counted=True, stepped=True)
         if self._matched:
             return StepLine()
         advanced = self._learned(line)
-        return StepLine(bool(advanced), any(counter.named for counter in advanced))
+        named = [counter for counter in advanced if counter.named]
+        for counter in named:
+            self._count(counter)
+        return StepLine(bool(advanced), bool(named))
+
+    def _count(self, counter: _Counter) -> None:
+        if counter is self._main:
+            self.steps = counter.total
+        elif self._main is None or counter.grown > _FURTHER * self._main.grown:
+            self._main, counter.total, self.steps = counter, 0.0, 0.0
 
     def _learned(self, line: str) -> list[_Counter]:
         tokens = [token for token, _ in zip(_TOKEN.findall(line), range(_TOKENS), strict=False)]

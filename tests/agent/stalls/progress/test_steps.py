@@ -84,6 +84,43 @@ def test_steps_that_begin_anew_are_still_steps() -> None:
     assert told(lambda i: f"epoch {i // 20} batch {i % 20}")[1] >= 50
 
 
+@pytest.mark.parametrize("name", STEPS)
+def test_how_many_steps_there_were_is_counted_however_many_lines_come_at_once(name: str) -> None:
+    steps, epochs = StepLines(), name == "Hugging Face"  # which writes no more than how much of an epoch is over
+    for number in range(10):
+        steps.take(STEPS[name](number) + "\n")
+    before = steps.steps
+    for number in range(10, 100, 30):  # what is read at once is counted by its first line
+        steps.take("".join(STEPS[name](number + further) + "\n" for further in range(30)))
+    assert steps.steps - before == pytest.approx(61 / 100 if epochs else 61)
+
+
+def test_steps_that_begin_anew_with_each_epoch_are_counted_on() -> None:
+    steps, counted = StepLines(), []
+    for number in range(200):
+        steps.take(f"epoch {number // 50} batch {number % 50} loss 0.5\n")
+        counted.append(steps.steps)
+    assert counted == sorted(counted)
+    assert counted[-1] == pytest.approx(200 - 5, abs=10)
+
+
+def test_a_count_that_grows_more_often_takes_the_place_of_one_that_seldom_does() -> None:
+    steps = StepLines()
+    for epoch in range(8):
+        steps.take(f"epoch {epoch} begins\n")
+    for number in range(40):
+        steps.take(f"step {number} loss 0.5\n")
+    assert steps.steps == pytest.approx(40 - 17, abs=2)
+
+
+def test_lines_that_a_pattern_matches_are_steps() -> None:
+    steps = StepLines(safe(r"^finished \w+ of"))
+    steps.take("finished one of them\n")
+    assert steps.steps == 0, "from then on it is counted"
+    steps.take("finished two of them\nnothing\nfinished three of them\nfinished four of them\n")
+    assert steps.steps == 3
+
+
 def test_a_line_may_come_in_pieces_and_be_as_long_as_it_likes() -> None:
     steps = StepLines()
     said = [steps.take(piece) for i in range(10) for piece in ("st", f"ep {i}", " loss 0.5\n")]

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -34,6 +35,7 @@ class Machine:
         self.flow = ProgressSignal(SignalKind.BYTES, 3.0)
         self.power = ProgressSignal(SignalKind.POWER, 20.0)
         self.beats = beats
+        self.done = 0.0
         self.glanced: list[Key] = []
 
     def live(
@@ -41,6 +43,7 @@ class Machine:
         seconds: int,
         how: str = "lively",
         steps: bool | Iterable[int] = True,
+        slower: float = 1.0,
         flow: bool = True,
         power: bool | None = None,
         stack: str = "user",
@@ -50,8 +53,9 @@ class Machine:
         advancing = set(ALL) if steps is True else set(steps or ())
         for _ in range(seconds):
             self.now += 1.0
+            self.done += 3.0 / slower
             for key, log in self.logs.items():
-                log.look(key[0] in advancing, self.now)
+                log.look(key[0] in advancing, self.now, int(self.done))
             self.flow.look(flow, self.now)
             if power is not None:
                 self.power.look(power, self.now)
@@ -135,6 +139,34 @@ def test_a_stall_that_was_explained_makes_wonder_again_only_after_longer() -> No
     assert glanced
     machine.live(2, steps=False, stack="item")
     assert len(machine.glanced) == glanced
+
+
+@pytest.mark.parametrize("steps", [[0], ALL], ids=["rank 0 logs", "all log"])
+def test_a_job_whose_steps_come_to_take_longer_is_told(steps: Iterable[int]) -> None:
+    machine = Machine(steps=steps)
+    machine.live(400)
+    assert machine.vigil.slowdown() is None
+    machine.live(100, slower=1.5)
+    slow = machine.vigil.slowdown()
+    assert slow is not None and slow.step_s / slow.usual_s == pytest.approx(1.5, rel=0.05)
+    assert machine.glanced == [], "nobody is looked at for that"
+    machine.live(100)
+    assert machine.vigil.slowdown() is None
+
+
+def test_who_writes_no_steps_is_never_told_to_be_slower() -> None:
+    machine = Machine(vouches=False)
+    machine.live(400)
+    machine.live(200, slower=2.0)
+    assert machine.vigil.slowdown() is None
+
+
+def test_a_slowdown_is_switched_off_by_a_setting() -> None:
+    machine = Machine()
+    machine.vigil = JobMonitor(replace(SETTINGS, slow_share=0.0))
+    machine.live(400)
+    machine.live(100, slower=1.5)
+    assert machine.vigil.slowdown() is None
 
 
 def test_while_steps_advance_nobody_stands_still() -> None:
