@@ -50,6 +50,7 @@ from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.session_writer import SessionWriter
 from hangdog_server.incidents.stall_watch import StallWatcher
 from hangdog_server.isolation_tests import IsolationTests
+from hangdog_server.incidents.triggers.slow_watch import SlowWatcher
 from hangdog_server.listener import LOCAL, ListenerConfig, OpenListeners
 from hangdog_server.machine_checks import MachineChecks
 from hangdog_server.notifications.notify_config import NotifyConfig, read_config
@@ -173,6 +174,9 @@ async def running(
     watcher = StallWatcher(monitor, services.fleet, registry, leading, audit, seen, turns, phases, services.telemetry)
     beside = [
         asyncio.create_task(watcher.keep(), name="watch over the jobs"),
+        asyncio.create_task(
+            SlowWatcher(services, monitor, registry, leading, audit, turns, settings).keep(), name="pace of the jobs"
+        ),
         asyncio.create_task(opened.gate.certificates.keep(), name="watch over denied certificates"),
         asyncio.create_task(
             ExpiryWarnings(opened, services.fleet, services.clock).keep(), name="certificates that end"

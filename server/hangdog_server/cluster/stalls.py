@@ -11,6 +11,7 @@ from hangdog_models.phase_history import PastPhases, PhaseHistory
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import OVER_S, Doing, Sign, StallTimeouts, Suspicion, suspect
 from hangdog_models.verdict import Kind
+from hangdog_server.cluster.slow_jobs import SlowJobs
 from hangdog_server.protocol.jobs import AnnouncedJob
 
 #: An open verdict is looked into again after so long, then after twice as long, and so on; and at most so rarely. Seconds.
@@ -52,6 +53,8 @@ class StallTracker:
     """What is known of the jobs' standstills."""
 
     patience: StallTimeouts = field(default_factory=StallTimeouts)
+    #: What they say of jobs that go on, and are slower.
+    slow: SlowJobs = field(default_factory=SlowJobs)
     _reports: dict[str, dict[str, _StallReport]] = field(default_factory=dict)
     _episodes: dict[str, _StallEpisode] = field(default_factory=dict)
     # the one seen last is the last one
@@ -68,6 +71,7 @@ class StallTracker:
     def forget(self, machine: str) -> None:
         """A machine's agent is gone: what it said last may be true no longer."""
         self.note(machine, {}, 0.0)
+        self.slow.forget(machine)
 
     def doubted(self) -> tuple[str, ...]:
         """The jobs in which somebody is overdue: all their machines should look closer."""

@@ -9,9 +9,10 @@ from google.protobuf.message import DecodeError
 
 from hangdog_models.actions.action_history import Body
 from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
+from hangdog_models.planning.slowdown import Slowdown
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Sign
-from hangdog_proto.codec import findings, owners, stall_signs
+from hangdog_proto.codec import findings, owners, slow_report, stall_signs
 from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer
@@ -218,6 +219,8 @@ class Agents(AgentsServicer):
                     self.asking.take_pieces(connection.machine, message.pieces)
                 elif message.HasField("stall_report"):
                     self._stalls.note(connection.machine, self._own(connection, message.stall_report), steady())
+                elif message.HasField("slow_report"):
+                    self._stalls.slow.note(connection.machine, self._slow(connection, message.slow_report), steady())
                 elif message.HasField("health"):
                     connection.findings = findings.unpack(message.health.findings, connection.machine)
                     self._checks.note(connection.machine, connection.findings, first_checks)
@@ -250,6 +253,15 @@ class Agents(AgentsServicer):
         if foreign and self._seldom.tell(connection.machine, "foreign ranks", steady()):
             log.warning("machine %s speaks of ranks that are not its own: not heard", connection.machine)
         return {job: signs for job, signs in own.items() if signs}
+
+    def _slow(self, connection: Connection, stated: pb.SlowReport) -> dict[str, Slowdown]:
+        """What is said of the pace of jobs that run on the machine: nobody has another machine's job looked at."""
+        own: dict[str, Slowdown] = {}
+        for (name, owner), slow in slow_report.unpack(stated).items():
+            job = self._fleet.meant(connection.machine, name, owner)
+            if job is not None and self._fleet.owned(connection.machine, job):
+                own[job] = slow
+        return own
 
     async def _recorded(self, machine: str, spooled: pb.Spooled, size: int) -> None:
         if not self._limits.recorded(machine, size, steady()):

@@ -137,6 +137,11 @@ class IncidentRun:
         ):
             await self._led()
 
+    def hurry(self) -> None:
+        """No further light look is waited for: the job stands still by now, and is to be looked at for that."""
+        if self._rounds is not None:
+            self._rounds.hurried.set()
+
     async def settle(self) -> None:
         """Has the store know how the incident ended, should it have been away then."""
         while self._unstored is not None:

@@ -52,6 +52,8 @@ class IncidentRegistry:
         if inquiry is None:
             inquiry = self._start(replace(request, job=self._which(job)), before)  # its machines may be gone by now
         else:
+            if request.suspected:
+                inquiry.hurry()
             ago = self._services.clock() - inquiry.began
             yield ProgressUpdate(
                 inquiry.name, IncidentState.SUSPECTED, f"following the incident somebody asked for {ago:.0f} s ago"

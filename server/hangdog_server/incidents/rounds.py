@@ -1,6 +1,7 @@
 """Takes the looks of one incident and judges them: the ordinary ones and a closer one, or light ones until they suffice."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -76,6 +77,8 @@ class CaptureRounds:
         self._gone: dict[str, Missing] = {}
         self._findings: tuple[Finding, ...] = ()
         self._ended: tuple[frozenset[str], frozenset[str]] = frozenset(), frozenset()
+        #: Set where no further light look is wanted.
+        self.hurried = asyncio.Event()
         plan = about.plan
         rounds = 1 if about.light else plan.rounds  # light looks are ordered one by one, for nobody knows how many
         self._conflicts = dict.fromkeys(fleet.conflicts(plan.job.id))
@@ -173,20 +176,25 @@ class CaptureRounds:
         for number in range(plan.rounds):
             if number:
                 begin = max(begin + plan.interval_s, steady())
-                await asyncio.sleep(begin - steady())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(begin - steady()):
+                        await self.hurried.wait()
                 self.capturing.again(steady())
                 self._telemetry.count(RequestCount.LIGHT, len(plan.asked))
             snapshot = self._completed(await self._answers())
             came = self.capturing.summary()
             self._say(f"light look {number + 1} of at most {plan.rounds}: {came}")
-            if number + 1 < min(settings.light_from, plan.rounds):
+            last = number + 1 == plan.rounds or self.hurried.is_set()
+            if number + 1 < settings.light_from and not last:
                 continue
-            if number + 1 == plan.rounds:
+            if last:
                 self._judging()
             verdict = await self._judged(snapshot, gather.placement(self.capturing.gathering))
             if enough(before, verdict):
                 self._say(f"{number + 1} looks suffice: twice in a row {verdict.kind}")
                 return verdict
+            if last:
+                break
             before = verdict
         return verdict
 

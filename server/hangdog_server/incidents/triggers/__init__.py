@@ -1,0 +1,1 @@
+"""What opens incidents by itself, beside a standstill."""
