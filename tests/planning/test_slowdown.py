@@ -59,6 +59,22 @@ def test_a_rise_that_lasts_is_told_within_two_minutes(rise: float, seed: int) ->
     assert job.slow.seconds == pytest.approx(300.0, abs=20.0)
 
 
+def test_a_rise_that_noise_hides_now_and_then_takes_longer_to_tell() -> None:
+    told = []
+    for seed in range(10):
+        job = Training(0.25, seed)
+        job.until(1200.0)
+        told.append(job.until(1700.0, lambda at: 1.3) is not None)
+    assert sum(told) >= 8
+
+
+def test_a_rise_that_is_not_worth_a_look_is_not_told() -> None:
+    job = Training(0.005)
+    job.until(1200.0)
+    assert job.until(2400.0, lambda at: 1.06) is None
+    assert job.until(3600.0, lambda at: 1.2) is not None
+
+
 def test_what_is_told_names_both_times() -> None:
     assert Slowdown(0.5, 0.75, 60.0).why == "a step takes 0.75 s, 50 % more than the 0.50 s it took before"
     assert Slowdown(20.0, 30.0, 60.0).why == "a step takes 30 s, 50 % more than the 20 s it took before"
@@ -118,7 +134,7 @@ def test_another_start_begins_anew() -> None:
     job = Training()
     job.until(1200.0)
     job.steps = 0
-    assert job.until(2400.0, lambda at: 2.0) is None, "it may be another model by now"
+    assert job.until(6000.0, lambda at: 2.0) is None, "it may be another model by now"
 
 
 def test_longer_samples_from_the_start_are_the_job_s_own_pace() -> None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from hangdog_models import incident
 from hangdog_models.errors import HangdogError, OurFault
 from hangdog_models.incident import CRASHED_WHY, RUNS_ON
 from hangdog_models.verdict import Verdict
@@ -48,6 +49,8 @@ class WatchedCluster:
     def verdict(self, job: str) -> tuple[str, Verdict] | None:
         with Client(self._reach) as client:
             for line in client.incidents(job, INCIDENTS):
+                if line.why.startswith(incident.SLOWED_WHY):  # it trains on
+                    continue
                 if line.went_on_s:
                     return None
                 # a launcher may start its ranks again by itself, and when it gives up, its own end says so; what checks

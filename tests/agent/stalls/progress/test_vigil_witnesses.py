@@ -35,7 +35,7 @@ class Machine:
         self.flow = ProgressSignal(SignalKind.BYTES, 3.0)
         self.power = ProgressSignal(SignalKind.POWER, 20.0)
         self.beats = beats
-        self.done = 0.0
+        self.done: dict[Key, float] = {}
         self.glanced: list[Key] = []
 
     def live(
@@ -44,6 +44,7 @@ class Machine:
         how: str = "lively",
         steps: bool | Iterable[int] = True,
         slower: float = 1.0,
+        slow: Iterable[int] = ALL,
         flow: bool = True,
         power: bool | None = None,
         stack: str = "user",
@@ -53,9 +54,9 @@ class Machine:
         advancing = set(ALL) if steps is True else set(steps or ())
         for _ in range(seconds):
             self.now += 1.0
-            self.done += 3.0 / slower
             for key, log in self.logs.items():
-                log.look(key[0] in advancing, self.now, int(self.done))
+                self.done[key] = self.done.get(key, 0.0) + 3.0 / (slower if key[0] in set(slow) else 1.0)
+                log.look(key[0] in advancing, self.now, int(self.done[key]))
             self.flow.look(flow, self.now)
             if power is not None:
                 self.power.look(power, self.now)
@@ -152,6 +153,15 @@ def test_a_job_whose_steps_come_to_take_longer_is_told(steps: Iterable[int]) -> 
     assert machine.glanced == [], "nobody is looked at for that"
     machine.live(100)
     assert machine.vigil.slowdown() is None
+
+
+def test_one_log_that_says_otherwise_than_most_is_not_believed() -> None:
+    machine = Machine()
+    machine.live(400)
+    machine.live(150, slower=1.5, slow=[3, 4])
+    assert machine.vigil.slowdown() is None
+    machine.live(150, slower=1.5, slow=range(3, 8))
+    assert machine.vigil.slowdown() is not None
 
 
 def test_who_writes_no_steps_is_never_told_to_be_slower() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hangdog.supervising.watcher import WatchedCluster
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.incident import SLOWED_WHY, SUSPECTED_WHY, Incident, IncidentState
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
@@ -16,6 +17,7 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Suspect, Verdict
+from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.codec import slow_report, stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.slow_jobs import SlowJobs
@@ -78,6 +80,8 @@ async def test_a_slower_job_is_looked_at_lightly_and_once(tmp_path: Path) -> Non
         assert incident.why.startswith(f"{SLOWED_WHY} {SLOW.why}, for 8")
         assert incident.kind == Kind.SLOW and all(order.light for order in orders)
         assert len(orders) == 4, "two judgements agree after the fourth look"
+        watched = WatchedCluster(ServerAddress(on.address))
+        assert await asyncio.to_thread(watched.verdict, "llama") is None, "`hangdog run` does not restart a job that trains"
         for _ in range(5):
             await tells(a, {"llama": SLOW})
             await tells(b, {"llama": SLOW})

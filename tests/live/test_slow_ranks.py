@@ -1,0 +1,185 @@
+"""A real job of eight ranks over gloo, one of which comes to take longer: agents and server notice by themselves, and name it."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from frameworks.guard import ClusterGuard
+from hangdog.demo.conductor import free_port
+from hangdog_agent.discovery.process_table import ProcessTable
+from hangdog_agent.discovery.watch import Watch
+from hangdog_agent.procfs import Proc
+from hangdog_agent.settings import AgentSettings
+from hangdog_models.incident import SLOWED_WHY, Incident
+from hangdog_models.verdict import Kind, from_json
+from live.lanes import further
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: pip install 'hangdog[demo]'"),
+]
+OURS, MACHINE = "HANGDOG_LIVE_SLOW", "HANGDOG_LIVE_SLOW_MACHINE"
+WORLD, PER_MACHINE, GUILTY = 8, 2, 5
+#: The bound of the promise: from the moment from which a rank takes longer to the verdict that names it. Seconds.
+NAMED_S = 180.0
+#: Until all ranks step, on a crowded machine. Seconds.
+PATIENCE_S = 120.0
+#: One stop and the time until the next one, as of a throttled core: many kernels, for one that runs goes on meanwhile. Seconds.
+PERIOD_S = 0.2
+#: Half an hour of getting known is too long for a test: steps are timed more finely instead, twice a second.
+SAMPLE_S, SETTLE_S, OFTEN_S = 3.0, 60.0, 0.5
+
+TRAINER = """
+import os, sys, time
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+rank = int(os.environ["RANK"])
+longest = rank == int(os.environ["LONGEST"])
+dist.init_process_group("gloo")
+model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+def kernels():
+    for _ in range(36 if longest else 24):
+        time.sleep(0.01)  # the host waits for its device, and launches the next one
+
+def compute():
+    model(torch.randn(8, 64)).square().mean().backward()
+    kernels()
+
+def average_gradients():
+    flat = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+    dist.all_reduce(flat)
+
+step = 0
+while True:
+    step += 1
+    optimizer.zero_grad()
+    compute()
+    average_gradients()
+    optimizer.step()
+    print(f"step {step} loss 0.1", flush=True)
+"""
+
+
+class SlowJob:
+    """Eight ranks, two on each machine, of which one may be slowed; leaving the context ends them."""
+
+    def __init__(self, folder: Path, longest: int = -1) -> None:
+        (folder / "train.py").write_text(TRAINER)
+        self._folder, self._longest = folder, longest
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack()
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "RANK", "WORLD_"))}
+        clean |= {
+            OURS: str(self._folder), "HANGDOG_JOB": "slowing", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
+            "CUDA_VISIBLE_DEVICES": "", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+            "WORLD_SIZE": str(WORLD), "LONGEST": str(self._longest),
+        }  # fmt: skip
+        self.ranks = []
+        for rank in range(WORLD):
+            own = {"RANK": str(rank), "LOCAL_RANK": str(rank % PER_MACHINE), MACHINE: f"m{rank // PER_MACHINE}"}
+            log = self._stack.enter_context((self._folder / f"rank{rank}.log").open("wb"))
+            process = subprocess.Popen(
+                (sys.executable, "train.py"), cwd=self._folder, env=clean | own, stdout=log, stderr=log
+            )
+            self._stack.callback(process.wait)
+            self._stack.callback(process.kill)
+            self.ranks.append(process)
+        until = time.monotonic() + PATIENCE_S
+        while not all("step 5 " in (self._folder / f"rank{rank}.log").read_text() for rank in range(WORLD)):
+            assert time.monotonic() < until and all(one.poll() is None for one in self.ranks)
+            time.sleep(0.2)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._stack.close()
+
+    def step(self) -> int:
+        return int((self._folder / "rank0.log").read_text().splitlines()[-1].split()[1])
+
+    @contextmanager
+    def slowed(self, rank: int, by: float) -> Iterator[None]:
+        """The rank takes longer `by` this share, as on a core of which it gets less: it is stopped again and again."""
+        over, pid = threading.Event(), self.ranks[rank].pid
+        runs_s = PERIOD_S / (1 + by)
+
+        def throttle() -> None:
+            while not over.wait(runs_s):
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(PERIOD_S - runs_s)
+                os.kill(pid, signal.SIGCONT)
+
+        throttling = threading.Thread(target=throttle)
+        throttling.start()
+        try:
+            yield
+        finally:
+            over.set()
+            throttling.join()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def watched(folder: Path) -> Iterator[ClusterGuard]:
+    settings = AgentSettings()
+    stalls = replace(
+        settings.stalls, slow_sample_s=SAMPLE_S, slow_settle_s=SETTLE_S, beat_s=OFTEN_S, log_every_s=OFTEN_S
+    )
+    settings = replace(settings, stalls=stalls)
+
+    def watch(machine: str) -> Watch:
+        return Watch(ProcessTable(Proc(), frozenset([MACHINE])), (MACHINE, machine), (), settings.link.forget_s)
+
+    machines = {f"m{number}": watch(f"m{number}") for number in range(WORLD // PER_MACHINE)}
+    with ClusterGuard(machines, folder, settings) as guard:
+        yield guard
+
+
+def slower(guard: ClusterGuard) -> list[Incident]:
+    return [one for one in guard.incidents() if one.why.startswith(SLOWED_WHY)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("by", [1.0, further(0.5), further(0.2)])
+def test_a_rank_that_comes_to_take_longer_is_named(tmp_path: Path, by: float) -> None:
+    with SlowJob(tmp_path) as job, watched(tmp_path) as guard:
+        begun, before = time.monotonic(), job.step()
+        time.sleep(SETTLE_S + 8 * SAMPLE_S)
+        usual_s = (time.monotonic() - begun) / (job.step() - before)
+        assert not guard.incidents()
+        broken, before = time.monotonic(), job.step()
+        with job.slowed(GUILTY, by):
+            while not (found := [one for one in slower(guard) if one.kind]):
+                assert time.monotonic() - broken < NAMED_S, slower(guard)
+                time.sleep(2.0)
+            now_s = (time.monotonic() - broken) / (job.step() - before)
+            (incident,) = found
+            verdict = from_json(json.loads(incident.verdict))
+            opened_s, judged_s = incident.began - broken, incident.changed - broken
+            print(
+                f"\n{by:.0%}: steps of {usual_s:.2f} s and then {now_s:.2f} s; told {opened_s:.0f} s after, named after {judged_s:.0f} s"
+            )
+            print(incident.why, verdict.kind, verdict.confidence, verdict.because, flush=True)
+            assert judged_s < NAMED_S
+            assert verdict.kind is Kind.SLOW, verdict.because
+            assert verdict.suspects[0].ranks == (GUILTY,) and verdict.suspects[0].machines == (
+                f"m{GUILTY // PER_MACHINE}",
+            )
