@@ -42,10 +42,10 @@ class Trainer:
     def hear(self, signals: Sequence[ProgressSignal]) -> None:
         """Takes its witnesses as they stand now. Its steps are timed by the one that advances most often, and tells steps."""
         self.signals = signals
-        told = [each for each in signals if each.vouches and each.kind in _TELLS_STEPS and each.advances >= LEAST]
-        timed = max(told, key=lambda each: each.advances, default=None)
+        counting = [each for each in signals if each.vouches and each.kind in _TELLS_STEPS and each.advances >= LEAST]
+        timed = max(counting, key=lambda each: each.advances, default=None)
         if timed is not None and (
-            self.timed is None or self.timed not in told or timed.advances > _FURTHER * self.timed.advances
+            self.timed is None or self.timed not in counting or timed.advances > _FURTHER * self.timed.advances
         ):
             self.timed = timed
             self.step_times.begin()

@@ -81,7 +81,9 @@ async def test_a_slower_job_is_looked_at_lightly_and_once(tmp_path: Path) -> Non
         assert incident.kind == Kind.SLOW and all(order.light for order in orders)
         assert len(orders) == 4, "two judgements agree after the fourth look"
         watched = WatchedCluster(ServerAddress(on.address))
-        assert await asyncio.to_thread(watched.verdict, "llama") is None, "`hangdog run` does not restart a job that trains"
+        assert await asyncio.to_thread(watched.verdict, "llama") is None, (
+            "`hangdog run` does not restart a job that trains"
+        )
         for _ in range(5):
             await tells(a, {"llama": SLOW})
             await tells(b, {"llama": SLOW})
@@ -124,6 +126,23 @@ async def test_what_a_server_of_before_looked_at_is_not_looked_at_again(
             await asyncio.sleep(QUIET_S)
             assert len(await on.store.latest("llama", 9)) == opens + (earlier.job == "llama")
             answering.cancel()
+
+
+async def test_what_the_server_s_end_cuts_short_the_next_one_takes_up_in_the_same_incident(tmp_path: Path) -> None:
+    settings = replace(LIGHT, returned_s=20.0)
+    async with stage(tmp_path / "s.db", Listener(naming), settings) as on, cluster(on, a=[0]) as (a,):
+        await tells(a, {"llama": SLOW})
+        order = await a.order()
+        assert order.light  # and nobody answers before the server ends
+    async with stage(tmp_path / "s.db", Listener(naming), settings) as on, cluster(on, a=[0]) as (a,):
+        orders: list[pb.CaptureOrder] = []
+        answering = asyncio.create_task(answers(a, 0, orders))
+        await tells(a, {"llama": SLOW})
+        incident = await judged(on)
+        assert incident.kind == Kind.SLOW and all(order.light for order in orders)
+        await asyncio.sleep(QUIET_S)
+        assert len(await on.store.latest("", 9)) == 1
+        answering.cancel()
 
 
 async def test_it_is_switched_off_by_a_setting(tmp_path: Path) -> None:
