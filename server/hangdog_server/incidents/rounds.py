@@ -172,7 +172,7 @@ class CaptureRounds:
         """Light looks, one after the other, until they suffice or there were as many as were asked for."""
         plan, settings = self._about.plan, self._settings
         before: Verdict | None = None
-        begin = steady()
+        begin = rested = steady()
         for number in range(plan.rounds):
             if number:
                 begin = max(begin + plan.interval_s, steady())
@@ -185,11 +185,13 @@ class CaptureRounds:
             came = self.capturing.summary()
             self._say(f"light look {number + 1} of at most {plan.rounds}: {came}")
             last = number + 1 == plan.rounds or self.hurried.is_set()
-            if number + 1 < settings.light_from and not last:
+            if (number + 1 < settings.light_from or steady() < rested) and not last:
                 continue
+            began = steady()
             if last:
                 self._judging()
             verdict = await self._judged(snapshot, gather.placement(self.capturing.gathering))
+            rested = 2 * steady() - began  # no more than half of the time is spent on judging a large job again and again
             if enough(before, verdict):
                 self._say(f"{number + 1} looks suffice: twice in a row {verdict.kind}")
                 return verdict

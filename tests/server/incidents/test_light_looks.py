@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +72,20 @@ async def test_while_nobody_is_named_all_looks_are_taken(tmp_path: Path) -> None
         steps, orders = await asyncio.gather(on.snapshot(light=True), answers(a, 0, looks=5))
     assert texts(steps)[-3:] == ["light look 5 of at most 5: 1 of 1 machine answered", "judging 1 rank", "none"]
     assert len(orders) == 5
+
+
+async def test_a_judge_that_takes_long_is_not_asked_after_every_look(tmp_path: Path) -> None:
+    """As of a job of ten thousand ranks, of which many looks are taken."""
+
+    def slowly(snapshot: Snapshot, topology: Topology) -> Verdict:
+        time.sleep(0.4)
+        return verdict(snapshot, topology, Kind.NONE)
+
+    judge, settings = Listener(slowly), replace(LIGHT, light_rounds=14)
+    async with stage(tmp_path / "s.db", judge, settings) as on, cluster(on, a=[0]) as (a,):
+        await asyncio.gather(on.snapshot(light=True), answers(a, 0, looks=14))
+    assert 2 <= len(judge.verdicts) < 9
+    assert judge.snapshot is not None and len(judge.snapshot.rounds) == 14, "the last look is judged"
 
 
 async def test_people_say_how_many_at_most_and_how_far_apart(tmp_path: Path) -> None:
