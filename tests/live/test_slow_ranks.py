@@ -39,7 +39,7 @@ SOAK_S = 3600.0
 #: Until all ranks step, on a crowded machine. Seconds.
 PATIENCE_S = 120.0
 #: One stop and the time until the next one, as of a throttled core: many kernels, for one that runs goes on meanwhile. Seconds.
-PERIOD_S = 0.2
+PERIOD_S = 0.6
 #: Five minutes of getting known are too long for every change: there steps are timed more finely, and a job is known after so long.
 HURRIED = {"slow_sample_s": 2.0, "slow_settle_s": 40.0, "beat_s": 0.5, "log_every_s": 0.5}
 KNOWN_S, HURRIED_KNOWN_S = 330.0, 100.0
@@ -56,8 +56,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 def kernels():
     times = os.path.getsize("slowed") / 100 if rank == 5 and os.path.exists("slowed") else 1.0
-    for _ in range(36 if longest else 24):
-        time.sleep(0.01 * times)  # the host waits for its device, and launches the next one
+    for _ in range(8 if longest else 5):
+        time.sleep(0.06 * times)  # the host waits for its device, and launches the next one
 
 def compute():
     model(torch.randn(8, 64)).square().mean().backward()

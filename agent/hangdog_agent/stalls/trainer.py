@@ -12,8 +12,6 @@ from hangdog_models.ranks import Rank
 
 #: Glances kept of one trainer.
 _KEPT = 16
-#: Witnesses that advance once a step, or once in a fixed number of steps.
-_TELLS_STEPS = (SignalKind.LINES, SignalKind.HEARTBEAT)
 #: One that advances so many times as often as the one that steps are timed by takes its place.
 _FURTHER = 2
 
@@ -40,9 +38,9 @@ class Trainer:
         return max(kinds.values()) if len(kinds) > 1 else None
 
     def hear(self, signals: Sequence[ProgressSignal]) -> None:
-        """Takes its witnesses as they stand now. Its steps are timed by the one that advances most often, and tells steps."""
+        """Takes its witnesses as they stand now. Of those that count steps it is timed by the one that advances most often."""
         self.signals = signals
-        counting = [each for each in signals if each.vouches and each.kind in _TELLS_STEPS and each.advances >= LEAST]
+        counting = [each for each in signals if _counts_steps(each)]
         timed = max(counting, key=lambda each: each.advances, default=None)
         if timed is not None and (
             self.timed is None or self.timed not in counting or timed.advances > _FURTHER * self.timed.advances
@@ -78,3 +76,9 @@ class Trainer:
     def is_known(self, settle_s: float) -> bool:
         """Whether its pulse, or the job's own progress, has been followed for long enough for its rhythm to be known."""
         return self.baseline.settled or any(each.vouches and each.known_s >= settle_s for each in self.signals)
+
+
+def _counts_steps(signal: ProgressSignal) -> bool:
+    """Whether it advances once a step or tells how many there were; of a heartbeat in most looks nobody knows how many."""
+    heartbeat = signal.kind is SignalKind.HEARTBEAT and 2 * signal.advances <= signal.looks
+    return signal.advances >= LEAST and signal.vouches and (signal.kind is SignalKind.LINES or heartbeat)

@@ -46,6 +46,8 @@ class ProgressSignal:
         self._advances = 0
         #: So many steps were made by the latest advance, as far as they are counted.
         self.steps = 0.0
+        #: Looks so far.
+        self.looks = 0
         self._lengths: deque[float] = deque(maxlen=REMEMBERED)
 
     def look(self, advanced: bool, at: float, steps: float | None = None) -> None:
@@ -54,6 +56,7 @@ class ProgressSignal:
         Where that is not counted an advance is a step.
         """
         before, self._looked_at = self._looked_at, at
+        self.looks += 1
         self.advancing = advanced
         if before is None or at <= before or not advanced:
             return

@@ -89,6 +89,13 @@ class StepLines:
 
     def take(self, text: str, joins: bool = True) -> StepLine:
         """Takes what was appended. Not `joins`: what lies before it was left out, so its first line may lack its front."""
+        lost = self._matched and not joins
+        reported = self._read(text, joins)
+        if lost:  # how many lines were left out nobody knows: they are counted anew
+            self.steps = 0.0
+        return reported
+
+    def _read(self, text: str, joins: bool) -> StepLine:
         lines = _END.split((self._rest if joins else "") + text)
         self._rest = lines.pop()[:LINE]
         counted = False

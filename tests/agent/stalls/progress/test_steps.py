@@ -118,6 +118,8 @@ def test_lines_that_a_pattern_matches_are_steps() -> None:
     assert steps.steps == 0, "from then on it is counted"
     steps.take("finished two of them\nnothing\nfinished three of them\nfinished four of them\n")
     assert steps.steps == 3
+    steps.take("left out\nfinished five of them\n", joins=False)
+    assert steps.steps == 0, "nobody knows how many were left out"
 
 
 def test_a_line_may_come_in_pieces_and_be_as_long_as_it_likes() -> None:

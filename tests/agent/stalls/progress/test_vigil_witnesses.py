@@ -164,6 +164,18 @@ def test_one_log_that_says_otherwise_than_most_is_not_believed() -> None:
     assert machine.vigil.slowdown() is not None
 
 
+@pytest.mark.parametrize(("every", "told"), [(3, True), (1, False)])
+def test_a_heartbeat_times_steps_only_where_it_is_seen_to_rest(every: int, told: bool) -> None:
+    """One that advances in every look tells how often it is looked at, which is less often on a crowded machine."""
+    beat, trainer = ProgressSignal(SignalKind.HEARTBEAT, 3.0, vouches=True), JobMonitor(SETTINGS)._watched(Rank(0))
+    at = 0.0
+    for look in range(900):
+        at += 1.0 if look < 600 else 1.5
+        beat.look(look % every == 0, at)
+        trainer.hear([beat])
+    assert (trainer.step_times.slowdown is not None) is told
+
+
 def test_who_writes_no_steps_is_never_told_to_be_slower() -> None:
     machine = Machine(vouches=False)
     machine.live(400)
