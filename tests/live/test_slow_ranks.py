@@ -23,6 +23,7 @@ from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import AgentSettings
+from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.incident import SLOWED_WHY, Incident
 from hangdog_models.verdict import Kind, from_json
 from live.lanes import further
@@ -37,12 +38,12 @@ NAMED_S = 180.0
 #: Healthy training that `make soak` watches. Seconds.
 SOAK_S = 3600.0
 #: Until all ranks step, on a crowded machine. Seconds.
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 #: One stop and the time until the next one, as of a throttled core: many kernels, for one that runs goes on meanwhile. Seconds.
-PERIOD_S = 0.6
-#: Five minutes of getting known are too long for every change: there steps are timed more finely, and a job is known after so long.
-HURRIED = {"slow_sample_s": 2.0, "slow_settle_s": 40.0, "beat_s": 0.5, "log_every_s": 0.5}
-KNOWN_S, HURRIED_KNOWN_S = 330.0, 100.0
+PERIOD_S = 3.0
+#: Five minutes of getting known are too long for every change: there steps are timed one by one, and a job is known after so long.
+HURRIED = StallSettings(slow_sample_s=1.0, slow_settle_s=30.0, beat_s=0.5, log_every_s=0.5)
+KNOWN_S, HURRIED_KNOWN_S = 330.0, 90.0
 
 TRAINER = """
 import os, sys, time
@@ -57,7 +58,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 def kernels():
     times = os.path.getsize("slowed") / 100 if rank == 5 and os.path.exists("slowed") else 1.0
     for _ in range(8 if longest else 5):
-        time.sleep(0.06 * times)  # the host waits for its device, and launches the next one
+        time.sleep(0.3 * times)  # the host waits for its device, and launches the next one
 
 def compute():
     model(torch.randn(8, 64)).square().mean().backward()
@@ -158,7 +159,7 @@ Slowing = Callable[[SlowJob, float], AbstractContextManager[None]]
 def watched(folder: Path, hurried: bool = False) -> Iterator[ClusterGuard]:
     settings = AgentSettings()
     if hurried:
-        settings = replace(settings, stalls=replace(settings.stalls, **HURRIED))
+        settings = replace(settings, stalls=HURRIED)
 
     def watch(machine: str) -> Watch:
         return Watch(
@@ -178,7 +179,7 @@ def slower(guard: ClusterGuard) -> list[Incident]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(800)
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize(
     ("by", "hurried", "how"),
     [

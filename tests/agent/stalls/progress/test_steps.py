@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_steps_that_begin_anew_with_each_epoch_are_counted_on() -> None:
     for number in range(0, 1000, 10):  # every tenth is logged, and the first of an epoch is none of them
         steps.take(f"epoch {number // 50} batch {number % 50 + 10} loss 0.5\n")
         counted.append(steps.steps)
-    assert [after - before for before, after in zip(counted, counted[1:], strict=False)][10:] == [10.0] * 89
+    assert [after - before for before, after in pairwise(counted)][10:] == [10.0] * 89
 
 
 def test_a_count_that_grows_more_often_takes_the_place_of_one_that_seldom_does() -> None:
