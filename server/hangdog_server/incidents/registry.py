@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from hangdog_models.counts import counted, named
 from hangdog_models.errors import ServerUnreachable, WrongUse
-from hangdog_models.incident import UNFINISHED, Incident, IncidentState
+from hangdog_models.incident import SLOWED_WHY, UNFINISHED, Incident, IncidentState
 from hangdog_models.snapshot import Job
 from hangdog_models.verdict import from_json
 from hangdog_server.cluster.leadership import Leading
@@ -189,6 +189,8 @@ class IncidentRegistry:
         try:
             found = await store.same_stall(job, request.again, self.now() - request.stood_s)
             if found is None or (found.kind and not may_change(found.kind, found.confidence)):
+                return None
+            if found.why.startswith(SLOWED_WHY):  # the job came to stand still under its looks: that is another matter
                 return None
             return found, *await store.next_look(found.id, BEHIND)
         except StoreFailed as error:  # a job that hangs is looked at all the same, as an incident of its own

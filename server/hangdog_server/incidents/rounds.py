@@ -191,7 +191,9 @@ class CaptureRounds:
             if last:
                 self._judging()
             verdict = await self._judged(snapshot, gather.placement(self.capturing.gathering))
-            rested = 2 * steady() - began  # no more than half of the time is spent on judging a large job again and again
+            rested = (
+                2 * steady() - began
+            )  # no more than half of the time is spent on judging a large job again and again
             if enough(before, verdict):
                 self._say(f"{number + 1} looks suffice: twice in a row {verdict.kind}")
                 return verdict

@@ -20,6 +20,7 @@ from hangdog_models.verdict import Kind, Suspect, Verdict
 from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.codec import slow_report, stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.cluster import stalls
 from hangdog_server.cluster.slow_jobs import SlowJobs
 from hangdog_server.incidents import stall_watch
 from hangdog_server.incidents.triggers import slow_watch
@@ -38,6 +39,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slow_watch, "TICK_S", 0.02)
     monkeypatch.setattr(slow_watch, "AGAIN_S", 0.05)
     monkeypatch.setattr(stall_watch, "TICK_S", 0.02)
+    monkeypatch.setattr(stalls, "AGAIN_S", 0.05)
 
 
 def naming(snapshot: Snapshot, topology: Topology) -> Verdict:
@@ -172,9 +174,12 @@ async def test_a_job_that_stands_still_by_now_is_not_looked_at_lightly_any_longe
                 await asyncio.sleep(0.01)
         stuck = Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce", waits=True)
         await a.say(stall_report=stall_signs.pack({"llama": {Rank(0): stuck}}))
-        async with asyncio.timeout(20):
-            incident = await judged(on)
-        assert incident.why.startswith(SLOWED_WHY) and len(orders) == 2
+        incident = await judged(on, 2)
+        slow = (await on.store.latest("", 9))[1]
+        assert incident.why.startswith(SUSPECTED_WHY) and slow.why.startswith(SLOWED_WHY)
+        assert [order.light for order in orders] == [True, True, False], (
+            "it is looked at closely in an incident of its own"
+        )
         answering.cancel()
 
 
