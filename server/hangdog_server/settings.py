@@ -23,7 +23,7 @@ class ServerSettings:
     #: Light looks before the first judgement: two show no more than one step.
     light_from: int = 3
     #: Light looks at a job whose steps came to take longer, at most, and the pause between them: a rank that takes a fifth longer
-    #: is seen alone in one look of six, so 24 looks name it in half of all cases, and 40 in nine of ten. With the 75 s in which the
+    #: is seen alone in one look of six: 24 looks name it in half of all cases, and 48 in nearly all. With the 75 s in which the
     #: rise is told that is within three minutes.
     slow_rounds: int = 48
     slow_interval_s: float = 2.2
