@@ -90,10 +90,14 @@ class SlowJob:
     def __init__(self, folder: Path, longest: int = -1) -> None:
         (folder / "train.py").write_text(TRAINER)
         self._folder, self._longest = folder, longest
-        self._over = threading.Event()
 
     def __enter__(self) -> Self:
-        self._stack = ExitStack()
+        with ExitStack() as stack:  # which ends them, too, where they do not come to train
+            self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def _start(self, stack: ExitStack) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "RANK", "WORLD_"))}
         clean |= {
             OURS: str(self._folder), "HANGDOG_JOB": f"slowing-{os.getpid()}", "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
@@ -103,21 +107,19 @@ class SlowJob:
         self.ranks = []
         for rank in range(WORLD):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank % PER_MACHINE), MACHINE: _machine(rank // PER_MACHINE)}
-            log = self._stack.enter_context((self._folder / f"rank{rank}.log").open("wb"))
+            log = stack.enter_context((self._folder / f"rank{rank}.log").open("wb"))
             process = subprocess.Popen(
                 (sys.executable, "train.py"), cwd=self._folder, env=clean | own, stdout=log, stderr=log
             )
-            self._stack.callback(process.wait)
-            self._stack.callback(process.kill)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
             self.ranks.append(process)
         until = time.monotonic() + PATIENCE_S
         while not all("step 5 " in (self._folder / f"rank{rank}.log").read_text() for rank in range(WORLD)):
             assert time.monotonic() < until and all(one.poll() is None for one in self.ranks)
             time.sleep(0.2)
-        return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
         self._stack.close()
 
     def step(self) -> int:
