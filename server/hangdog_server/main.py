@@ -49,8 +49,8 @@ from hangdog_server.incidents.phase_keeper import PhaseKeeper
 from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.session_writer import SessionWriter
 from hangdog_server.incidents.stall_watch import StallWatcher
-from hangdog_server.isolation_tests import IsolationTests
 from hangdog_server.incidents.triggers.slow_watch import SlowWatcher
+from hangdog_server.isolation_tests import IsolationTests
 from hangdog_server.listener import LOCAL, ListenerConfig, OpenListeners
 from hangdog_server.machine_checks import MachineChecks
 from hangdog_server.notifications.notify_config import NotifyConfig, read_config

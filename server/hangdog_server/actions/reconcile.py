@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from hangdog_models.actions.action_history import Body, WantedAction
 from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import HangdogError
-from hangdog_models.incident import RUNS_ON, Incident
+from hangdog_models.incident import RUNS_ON, SLOWED_WHY, Incident
 from hangdog_models.owner import UNKNOWN, Owner, read
 from hangdog_models.reading.job import read_job
 from hangdog_models.views.answer_text import percent
@@ -200,7 +200,7 @@ class ActionLoop:
 
 def _bounded(rule: ActionRule, incident: Incident) -> ActionRule:
     """How far to go for an incident: a job whose numbers, or whose machines' checks, asked may run on: a person decides."""
-    asks = rule.mode is Mode.AUTO and incident.why.startswith(RUNS_ON)
+    asks = rule.mode is Mode.AUTO and incident.why.startswith((*RUNS_ON, SLOWED_WHY))
     return replace(rule, mode=Mode.APPROVE) if asks else rule
 
 

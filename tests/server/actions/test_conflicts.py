@@ -10,10 +10,10 @@ import pytest
 
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.incident import Incident
+from hangdog_models.incident import RUNS_ON, SLOWED_WHY, Incident
 from hangdog_models.owner import Owner, OwnerKind, read, written
 from hangdog_models.ranks import Rank
-from hangdog_models.verdict import ISOLATES, Act, Step
+from hangdog_models.verdict import ISOLATES, Act, Eviction, Kind, Step
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions import policy
 from hangdog_server.actions.backends.backend import Backend, IsolationCase, JobPlacement
@@ -23,7 +23,7 @@ from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store import actions
 from support.cases.stories import job, trace, twice
 from support.servers.cast import PATIENT, Listener, Stage, stage, trainer
-from support.servers.cast_acting import Played, World, world
+from support.servers.cast_acting import NOTHING, Played, World, body, world
 
 SLURM, USER = Owner(OwnerKind.SLURM, "77", 1000), Owner(OwnerKind.USER, "1001", 1001)
 
@@ -63,6 +63,19 @@ async def test_nothing_is_done_upon_evidence_of_a_time_of_conflict(tmp_path: Pat
         await on.store.remember("0a", {**asked, "conflicts": ["z claims rank 1, which a announced first"]})
         await on.acting.tick()
         assert await on.states("0a") == {"a": "refused"} and played.told == []
+
+
+@pytest.mark.parametrize("why", [*RUNS_ON, SLOWED_WHY])
+async def test_a_job_that_may_run_on_is_left_to_people(tmp_path: Path, why: str) -> None:
+    played = Played()
+    async with world(tmp_path / "s.db", tmp_path, played) as on:
+        asked = {"asked": {"a": None}, "absent": {}, "job_toml": "", "bodies": {"a": [body("a").boot, ""]}}
+        await on.store.begin(Incident("0a", "llama", on.now - 30.0, f"{why} told"), asked)
+        await on.store.judged(
+            "0a", replace(NOTHING, kind=Kind.SLOW, confidence=0.97, evict=Eviction(("a",), 0.97)), on.now
+        )
+        await on.acting.tick()
+        assert await on.states("0a") == {"a": "waiting"} and played.told == []
 
 
 def test_no_step_of_a_verdict_upon_contradicting_machines_takes_one_away() -> None:
