@@ -44,6 +44,7 @@ COMMANDS = {
         "approve": "Isolate the machines an incident's verdict names.",
         "dismiss": "Leave the machines of an incident where they are.",
         "release": "Bring a machine back that hangdog took out of use.",
+        "settle": "Say what an incident turned out to be.",
         "test": "Test machines that run no job, level by level, until one is convicted.",
     },
     "operate": {

@@ -48,13 +48,31 @@ class EarlierVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class SettledCause:
+    """What people said that an incident turned out to be: `cause` is a StallCause, or a word of another version.
+
+    `machines` were guilty; none: it was no machine, or nobody named one. `who` said so at `at` (Unix seconds), for this `reason`.
+    """
+
+    cause: str
+    machines: tuple[str, ...] = ()
+    reason: str = ""
+    who: str = ""
+    at: float = 0.0
+
+    def __str__(self) -> str:
+        machines = f" ({', '.join(self.machines)})" if self.machines else ""
+        return f"settled by {self.who}: {self.cause}{machines}{f', {self.reason}' if self.reason else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class Incident:
     """One incident; times are Unix seconds, `kind` is its verdict's, `note` says why it failed.
 
     `verdict` is its verdict's JSON text: empty before there is one, and in lists. `pruned`: since when its captures are
     removed; 0: they are not. A server of another version may tell of a `state` that this one does not know.
     `earlier`: what the looks before the latest came to, the oldest first, of very many only some. `went_on_s`: for how long
-    the job had stood in all when it was seen to go on; 0: it was not.
+    the job had stood in all when it was seen to go on; 0: it was not. `settled`: what people said that it turned out to be.
     """
 
     id: str
@@ -71,6 +89,7 @@ class Incident:
     pruned: float = 0.0
     earlier: tuple[EarlierVerdict, ...] = ()
     went_on_s: float = 0.0
+    settled: SettledCause | None = None
 
     @property
     def looks(self) -> int:

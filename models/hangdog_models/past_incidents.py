@@ -10,8 +10,8 @@ class Outcome(StrEnum):
     """What is known of the culprit's machine, apart from what the verdict said of it."""
 
     OPEN = "open"
-    CONVICTED = "convicted"  # tests found a fault in it
-    CLEARED = "cleared"  # tests were run and found none
+    CONVICTED = "convicted"  # tests found a fault in it, or people say that it was the machine
+    CLEARED = "cleared"  # tests were run and found none, or people say that it was the code
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from hangdog_server.grpc_api.campaign_service import Campaigns
 from hangdog_server.grpc_api.history_service import Records
 from hangdog_server.grpc_api.incident_service import Incidents
 from hangdog_server.grpc_api.operations_service import Operations
+from hangdog_server.grpc_api.settle_service import SettleService
 from hangdog_server.incidents.fair_queue import Turns
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.judge import Judge
@@ -157,9 +158,11 @@ async def running(
     records = Records(services.store, settings, services.clock)
     actions = ActionService(services, settings, acting, audit)
     operations = Operations(services.store, services.clock, settings.restart_s)
+    settling = SettleService(services.store, audit, services.clock)
     people = Incidents(
-        services.fleet, registry, services.store, records, actions, settings, opened.gate, limits, audit, operations
-    )
+        services.fleet, registry, services.store, records, actions, settings, opened.gate, limits, audit, operations,
+        settling,
+    )  # fmt: skip
     add_IncidentsServicer_to_server(people, server)
     add_CampaignsServicer_to_server(Campaigns(campaigns, services.store, settings, opened.gate, limits, audit), server)
     state = health.aio.HealthServicer()  # type: ignore[attr-defined]  # it has no type information of it

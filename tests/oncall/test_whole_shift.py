@@ -37,6 +37,10 @@ SHIFT = (
     ("report", 0),
     ("health", 0),
     ("dismiss OTHER --because seen-by-eye", 0),
+    ("settle OTHER software --because seen-by-eye", 0),
+    ("show-of-settled: show OTHER", 1),
+    ("incidents-settled: incidents", 0),
+    ("report-settled: report", 0),
 )
 #: What is typed then, and what `hangdog actions` is to say before anything else is typed: the server carries it out meanwhile.
 THEN = (("approve INCIDENT --because the-fan-is-dead", "done"), ("release c --because mended", "released"))

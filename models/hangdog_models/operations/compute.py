@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from hangdog_models.machine_history import MentionKind
-from hangdog_models.operations import evictions, server_figures
+from hangdog_models.operations import evictions, server_figures, verdict_accuracy
 from hangdog_models.operations.past_events import Came, MachineMention, Naming, PastEvents, PastIncident
 from hangdog_models.operations.report import (
     Figure,
@@ -38,12 +38,20 @@ def report(
     incidents = [one for one in past.incidents if since <= one.began < until]
     namings = [one for one in past.namings if since <= one.at < until]
     stated = [one for one in past.mentions if since <= one.at < until]
+    spoken = {one.id: one.settled for one in past.incidents if one.settled is not None}
+    rightness = evictions.rightness(namings, past.trials, spoken)
     sessions = server_figures.training_runs(past.sessions, restart_s)
     return OperationsReport(
         since,
         until,
         "what the server remembers",
-        (*_times(incidents, namings), *server_figures.figures(sessions, since, until, restart_s), _concentration(stated)),
+        (
+            *_times(incidents, namings), *server_figures.figures(sessions, since, until, restart_s), _concentration(stated),
+            *verdict_accuracy.figures(
+                incidents, past.mentions, verdict_accuracy.settled_causes(incidents, past.trials),
+                evictions.taken(rightness),
+            ),
+        ),
         (
             report_table(
                 "incidents", "incidents by verdict", "incidents",
@@ -56,9 +64,10 @@ def report(
             ),
             report_table(
                 "rightness", "were they named rightly", "machines named",
-                "Right: a campaign for the incident, or within a day, convicted the machine. Wrong: it passed all its tests "
-                "there, or a person dismissed it and said why. Anything else is unknown.",
-                evictions.rightness(namings, past.trials),
+                "Right: people settled that it was the machine, or a campaign for the incident, or within a day, convicted it. "
+                "Wrong: people settled that it was not, it passed all its tests there, or a person dismissed it and said why. "
+                "Anything else is unknown.",
+                rightness,
                 "that a machine was released says neither: repaired ones come back, too",
             ),
             server_figures.chains(sessions, since, until),

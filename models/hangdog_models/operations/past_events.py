@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hangdog_models.incident import SettledCause
 from hangdog_models.machine_history import MentionKind
 from hangdog_models.operations.session_histories import SessionHistory
 
@@ -12,6 +13,7 @@ class PastIncident:
     """One incident. `kind` is that of its verdict, empty while there is none; then `failed` tells whether there will be one.
 
     `stood` is when the job got on last, as its agents said when they suspected it; `judged` when the verdict was stored.
+    `confidence` is the verdict's, `settled` what people said that it turned out to be.
     """
 
     id: str
@@ -20,6 +22,8 @@ class PastIncident:
     failed: bool = False
     stood: float | None = None
     judged: float | None = None
+    confidence: float = 0.0
+    settled: SettledCause | None = None
 
 
 class Came(StrEnum):

@@ -1,13 +1,13 @@
 """How the command line reaches a server: each request a method, each answer a noun, each failure one of our errors."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hangdog_models.errors import OurFault
 from hangdog_models.findings import Finding
-from hangdog_models.incident import EarlierVerdict, Incident
+from hangdog_models.incident import EarlierVerdict, Incident, SettledCause
 from hangdog_models.machine_history import MachineRecord, VerdictMention
 from hangdog_models.operations import report_json
 from hangdog_models.operations.report import OperationsReport
@@ -233,6 +233,12 @@ class Client(LazyChannel):
         with self._errors():
             return _actions(self._incidents.Act(request, timeout=ANSWER_S))
 
+    def settle(self, name: str, cause: str, machines: Sequence[str] = (), reason: str = "") -> Incident:
+        """Says what an incident turned out to be, `unknown` takes that back; its line."""
+        request = pb.SettleRequest(id=name, cause=cause, machines=machines, reason=reason)
+        with self._errors():
+            return _line(self._incidents.Settle(request, timeout=ANSWER_S))
+
     def stored(self, name: str) -> StoredIncident:
         """All that is kept of one incident, by its name or a prefix that only it has."""
         head: pb.BundleHead | None = None
@@ -285,7 +291,12 @@ def _line(summary: pb.IncidentSummary) -> Incident:
         note=summary.note,
         earlier=tuple(EarlierVerdict(one.look, one.at, one.verdict, one.confidence) for one in summary.earlier),
         went_on_s=summary.went_on_s,
+        settled=_settled(summary.settled) if summary.HasField("settled") else None,
     )
+
+
+def _settled(settled: pb.SettledCause) -> SettledCause:
+    return SettledCause(settled.cause, tuple(settled.machines), settled.reason, settled.who, settled.at)
 
 
 def _verdict(document: str) -> Verdict | None:

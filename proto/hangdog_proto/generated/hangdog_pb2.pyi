@@ -1842,6 +1842,7 @@ class IncidentSummary(google.protobuf.message.Message):
     NOTE_FIELD_NUMBER: builtins.int
     EARLIER_FIELD_NUMBER: builtins.int
     WENT_ON_S_FIELD_NUMBER: builtins.int
+    SETTLED_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Name of the incident."""
     job: builtins.str
@@ -1868,6 +1869,10 @@ class IncidentSummary(google.protobuf.message.Message):
     def earlier(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___EarlierVerdict]:
         """What earlier looks at the same stall came to, the oldest first; of very many only the first and the latest."""
 
+    @property
+    def settled(self) -> global___SettledCause:
+        """What people said that it turned out to be; absent where nobody did."""
+
     def __init__(
         self,
         *,
@@ -1882,8 +1887,10 @@ class IncidentSummary(google.protobuf.message.Message):
         note: builtins.str = ...,
         earlier: collections.abc.Iterable[global___EarlierVerdict] | None = ...,
         went_on_s: builtins.float = ...,
+        settled: global___SettledCause | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["began", b"began", "confidence", b"confidence", "earlier", b"earlier", "evict", b"evict", "id", b"id", "job", b"job", "note", b"note", "state", b"state", "verdict", b"verdict", "went_on_s", b"went_on_s", "why", b"why"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["settled", b"settled"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["began", b"began", "confidence", b"confidence", "earlier", b"earlier", "evict", b"evict", "id", b"id", "job", b"job", "note", b"note", "settled", b"settled", "state", b"state", "verdict", b"verdict", "went_on_s", b"went_on_s", "why", b"why"]) -> None: ...
 
 global___IncidentSummary = IncidentSummary
 
@@ -2486,6 +2493,74 @@ class ActRequest(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["incident", b"incident", "machine", b"machine", "reason", b"reason", "what", b"what"]) -> None: ...
 
 global___ActRequest = ActRequest
+
+@typing.final
+class SettledCause(google.protobuf.message.Message):
+    """What people said that an incident turned out to be."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CAUSE_FIELD_NUMBER: builtins.int
+    MACHINES_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    WHO_FIELD_NUMBER: builtins.int
+    AT_FIELD_NUMBER: builtins.int
+    cause: builtins.str
+    """One of hangdog_models.verdict.StallCause, by its written value."""
+    reason: builtins.str
+    """Why they say so; empty where nobody gave a reason."""
+    who: builtins.str
+    """Who said so."""
+    at: builtins.float
+    """Unix time when they did."""
+    @property
+    def machines(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The guilty machines, where it was machines."""
+
+    def __init__(
+        self,
+        *,
+        cause: builtins.str = ...,
+        machines: collections.abc.Iterable[builtins.str] | None = ...,
+        reason: builtins.str = ...,
+        who: builtins.str = ...,
+        at: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "cause", b"cause", "machines", b"machines", "reason", b"reason", "who", b"who"]) -> None: ...
+
+global___SettledCause = SettledCause
+
+@typing.final
+class SettleRequest(google.protobuf.message.Message):
+    """Says what an incident turned out to be. The latest word counts."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    CAUSE_FIELD_NUMBER: builtins.int
+    MACHINES_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """The incident, by its name or a prefix that only it has."""
+    cause: builtins.str
+    """As in SettledCause; `unknown` takes back what was said."""
+    reason: builtins.str
+    """As in SettledCause."""
+    @property
+    def machines(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """As in SettledCause."""
+
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        cause: builtins.str = ...,
+        machines: collections.abc.Iterable[builtins.str] | None = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cause", b"cause", "id", b"id", "machines", b"machines", "reason", b"reason"]) -> None: ...
+
+global___SettleRequest = SettleRequest
 
 @typing.final
 class CampaignRequest(google.protobuf.message.Message):

@@ -125,6 +125,11 @@ class IncidentsStub(object):
                 request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActRequest.SerializeToString,
                 response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActionList.FromString,
                 )
+        self.Settle = channel.unary_unary(
+                '/hangdog.v1.Incidents/Settle',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.SettleRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.IncidentSummary.FromString,
+                )
 
 
 class IncidentsServicer(object):
@@ -194,6 +199,13 @@ class IncidentsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Settle(self, request, context):
+        """Keeps what an incident turned out to be; nothing is done to machines. Answers with its line.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IncidentsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -241,6 +253,11 @@ def add_IncidentsServicer_to_server(servicer, server):
                     servicer.Act,
                     request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActRequest.FromString,
                     response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActionList.SerializeToString,
+            ),
+            'Settle': grpc.unary_unary_rpc_method_handler(
+                    servicer.Settle,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.SettleRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.IncidentSummary.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -403,6 +420,23 @@ class Incidents(object):
         return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Act',
             hangdog__proto_dot_generated_dot_hangdog__pb2.ActRequest.SerializeToString,
             hangdog__proto_dot_generated_dot_hangdog__pb2.ActionList.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Settle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Settle',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.SettleRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.IncidentSummary.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

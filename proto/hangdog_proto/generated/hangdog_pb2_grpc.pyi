@@ -109,6 +109,12 @@ class IncidentsStub:
     ]
     """Approves, dismisses or undoes an act; answers with what is changed."""
 
+    Settle: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.SettleRequest,
+        hangdog_proto.generated.hangdog_pb2.IncidentSummary,
+    ]
+    """Keeps what an incident turned out to be; nothing is done to machines. Answers with its line."""
+
 class IncidentsAsyncStub:
     """What people ask of the server."""
 
@@ -165,6 +171,12 @@ class IncidentsAsyncStub:
         hangdog_proto.generated.hangdog_pb2.ActionList,
     ]
     """Approves, dismisses or undoes an act; answers with what is changed."""
+
+    Settle: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.SettleRequest,
+        hangdog_proto.generated.hangdog_pb2.IncidentSummary,
+    ]
+    """Keeps what an incident turned out to be; nothing is done to machines. Answers with its line."""
 
 class IncidentsServicer(metaclass=abc.ABCMeta):
     """What people ask of the server."""
@@ -240,6 +252,14 @@ class IncidentsServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.ActionList, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.ActionList]]:
         """Approves, dismisses or undoes an act; answers with what is changed."""
+
+    @abc.abstractmethod
+    def Settle(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.SettleRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.IncidentSummary, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.IncidentSummary]]:
+        """Keeps what an incident turned out to be; nothing is done to machines. Answers with its line."""
 
 def add_IncidentsServicer_to_server(servicer: IncidentsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 

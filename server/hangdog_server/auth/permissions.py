@@ -30,6 +30,7 @@ GRPC: Mapping[str, Role | str] = {
     "/hangdog.v1.Campaigns/History": Role.VIEW,
     "/hangdog.v1.Incidents/Actions": Role.VIEW,
     "/hangdog.v1.Incidents/Act": Role.ACT,
+    "/hangdog.v1.Incidents/Settle": Role.ACT,
     "/grpc.health.v1.Health/Check": KNOWN,
     "/grpc.health.v1.Health/List": KNOWN,
     "/grpc.health.v1.Health/Watch": KNOWN,

@@ -4,9 +4,10 @@ import json
 import math
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.incident import Incident
+from hangdog_models.incident import Incident, SettledCause
 from hangdog_models.machine_history import MachineRecord, VerdictMention
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.settings import ServerSettings
@@ -86,7 +87,12 @@ def summary(incident: Incident) -> pb.IncidentSummary:
             for one in incident.earlier
         ],
         went_on_s=incident.went_on_s,
+        settled=_settled(incident.settled),
     )
+
+
+def _settled(settled: SettledCause | None) -> pb.SettledCause | None:
+    return pb.SettledCause(**asdict(settled)) if settled is not None else None
 
 
 def _entry(entry: VerdictMention) -> pb.VerdictMention:

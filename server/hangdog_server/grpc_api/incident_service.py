@@ -14,6 +14,7 @@ from hangdog_server.grpc_api.abort import Context, refuse, refusing
 from hangdog_server.grpc_api.action_service import ActionService
 from hangdog_server.grpc_api.history_service import Records, summary
 from hangdog_server.grpc_api.operations_service import Operations
+from hangdog_server.grpc_api.settle_service import SettleService
 from hangdog_server.incidents import decode
 from hangdog_server.incidents.incident_run import IncidentRequest
 from hangdog_server.incidents.registry import IncidentRegistry
@@ -38,6 +39,7 @@ class Incidents(IncidentsServicer):
         limits: RateLimits,
         audit: AuditLog,
         operations: Operations,
+        settling: SettleService,
     ) -> None:
         self._fleet = fleet
         self._registry = registry
@@ -49,6 +51,7 @@ class Incidents(IncidentsServicer):
         self._records = records
         self._actions = actions
         self._operations = operations
+        self._settling = settling
 
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
         """Starts or joins an incident and tells its steps."""
@@ -112,6 +115,11 @@ class Incidents(IncidentsServicer):
     async def Act(self, request: pb.ActRequest, context: Context) -> pb.ActionList:
         """What somebody decided."""
         return await self._actions.act(request, self._gate.person(context))
+
+    @refusing
+    async def Settle(self, request: pb.SettleRequest, context: Context) -> pb.IncidentSummary:
+        """What somebody said that an incident turned out to be."""
+        return await self._settling.settle(request, self._gate.person(context))
 
 
 def _machine(seen: PastConnection, fleet: Fleet, now: float) -> pb.Machine:

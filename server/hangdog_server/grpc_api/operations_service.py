@@ -22,7 +22,7 @@ from hangdog_models.operations.report_json import to_json
 from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.grpc_api.history_service import back
-from hangdog_server.store import machine_history
+from hangdog_server.store import machine_history, settled
 from hangdog_server.store import sessions as rows
 from hangdog_server.store.actions import TOOK, ActionState
 from hangdog_server.store.campaigns import CampaignState
@@ -87,7 +87,9 @@ def _same(row: Any) -> Any:
 
 
 def _incidents(since: float) -> sa.Select[Any]:
-    columns = [INCIDENTS.c[name] for name in ("id", "began", "changed", "state", "kind", "earlier")]
+    columns = [
+        INCIDENTS.c[name] for name in ("id", "began", "changed", "state", "kind", "earlier", "confidence", "settled")
+    ]
     stood = INCIDENTS.c.asked["stood_s"].as_float().label("stood_s")
     looked = INCIDENTS.c.asked["began"].as_float().label("looked")
     query = sa.select(*columns, stood, looked).where(INCIDENTS.c.began >= since)
@@ -101,7 +103,10 @@ def _incident(row: Any) -> PastIncident:
     first = next(
         (one["at"] for one in row.earlier if one["kind"]), row.changed
     )  # the first verdict is what was waited for
-    return PastIncident(row.id, row.began, row.kind if judged else "", failed, stood, first if judged else None)
+    return PastIncident(
+        row.id, row.began, row.kind if judged else "", failed, stood, first if judged else None, row.confidence,
+        settled.read(row.settled),
+    )  # fmt: skip
 
 
 def _namings(since: float) -> sa.Select[Any]:

@@ -7,12 +7,13 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from hangdog_models.diagnosis.clustering.incident_families import families
+from hangdog_models.incident import SettledCause
 from hangdog_models.past_incidents import EarlierIncident, Family, Outcome
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Verdict
+from hangdog_models.verdict import StallCause, Verdict
 from hangdog_server.incidents.judge import Judge
-from hangdog_server.store import campaigns, machine_history
+from hangdog_server.store import campaigns, machine_history, settled
 from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 
@@ -48,13 +49,29 @@ class IncidentMemory:
 def read(connection: sa.Connection, incident: str, user: str, now: float) -> tuple[EarlierIncident, ...]:
     """The incidents that count for a new one, newest first, and what tests found of their machines.
 
-    Of another user's job one counts only where tests convicted its machine: what a stranger's job shows is a stranger's word.
+    Of another user's job one counts only where tests or people convicted its machine: what a stranger's job shows is a
+    stranger's word. What people said counts before tests: they knew those.
     """
     past = machine_history.past(connection, incident, now)
-    tested = campaigns.tested(connection, [one.id for _, one in past]) if past else {}
-    known = ((whose, replace(one, outcome=_outcome(one, tested))) for whose, one in past)
-    return tuple(one for whose, one in known if whose == user or one.outcome is Outcome.CONVICTED)
+    names = [one.id for _, one in past]
+    tested, spoken = (campaigns.tested(connection, names), settled.of_each(connection, names)) if past else ({}, {})
+    found = []
+    for whose, one in past:
+        by_tests = tested.get((one.id, one.features.machine), Outcome.OPEN)
+        outcome = settled_outcome(spoken[one.id], one.features.machine, by_tests) if one.id in spoken else by_tests
+        if outcome is not None and (whose == user or outcome is Outcome.CONVICTED):
+            found.append(replace(one, outcome=outcome))
+    return tuple(found)
 
 
-def _outcome(one: EarlierIncident, tested: dict[tuple[str, str], Outcome]) -> Outcome:
-    return tested.get((one.id, one.features.machine), Outcome.OPEN)
+def settled_outcome(settled: SettledCause, machine: str, by_tests: Outcome) -> Outcome | None:
+    """What people say of the machine that an incident was laid to; None: it was neither this machine nor the code.
+
+    Where they name no machine, it is this one only by a conviction of tests.
+    """
+    if settled.cause == StallCause.SOFTWARE:
+        return Outcome.CLEARED
+    if settled.cause not in (StallCause.MACHINE, StallCause.SLOW):
+        return None
+    guilty = machine in settled.machines if settled.machines else by_tests is Outcome.CONVICTED
+    return Outcome.CONVICTED if guilty else None

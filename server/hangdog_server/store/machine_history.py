@@ -16,7 +16,7 @@ from hangdog_models.incident import IncidentState
 from hangdog_models.machine_history import MachineRecord, MentionKind, VerdictMention
 from hangdog_models.past_incidents import EarlierIncident, IncidentFeatures
 from hangdog_models.verdict import Verdict
-from hangdog_server.store import actions
+from hangdog_server.store import actions, settled
 from hangdog_server.store.tables import INCIDENTS, INTENTS, LEDGER
 
 #: A hypothesis of more machines than this (a group that spans a good part of the job) says nothing of any of them.
@@ -95,7 +95,7 @@ def last(since: float) -> sa.Select[Any]:
 def past(connection: sa.Connection, incident: str, now: float) -> tuple[tuple[str, EarlierIncident], ...]:
     """The latest incidents that a new one may be compared with, newest first, each with whose job it was.
 
-    Neither one that a person dismissed, nor one that was over before anything was done.
+    Neither one that a person dismissed, nor one that was over before anything was done, unless people said what it was.
     """
     mine = INTENTS.c.incident == INCIDENTS.c.id
     dismissed = sa.exists().where(mine, INTENTS.c.state == actions.ActionState.DISMISSED)
@@ -105,8 +105,7 @@ def past(connection: sa.Connection, incident: str, now: float) -> tuple[tuple[st
         INCIDENTS.c.began >= now - COMPARED_S,
         INCIDENTS.c.kind.in_(KINDS),
         INCIDENTS.c.id != incident,
-        ~dismissed,
-        sa.or_(INCIDENTS.c.went_on_s == 0, acted),
+        sa.or_(settled.CAUSE.is_not(None), sa.and_(~dismissed, sa.or_(INCIDENTS.c.went_on_s == 0, acted))),
     )
     rows = connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(COMPARED))
     return tuple(

@@ -44,6 +44,8 @@ INCIDENTS = sa.Table(
     # by what later ones are compared with it (empty: it names no single machine), and whose job it was
     sa.Column("features", sa.JSON, nullable=False, server_default="{}"),
     sa.Column("owner", Text, nullable=False, server_default=""),
+    # what people said that it turned out to be (empty: nobody did)
+    sa.Column("settled", sa.JSON, nullable=False, server_default="{}"),
 )
 CAPTURES = sa.Table(
     "captures",

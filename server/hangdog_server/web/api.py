@@ -15,7 +15,7 @@ def incident_line(incident: Incident) -> dict[str, Any]:
     """An incident's line in a list; times are Unix seconds, `verdict` is empty before there is one.
 
     `earlier`: what earlier looks at the same stall came to; `went_on_s`: how long the job had stood when it was seen to go
-    on, 0 where it was not.
+    on, 0 where it was not; `settled`: what people said that it turned out to be, null where nobody did.
     """
     return {
         "id": incident.id,
@@ -30,6 +30,7 @@ def incident_line(incident: Incident) -> dict[str, Any]:
         "evict": list(incident.evict),
         "earlier": [asdict(one) for one in incident.earlier],
         "went_on_s": incident.went_on_s,
+        "settled": asdict(incident.settled) if incident.settled else None,
     }
 
 

@@ -173,7 +173,8 @@ class History:
 def mark(incident: Incident, done: str) -> str:
     """Changes whenever the page of an incident would, about which `done` is the mark of what is done."""
     over = f"@{incident.went_on_s:.0f}" if incident.went_on_s else ""
-    return f"{incident.state}@{incident.changed:.3f}{over}{f'@{done}' if done else ''}"
+    settled = f"@{incident.settled.at:.3f}" if incident.settled is not None else ""
+    return f"{incident.state}@{incident.changed:.3f}{over}{settled}{f'@{done}' if done else ''}"
 
 
 def campaign_text(campaign: Campaign) -> str:

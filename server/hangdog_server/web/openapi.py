@@ -131,7 +131,9 @@ def _schemas() -> dict[str, Any]:
         "id": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in IncidentState]}, "began": _NUMBER,
         "changed": _NUMBER, "why": _TEXT, "note": _TEXT, "verdict": {"enum": ["", *(str(kind) for kind in Kind)]},
         "confidence": _SHARE, "evict": _TEXTS, "earlier": _list("EarlierVerdict"), "went_on_s": _NUMBER,
+        "settled": {"oneOf": [{"$ref": "#/components/schemas/SettledCause"}, {"type": "null"}]},
     }  # fmt: skip
+    settled = {"cause": _TEXT, "machines": _TEXTS, "reason": _TEXT, "who": _TEXT, "at": _NUMBER}
     earlier = {"look": _COUNT, "at": _NUMBER, "kind": _TEXT, "confidence": _SHARE}
     job = {
         "name": _TEXT, "machines": _COUNT, "ranks": _COUNT, "status": {"enum": ["ok", "suspected", "open"]},
@@ -171,6 +173,7 @@ def _schemas() -> dict[str, Any]:
     return {
         "IncidentLine": _object(line),
         "EarlierVerdict": _object(earlier),
+        "SettledCause": _object(settled),
         "Incident": _object({**line, "judgement": {"anyOf": [{"$ref": "#/components/schemas/Verdict"}, {"type": "null"}]}}),
         "Incidents": _object({"incidents": _list("IncidentLine")}),
         "Job": _object(job),

@@ -78,7 +78,7 @@ class Present:
     def mark(self) -> str:
         return digest(
             [(one.name, one.machines, one.ranks, one.status, one.incident) for one in self.jobs],
-            [(one.id, str(one.state), one.changed, one.went_on_s) for one in self.incidents],
+            [(one.id, str(one.state), one.changed, one.went_on_s, str(one.settled)) for one in self.incidents],
         )
 
 

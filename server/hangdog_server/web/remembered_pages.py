@@ -125,7 +125,7 @@ def _drawn(
     about = IncidentHeader(
         id=incident.id,
         state=str(incident.state),
-        note="; ".join(filter(None, (_over(incident), note or incident.note))),
+        note="; ".join(filter(None, (_over(incident), str(incident.settled or ""), note or incident.note))),
         times=f"{utc(incident.began)}",
         history=tuple(history),
         events=places.events,
@@ -165,7 +165,8 @@ def _pending(incident: Incident, events: str, done: Markup, person: str, now: fl
         IncidentState.RECORDED: "Its agents recorded it while no server was there, and hand it over. This page turns into the verdict by itself.",
         IncidentState.FAILED: "It could not be judged.",
     }
-    words = " ".join(filter(None, (known.get(incident.state, ""), f"{_over(incident)}." if incident.went_on else "")))
+    over = f"{_over(incident)}." if incident.went_on else ""
+    words = " ".join(filter(None, (known.get(incident.state, ""), over, str(incident.settled or ""))))
     began = f"{utc(incident.began)}, {ago(now - incident.began)} ago"
     return page(
         "pending.html",

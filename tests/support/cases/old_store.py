@@ -33,6 +33,7 @@ BEFORE_0013 = (
     "DROP TABLE phases",
     "ALTER TABLE incidents DROP COLUMN features",
     "ALTER TABLE incidents DROP COLUMN owner",
+    "ALTER TABLE incidents DROP COLUMN settled",
     "ALTER TABLE incidents DROP COLUMN earlier",
     "ALTER TABLE incidents DROP COLUMN went_on_s",
     "ALTER TABLE ledger RENAME COLUMN mention TO standing",

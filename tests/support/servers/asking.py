@@ -25,6 +25,7 @@ COMMANDS = {
     "approve": ["approve", "ff"],
     "dismiss": ["dismiss", "ff", "--because", "seen by eye"],
     "release": ["release", "gpu-zz"],
+    "settle": ["settle", "ff", "software", "--because", "seen by eye"],
     "snapshot": ["snapshot", "--job", "gone"],
     "test run": ["test", "run", "--machines", "gpu-zz"],
     "test run about one": ["test", "run", "--incident", "ff"],
@@ -41,7 +42,7 @@ NAMELESS = {
 }  # fmt: skip
 #: Those for which the role `view` is not enough.
 DEEDS = (
-    "close the breaker", "approve", "dismiss", "release", "snapshot", "test run", "test run about one", "test abort",
+    "close the breaker", "approve", "dismiss", "release", "settle", "snapshot", "test run", "test run about one", "test abort",
 )  # fmt: skip
 #: Those that ask no server, by what they are called, each with something that cannot be done, and the exit status.
 ALONE = {

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 
 import click
 from rich.table import Table
@@ -38,7 +39,9 @@ def as_json(incident: Incident) -> dict[str, object]:
     """An incident as the JSON object of the list; `verdict` is the kind of its verdict, null before there is one.
 
     `looks`: how often the job was looked at within this one stall; `went_on_s` is null where it was not seen to go on.
+    `settled` is what people said that it turned out to be, null where nobody did.
     """
+    settled = incident.settled
     return {
         "id": incident.id,
         "job": incident.job,
@@ -51,6 +54,7 @@ def as_json(incident: Incident) -> dict[str, object]:
         "note": incident.note,
         "looks": incident.looks,
         "went_on_s": round(incident.went_on_s, 1) or None,
+        "settled": {**asdict(settled), "at": utc(settled.at)} if settled else None,
     }
 
 
@@ -65,7 +69,7 @@ def _table(incidents: tuple[Incident, ...]) -> Table:
             incident.went_on or incident.state,
             verdict,
             ", ".join(incident.evict),
-            incident.note or incident.why,
+            str(incident.settled or "") or incident.note or incident.why,
         )
         add_row(rows, *cells)
     return rows

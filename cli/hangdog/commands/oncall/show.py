@@ -40,6 +40,8 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
     else:
         console = console_for(sys.stdout)
         print_line(Line(printable(_heading(line))), console)
+        if line.settled is not None:
+            print_line(Line(printable(str(line.settled))), console)
         for one in line.earlier:
             verdict_text = f"{one.kind} {percent(one.confidence)}" if one.kind else "no verdict"
             print_line(Line(printable(f"look {one.look}, {local_time(one.at)}: {verdict_text}")), console)

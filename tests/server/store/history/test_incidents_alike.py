@@ -9,16 +9,16 @@ import pytest
 import sqlalchemy as sa
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.incident import Incident
+from hangdog_models.incident import Incident, SettledCause
 from hangdog_models.past_incidents import EarlierIncident, Outcome
 from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Culprit, Kind, Verdict
+from hangdog_models.verdict import Culprit, Kind, StallCause, Verdict
 from hangdog_server.incidents import incident_memory
 from hangdog_server.incidents.incident_memory import IncidentMemory
-from hangdog_server.store import campaigns, machine_history, test_results
+from hangdog_server.store import campaigns, machine_history, settled, test_results
 from hangdog_server.store.actions import ActionState
 from hangdog_server.store.campaigns import Campaign, CampaignState, Convict
 from hangdog_server.store.machine_history import COMPARED, COMPARED_S
@@ -131,6 +131,79 @@ async def test_what_tests_of_its_machine_found_is_known(
     await store.do(campaigns.end, "c1", state, NOON + 1, "", "{}", [Convict(machine, 0.9) for machine in convicted])
     assert {name: one.outcome for name, one in (await read(store)).items()} == {"0a": outcome}
     assert (list(await read(store, "8")) == ["0a"]) == (outcome is Outcome.CONVICTED), "tests are no stranger's word"
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("cause", "machines", "outcome"),
+    [
+        ("software", (), Outcome.CLEARED),
+        ("machine", ("node-1",), Outcome.CONVICTED),
+        ("slow", ("node-3", "node-1"), Outcome.CONVICTED),
+        ("machine", ("node-3",), None),
+        ("machine", (), None),
+        ("group", ("node-1",), None),
+        ("dependency", (), None),
+        ("healthy", (), None),
+        ("unknown", (), Outcome.OPEN),
+    ],
+)
+async def test_what_people_said_of_it_counts_as_a_test_of_its_machine_does(
+    where: Path | str, cause: str, machines: tuple[str, ...], outcome: Outcome | None
+) -> None:
+    store = Store(where)
+    await judged(store, "0a", "node-1")
+    await store.do(settled.settle, "0a", SettledCause(cause, machines, "", "ada", NOON))
+    assert {name: one.outcome for name, one in (await read(store)).items()} == ({"0a": outcome} if outcome else {})
+    assert (list(await read(store, "8")) == ["0a"]) == (outcome is Outcome.CONVICTED), "who may act is no stranger"
+    store.close()
+
+
+async def test_people_know_what_tests_found_and_their_word_counts(where: Path | str) -> None:
+    store = Store(where)
+    await judged(store, "0a", "node-1")
+    await store.do(campaigns.begin, Campaign("c1", NOON, "alice", "", "0a", {}))
+    await store.do(campaigns.end, "c1", CampaignState.DONE, NOON + 1, "", "{}", [Convict("node-1", 0.9)])
+    for cause, outcome in (
+        ("machine", Outcome.CONVICTED),
+        ("software", Outcome.CLEARED),
+        ("unknown", Outcome.CONVICTED),
+    ):
+        await store.do(settled.settle, "0a", SettledCause(cause, (), "", "ada", NOON))
+        assert (await read(store))["0a"].outcome is outcome
+    store.close()
+
+
+async def test_one_that_was_dismissed_or_went_on_counts_once_people_said_what_it_was(where: Path | str) -> None:
+    store = Store(where)
+    for name in ("0a", "0b"):
+        await judged(store, name, "node-1")
+    await acted(store, "0a", "node-1", ActionState.DISMISSED)
+    await store.went_on("0b", 90.0)
+    assert await read(store) == {}
+    for name in ("0a", "0b"):
+        await store.do(settled.settle, name, SettledCause("software", (), "", "ada", NOON))
+    assert {name: one.outcome for name, one in (await read(store)).items()} == dict.fromkeys(
+        ("0a", "0b"), Outcome.CLEARED
+    )
+    store.close()
+
+
+async def test_code_that_people_found_is_not_the_machines_when_it_comes_again(here: Path) -> None:
+    store = Store(here)
+    for at in range(2):  # the same machine with other ranks each time, which speaks for the machine
+        await judged(store, f"0{at}", "node-3", 30 + at, days=at + 1)
+    memory = remembering(store)
+    await memory.recall(NOON)
+    by_itself = memory.judge(SCENE, WIDE)
+    assert any(why.endswith("speaks for node-3") for why in by_itself.because)
+    for at in range(2):
+        await store.do(settled.settle, f"0{at}", SettledCause("software", (), "", "ada", NOON))
+    await memory.recall(NOON)
+    known = memory.judge(SCENE, WIDE)
+    assert any(why.endswith("speaks for the code") for why in known.because)
+    assert known.causes[StallCause.SOFTWARE] > by_itself.causes[StallCause.SOFTWARE]
+    assert known.causes[StallCause.MACHINE] < by_itself.causes[StallCause.MACHINE]
     store.close()
 
 
