@@ -137,5 +137,5 @@ def test_every_sure_verdict_stands_in_one_part_and_its_share_is_one(incidents: l
 def test_a_verdict_is_right_by_the_cause_of_its_name(kind: Kind) -> None:
     for cause in StallCause:
         past = PastEvents((incident("x", str(kind), 0.8, on(cause=str(cause))),))
-        same = cause == kind or (kind is Kind.NONE and cause is StallCause.HEALTHY)
+        same = str(cause) == str(kind) or (kind is Kind.NONE and cause is StallCause.HEALTHY)
         assert figures(past)["right_cause"] == (float(same), 1)

@@ -1,0 +1,109 @@
+"""What people say that an incident turned out to be, over the true wire: kept, shown, recorded; nothing is done to a machine."""
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from hangdog.main import main
+from hangdog_models.errors import WrongUse
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Eviction, Kind, Verdict
+from hangdog_proto.client.incidents import Client
+from hangdog_server.incidents.decode import WHY
+from hangdog_server.listener import LOCAL
+from hangdog_server.store import actions
+from support.servers.cast import PATIENT, Stage, stage, trainer, verdict
+
+
+def judge(snapshot: Snapshot, topology: Topology) -> Verdict:
+    return replace(verdict(snapshot, topology, Kind.MACHINE), evict=Eviction(("a",), 0.97))
+
+
+async def ask(on: Stage, *words: str, status: int = 0) -> Result:
+    result = await asyncio.to_thread(CliRunner().invoke, main, [*words, "--server", on.address])
+    assert result.exit_code == status, result.output
+    return result
+
+
+async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) -> None:
+    door = replace(LOCAL, audit=tmp_path / "audit.jsonl")
+    async with stage(tmp_path / "s.db", judge, replace(PATIENT, returned_s=0.0), door) as on, on.agent("a") as a:
+        await a.hello(llama=[0])
+        await on.knows("a")
+        asking = asyncio.create_task(on.snapshot("llama"))
+        order = await a.order()
+        early = await ask(on, "settle", order.order, "software", status=64)
+        assert "is under way" in early.stderr
+        await a.answer(order, trainer(0), last=True)
+        name = (await asking)[-1].incident
+        before = await on.store.ask(actions.of, name)
+
+        answer = await ask(
+            on, "settle", name[:6], "machine", "--machine", "a", "--machine", "a", "--because", "a dead fan"
+        )
+        assert f"incident {name} is settled by " in answer.stdout and answer.stdout.endswith(
+            ": machine (a), a dead fan\n"
+        )
+        (line,) = json.loads((await ask(on, "incidents", "--format", "json")).stdout)["incidents"]
+        settled = line["settled"]
+        assert (settled["cause"], settled["machines"], settled["reason"]) == ("machine", ["a"], "a dead fan")
+        assert settled["who"] and settled["at"].endswith("Z")
+        assert "machine (a), a dead fan" in (await ask(on, "show", name, status=1)).stdout
+        assert "machine(a)" in "".join((await ask(on, "incidents")).stdout.split())
+
+        kept = json.loads((await ask(on, "settle", name, "software", "--format", "json")).stdout)
+        assert (kept["schema"], kept["settled"]["cause"], kept["settled"]["machines"]) == (
+            "hangdog.incident/1",
+            "software",
+            [],
+        )
+        report = json.loads((await ask(on, "report", "--format", "json")).stdout)
+        assert (report["figures"]["right_cause"]["value"], report["figures"]["right_cause"]["count"]) == (0.0, 1)
+        assert "is not settled" in (await ask(on, "settle", name, "unknown")).stdout
+        assert "right_cause" not in json.loads((await ask(on, "report", "--format", "json")).stdout)["figures"]
+
+        strange = await ask(on, "settle", name, "machine", "--machine", "b", status=64)
+        assert "has no machine 'b'" in strange.stderr
+        assert (await on.store.find(name)).settled is None
+        assert await on.store.ask(actions.of, name) == before, "no act is changed"
+    recorded = [json.loads(text) for text in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    told = [(one["what"], one["why"], one["outcome"]) for one in recorded if one["what"].startswith("settle")]
+    assert [one for one in told if one[2] == "settled" or one[2] == "taken back"] == [
+        ("settle machine a", "a dead fan", "settled"), ("settle software", "", "settled"), ("settle unknown", "", "taken back"),
+    ]  # fmt: skip
+    assert [outcome for what, _, outcome in told if what == "settle machine b"][-1].startswith("refused: ")
+    assert {one["incident"] for one in recorded if one["what"].startswith("settle")} == {name}
+
+
+@pytest.mark.parametrize(
+    ("cause", "machines", "reason", "words"),
+    [
+        ("software", ["a"], "", "no machine is guilty where the cause is software"),
+        ("dependency", ["a"], "", "no machine is guilty"),
+        ("healthy", ["a"], "", "no machine is guilty"),
+        ("unknown", ["a"], "", "no machine is guilty"),
+        ("none", [], "", "'none' is no cause"),
+        ("x" * 10_000, [], "", "'x{40}' is no cause"),
+        ("machine", ["a"] * 65, "", "65 machines for one incident"),
+        ("machine", [""], "", "is no name of a machine"),
+        ("machine", ["a\x1b[2J"], "", "is no name of a machine"),
+        ("machine", ["m" * 300], "", "is no name of a machine"),
+        ("software", [], "y" * (WHY + 1), "too long"),
+        ("software", [], "", "no incident is named 'ff'"),
+    ],
+)
+async def test_what_cannot_be_said_is_refused_with_its_reason(
+    tmp_path: Path, cause: str, machines: list[str], reason: str, words: str
+) -> None:
+    def settle(address: str) -> None:
+        with Client(address) as client:
+            client.settle("ff", cause, machines, reason)
+
+    async with stage(tmp_path / "s.db") as on:
+        with pytest.raises(WrongUse, match=words):
+            await asyncio.to_thread(settle, on.address)
