@@ -1,6 +1,7 @@
 """What people say that an incident turned out to be, over the true wire: kept, shown, recorded; nothing is done to a machine."""
 
 import asyncio
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from hangdog_proto.client.incidents import Client
 from hangdog_server.incidents.decode import WHY
 from hangdog_server.listener import LOCAL
 from hangdog_server.store import actions
-from support.servers.cast import PATIENT, Stage, stage, trainer, verdict
+from support.servers.cast import NOON, PATIENT, Stage, stage, trainer, verdict
 
 
 def judge(snapshot: Snapshot, topology: Topology) -> Verdict:
@@ -31,8 +32,12 @@ async def ask(on: Stage, *words: str, status: int = 0) -> Result:
 
 
 async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) -> None:
-    door = replace(LOCAL, audit=tmp_path / "audit.jsonl")
-    async with stage(tmp_path / "s.db", judge, replace(PATIENT, returned_s=0.0), door) as on, on.agent("a") as a:
+    door, ticks = replace(LOCAL, audit=tmp_path / "audit.jsonl"), itertools.count()
+    settings = replace(PATIENT, returned_s=0.0)
+    async with (
+        stage(tmp_path / "s.db", judge, settings, door, clock=lambda: NOON + next(ticks) / 1e6) as on,
+        on.agent("a") as a,
+    ):
         await a.hello(llama=[0])
         await on.knows("a")
         asking = asyncio.create_task(on.snapshot("llama"))
@@ -52,7 +57,7 @@ async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) 
         (line,) = json.loads((await ask(on, "incidents", "--format", "json")).stdout)["incidents"]
         settled = line["settled"]
         assert (settled["cause"], settled["machines"], settled["reason"]) == ("machine", ["a"], "a dead fan")
-        assert settled["who"] and settled["at"].endswith("Z")
+        assert settled["who"] == "the server's user" and settled["at"].endswith("+00:00")
         assert "machine (a), a dead fan" in (await ask(on, "show", name, status=1)).stdout
         assert "machine(a)" in "".join((await ask(on, "incidents")).stdout.split())
 
