@@ -22,10 +22,11 @@ from hangdog_models.operations.report_json import to_json
 from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.grpc_api.history_service import back
-from hangdog_server.store import machine_history, settled
+from hangdog_server.store import machine_history
 from hangdog_server.store import sessions as rows
 from hangdog_server.store.actions import TOOK, ActionState
 from hangdog_server.store.campaigns import CampaignState
+from hangdog_server.store.history import settled
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CAMPAIGNS, CONVICTIONS, INCIDENTS, INTENTS, LEDGER, TESTS
 

@@ -11,7 +11,7 @@ from hangdog_server.auth.audit_log import AuditLog
 from hangdog_server.auth.authorizer import Person
 from hangdog_server.grpc_api.history_service import summary
 from hangdog_server.incidents import decode
-from hangdog_server.store import settled
+from hangdog_server.store.history import settled
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import storable
 

@@ -13,7 +13,8 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import StallCause, Verdict
 from hangdog_server.incidents.judge import Judge
-from hangdog_server.store import campaigns, machine_history, settled
+from hangdog_server.store import campaigns, machine_history
+from hangdog_server.store.history import settled
 from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 

@@ -16,7 +16,8 @@ from hangdog_models.incident import IncidentState
 from hangdog_models.machine_history import MachineRecord, MentionKind, VerdictMention
 from hangdog_models.past_incidents import EarlierIncident, IncidentFeatures
 from hangdog_models.verdict import Verdict
-from hangdog_server.store import actions, settled
+from hangdog_server.store import actions
+from hangdog_server.store.history import settled
 from hangdog_server.store.tables import INCIDENTS, INTENTS, LEDGER
 
 #: A hypothesis of more machines than this (a group that spans a good part of the job) says nothing of any of them.

@@ -12,8 +12,9 @@ from hangdog_models.diagnosis.clustering.incident_features import of_verdict
 from hangdog_models.errors import WrongUse
 from hangdog_models.incident import ENDED, RUNS_ON, SUSPECTED_WHY, EarlierVerdict, Incident, IncidentState
 from hangdog_models.verdict import Verdict, to_json
-from hangdog_server.store import actions, captures, leases, machine_history, settled
+from hangdog_server.store import actions, captures, leases, machine_history
 from hangdog_server.store.captures import RawCapture
+from hangdog_server.store.history import settled
 from hangdog_server.store.tables import CAPTURES, INCIDENTS, INTENTS, SPOOLED, storable
 from hangdog_server.store.transactions import WITHIN_S, Given, Result, Transactions
 from hangdog_server.telemetry import SILENT, Telemetry, WentOn

@@ -1,6 +1,7 @@
 """The pages of a running server: what they show, how they change while open, and the same as JSON."""
 
 import asyncio
+import html
 import json
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -12,10 +13,11 @@ import jsonschema
 import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.incident import Incident
+from hangdog_models.incident import Incident, SettledCause
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, StallCause, Verdict, from_json
+from hangdog_server.store.history import settled
 from hangdog_server.web.live_feed import MOST
 from support.servers.browsed import Browsed, browsed, hang
 from support.servers.cast import NOON, cluster
@@ -82,6 +84,23 @@ async def test_a_job_that_went_on_is_said_to_with_what_earlier_looks_came_to(tmp
         assert now["suspects"] == [], "nobody was to blame"
         (line,) = now["incidents"]
         assert (line["went_on_s"], [one["kind"] for one in line["earlier"]]) == (34.4, [before.kind])
+        schemas = (await told(site.http, "/api/openapi.json"))["components"]["schemas"]
+        jsonschema.validate(line, {**schemas["IncidentLine"], "components": {"schemas": schemas}})
+
+
+async def test_what_people_say_that_it_was_stands_on_its_page_and_changes_it(tmp_path: Path) -> None:
+    async with browsed(tmp_path / "s.db") as site:
+        store, name = site.on.store, await hang(site.on)
+        assert "settled" not in (await site.http.get(f"/incidents/{name}")).text
+        for at, reason in enumerate(("<b>a deadlock</b>", "another one")):  # drawn pages are kept: each word draws anew
+            kept = SettledCause("software", (), reason, "ada", NOON + at)
+            await store.do(settled.settle, name, kept)
+            page = (await site.http.get(f"/incidents/{name}")).text
+            assert f"settled by ada: software, {html.escape(reason)}" in page
+        (line,) = (await told(site.http, "/api/incidents"))["incidents"]
+        assert line["settled"] == {
+            "cause": "software", "machines": [], "reason": "another one", "who": "ada", "at": NOON + 1,
+        }  # fmt: skip
         schemas = (await told(site.http, "/api/openapi.json"))["components"]["schemas"]
         jsonschema.validate(line, {**schemas["IncidentLine"], "components": {"schemas": schemas}})
 

@@ -18,9 +18,10 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Culprit, Kind, StallCause, Verdict
 from hangdog_server.incidents import incident_memory
 from hangdog_server.incidents.incident_memory import IncidentMemory
-from hangdog_server.store import campaigns, machine_history, settled, test_results
+from hangdog_server.store import campaigns, machine_history, test_results
 from hangdog_server.store.actions import ActionState
 from hangdog_server.store.campaigns import Campaign, CampaignState, Convict
+from hangdog_server.store.history import settled
 from hangdog_server.store.machine_history import COMPARED, COMPARED_S
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import INCIDENTS, INTENTS, TESTS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hangdog_models.errors import WrongUse
 from hangdog_models.incident import Incident, IncidentState, SettledCause
 from hangdog_models.verdict import StallCause
-from hangdog_server.store import settled
+from hangdog_server.store.history import settled
 from hangdog_server.store.store import Store
 from support.servers.cast import NOON
 from support.servers.cast_acting import NOTHING

@@ -1,0 +1,1 @@
+"""What is remembered of incidents that are over, beyond their verdicts."""
