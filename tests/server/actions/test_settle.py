@@ -46,7 +46,11 @@ async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) 
         assert "is under way" in early.stderr
         await a.answer(order, trainer(0), last=True)
         name = (await asking)[-1].incident
-        before = await on.store.ask(actions.of, name)
+        async with asyncio.timeout(60):
+            while not (
+                before := await on.store.ask(actions.of, name)
+            ):  # what the verdict asks for is written soon after it
+                await asyncio.sleep(0.02)
 
         answer = await ask(
             on, "settle", name[:6], "machine", "--machine", "a", "--machine", "a", "--because", "a dead fan"
