@@ -10,6 +10,7 @@ from hangdog_models.diagnosis.observe.activity import RankStateReader
 from hangdog_models.diagnosis.waits.collective_counters import count
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
+from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 from support.cases.stories import job, look, snapshot, trace
@@ -42,6 +43,28 @@ def test_who_kept_no_record_of_the_group_that_all_use_is_awaited_too() -> None:
 def test_a_group_of_few_is_not_the_worlds() -> None:
     pair = [record(0, {"1": 3}, {"1": 2}), record(1, {"1": 2}, {"1": 2})]
     assert counted(pair, job(dp=8, per_machine=1)) == [("group 1", (0,), (1,))]
+
+
+def stuck_whole(records: list[RankCounters], topology: Topology, *looks: list[ProcessTrace]) -> list[bool]:
+    read = RankStateReader(packaged(), topology.groups)
+    return [hold.joined for hold in count(records, read.look(looks[0]) if looks else {}, topology).holds]
+
+
+def test_one_rank_alone_in_a_group_that_nobody_lists_has_not_joined_it() -> None:
+    """gloo's recorder lists no members, and a collective of one rank ends at once: others are yet to come."""
+    records = [record(0, {"1": 6, "2": 6}, {"1": 6, "2": 5}), *(record(r, {"1": 7}, {"1": 6}) for r in range(1, 4))]
+    assert stuck_whole(records, FOUR) == [False, False]
+    one = replace(record(0, {"g": 3}, {"g": 2}), members={"g": (Rank(0),)})
+    assert stuck_whole([one], FOUR) == [True]
+
+
+def test_a_group_whose_members_are_those_of_the_few_logs_there_are_may_have_more() -> None:
+    """Logs of two ranks name a group, and others that kept none stand where these do."""
+    records = [record(r, {"2": 9}, {"2": 8}) for r in range(2)]
+    eight = job(dp=8, per_machine=1)
+    alike, apart = look({"0-7": "metrics"}), look({"0-1": "metrics", "2-7": "loader"})
+    assert stuck_whole(records, eight, alike) == [False]
+    assert stuck_whole(records, eight, apart) == [True]
 
 
 def test_listed_members_are_believed() -> None:

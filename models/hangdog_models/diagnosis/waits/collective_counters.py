@@ -183,7 +183,9 @@ def _stuck(
             if position is not None and position.enqueued >= number:
                 behind.setdefault(rank, what)
         lasting = all(positions[rank].record.source == WATCHDOG for rank in inside)
-        complete = len(inside) + len(assumed) == len(members)
+        complete = len(inside) + len(assumed) == len(members) and (
+            bool(listed) or not _in_doubt(members, unrecorded, look, with_them)
+        )
         guessed = assumed if complete else ()
         inside = tuple(sorted((*inside, *guessed)))
         begun = lasting or any(positions[rank].started is not None for rank in inside if rank in positions)
@@ -261,6 +263,15 @@ def follows(hold: GroupWait, other: GroupWait, late_in: Mapping[str | None, Cont
 def _elsewhere(state: RankState | None, with_them: Container[object]) -> bool:
     """Its stack is known, and no rank that is inside stands where it does."""
     return state is not None and bool(state.frames) and state.place not in with_them
+
+
+def _in_doubt(members: Sequence[Rank], unrecorded: Container[Rank], look: Look, with_them: Container[object]) -> bool:
+    """Whether the members of a group that nobody lists may be more: one rank alone waits for nobody, and others stand
+    where these do without a record of theirs."""
+    known = frozenset(members)
+    return len(known) < 2 or any(
+        rank in unrecorded and rank not in known and state.place in with_them for rank, state in look.items()
+    )
 
 
 def _late(position: Position | None, number: int) -> bool:
