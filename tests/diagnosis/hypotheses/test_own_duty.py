@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.verdict import Kind, StallCause, Verdict
-from support.cases.stories import C10D, job, look, snapshot, trace
+from support.cases.stories import C10D, first, job, look, snapshot, trace
 
 SHAPE = job(dp=8)
 STEP = ["<module> train.py", "fit trainer.py", "training_step trainer.py", f"all_reduce {C10D}"]
@@ -51,6 +51,43 @@ def test_the_same_where_all_evaluate_is_no_duty_of_one() -> None:
     reduces = [*EVALUATES[:3], f"all_reduce {C10D}"]
     once = of(EVALUATES, reduces, active=True, gil=True)
     assert judged(once, once).kind is not Kind.NONE
+
+
+BUSY = ["<module> train.py", "fit trainer.py", "on_batch_end meter.py"]
+
+
+def among_many(first: Sequence[str], others: Sequence[str] = BUSY) -> list[ProcessTrace]:
+    """One of 32 that holds the interpreter's lock, and others that run where no rule knows what they do."""
+    return [trace(0, first, active=True, gil=True), *(trace(rank, others, active=True) for rank in range(1, 32))]
+
+
+def told(*looks: Sequence[ProcessTrace], stalled_s: float | None = None) -> Verdict:
+    story = snapshot(*looks)
+    return diagnose(replace(story, job=replace(story.job, stalled_s=stalled_s)), job(dp=32))
+
+
+def test_one_look_at_a_phase_of_all_is_open_for_as_long_as_no_step_ends_in_it() -> None:
+    """Validation writes no step line: that nothing moved for a minute is what it looks like."""
+    phase, step = [*EVALUATES[:3], "gather metrics.py"], [*BUSY[:2], "gather metrics.py"]
+    all_of_them = told(among_many(EVALUATES, phase), stalled_s=60.0)
+    assert all_of_them.kind is Kind.UNDETERMINED and "each rank evaluates" in " ".join(all_of_them.because)
+    assert told(among_many([*BUSY[:2], "score metrics.py"], step), stalled_s=60.0).kind is not Kind.UNDETERMINED
+    blocked = [trace(0, EVALUATES, state="D"), *among_many(EVALUATES, phase)[1:]]
+    assert first(told(blocked, stalled_s=60.0)) == (0,), "who is blocked is in no phase"
+
+
+def test_one_that_collects_garbage_is_told_by_its_names() -> None:
+    """By hand, as torchtitan's GarbageCollection does: no native frame shows it, and no rule knows where the others are."""
+    collects = [*BUSY[:2], "GarbageCollection.run tools/utils.py", "GarbageCollection.collect tools/utils.py"]
+    verdict = told(*[among_many(collects)] * 3)
+    assert verdict.kind is Kind.NONE and "collects garbage" in " ".join(verdict.because)
+
+
+def test_a_standstill_as_long_as_a_step_is_none() -> None:
+    once = among_many([*BUSY[:2], "own_code user.py"])
+    brief, long = told(once, once, stalled_s=3.0), told(once, once, stalled_s=60.0)
+    assert brief.kind is Kind.UNDETERMINED and "3 s only" in " ".join(brief.because)
+    assert long.kind is not Kind.UNDETERMINED and first(long) == (0,)
 
 
 def test_stacks_that_do_not_show_where_they_parted_tell_of_no_duty() -> None:

@@ -7,9 +7,9 @@ import pytest
 from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.stack import ProcessTrace
-from hangdog_models.verdict import Kind, Verdict
-from support.cases.stories import first, job, look, snapshot, trace
+from hangdog_models.stack import Frame, ProcessTrace
+from hangdog_models.verdict import Kind, StallCause, Verdict
+from support.cases.stories import C10D, first, job, look, snapshot, trace
 
 WIDE = job(dp=64, per_machine=1)
 UNPACKS = ["<module> train.py", "fetch artefacts.py", "extractall tarfile.py", "copyfileobj tarfile.py"]
@@ -59,3 +59,47 @@ def test_a_writer_that_used_the_processor_between_earlier_looks_gets_on() -> Non
 
 def test_one_look_at_a_sleep_in_a_driver_is_no_writers() -> None:
     assert judged(asleep("uvm_ioctl", UNPACKS)).evict.machines == ("node-3",)
+
+
+def saving(rank: int, *, runs: bool) -> ProcessTrace:
+    return trace(rank, "write", active=runs)
+
+
+@pytest.mark.parametrize("others", ["barrier", "ends"])
+def test_rank_0_that_runs_while_it_writes_for_all_is_a_phase(others: str) -> None:
+    """A call that writes a large file is met at one line for minutes; at its end a job waits for it in its teardown."""
+    ends = ["<module> train.py", "shutdown train.py", f"destroy_process_group {C10D}"]
+    at = [trace(rank, "barrier" if others == "barrier" else ends) for rank in range(1, 64)]
+    once = [saving(0, runs=True), *at]
+    for story in (snapshot(once, once, once), snapshot(once)):
+        for stalled_s in (None, 60.0, 300.0):
+            verdict = diagnose(replace(story, job=replace(story.job, stalled_s=stalled_s)), WIDE)
+            assert verdict.kind in (Kind.NONE, Kind.UNDETERMINED) and not verdict.evict.machines
+            assert verdict.causes[StallCause.DEPENDENCY] < 0.3 > verdict.causes[StallCause.MACHINE]
+
+
+def test_it_is_named_where_it_sleeps_waits_for_its_device_or_has_stood_for_long() -> None:
+    others = look({"1-63": "barrier"})
+    asleep_, runs = [saving(0, runs=False), *others], [saving(0, runs=True), *others]
+    copies = Frame("cudaStreamSynchronize", "libcudart.so.12", 0, "libcudart.so.12")
+    main = runs[0].threads[0]
+    by_device = [structs.replace(runs[0], threads=(structs.replace(main, frames=(*main.frames, copies)),)), *others]
+    for once, stalled_s in ((asleep_, None), (by_device, None), (runs, 7200.0)):
+        story = snapshot(once, once)
+        verdict = diagnose(replace(story, job=replace(story.job, stalled_s=stalled_s)), WIDE)
+        assert verdict.kind is not Kind.NONE and verdict.culprit is not None and verdict.culprit.ranks == (0,)
+
+
+def test_another_rank_that_is_still_writing_is_later_than_its_peers() -> None:
+    once = [*look({"0-38,40-63": "barrier"}), saving(39, runs=True)]
+    verdict = diagnose(snapshot(once, once), WIDE)
+    assert verdict.kind is not Kind.NONE and first(verdict) == (39,)
+
+
+def test_storage_that_lets_some_of_its_writers_run_serves_them() -> None:
+    written = [saving(rank, runs=rank % 3 == 0) for rank in range(40)]
+    blocked = [saving(rank, runs=False) for rank in range(40)]
+    others = look({"40-63": "barrier"})
+    serves, silent = (diagnose(snapshot([*at, *others], [*at, *others]), WIDE) for at in (written, blocked))
+    assert serves.kind is Kind.UNDETERMINED and "a phase" in " ".join(serves.because)
+    assert silent.kind is Kind.DEPENDENCY

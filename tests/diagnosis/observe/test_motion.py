@@ -1,10 +1,12 @@
 """Incidents in a few lines: what it tells that ranks move between the looks, or run."""
 
+from dataclasses import replace
+
 import pytest
 from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.stack import Frame
+from hangdog_models.stack import Frame, ProcessTrace
 from hangdog_models.verdict import Kind, Verdict
 from support.cases.stories import first, job, look, snapshot, trace
 
@@ -14,6 +16,42 @@ CUBE = job(tp=2, dp=2, pp=2)
 def test_a_job_that_moves_is_sound() -> None:
     before, after = look({"0-3": "gather", "4-7": "scatter"}), look({"0-3": "scatter", "4-7": "gather"})
     assert diagnose(snapshot(before, after), job(dp=8)).kind is Kind.NONE
+
+
+def test_one_that_leaves_the_place_of_all_while_another_comes_there_shows_progress() -> None:
+    """The frames of most name no wait. Nobody leaves such a place while the job hangs, and a torn read is one of one rank."""
+    computes, works = (
+        ["<module> train.py", "fit a.py", "on_batch_end b.py"],
+        ["<module> train.py", "fit a.py", "forward b.py"],
+    )
+    at = [trace(rank, computes, active=True) for rank in range(2, 32)]
+    before = [trace(0, computes, active=True), trace(1, works, active=True), *at]
+    after = [trace(0, works, active=True), trace(1, computes, active=True), *at]
+    lone = [trace(0, works, active=True), trace(1, works, active=True), *at]
+    assert not diagnose(snapshot(before, after), job(dp=32)).suspects
+    assert diagnose(snapshot(before, lone), job(dp=32)).suspects, "one torn read and one that stands"
+
+
+def test_a_sleeper_whose_helpers_use_no_more_than_those_of_waiters_does_not_work() -> None:
+    def at(cpu_s: float) -> list[ProcessTrace]:
+        traces = [
+            *(trace(rank, "item", state="S") for rank in range(31)),
+            trace(31, "uninterruptible sleep", state="D"),
+        ]
+        traces[31] = trace(31, "uninterruptible sleep", state="D", wchan="cl_sync_io_wait")
+        return [structs.replace(one, state=structs.replace(one.state, cpu_s=cpu_s)) for one in traces if one.state]
+
+    looks = [at(100.0 + 0.2 * number) for number in range(3)]
+    verdict = diagnose(snapshot(*looks), job(dp=32))
+    assert (verdict.kind, first(verdict)) == (Kind.MACHINE, (31,))
+    works = [[*one[:31], at(100.0 + 0.8 * number)[31]] for number, one in enumerate(looks)]
+    assert diagnose(snapshot(*works), job(dp=32)).kind is not Kind.MACHINE
+
+
+def test_a_job_that_moved_in_the_last_look_is_judged_though_a_long_standstill_was_stated() -> None:
+    before, after = look({"0-3": "gather", "4-7": "scatter"}), look({"0-3": "scatter", "4-6": "gather", "7": "user"})
+    story = snapshot(before, after)
+    diagnose(replace(story, job=replace(story.job, stalled_s=600.0)), job(dp=8))
 
 
 def test_a_job_that_begins_to_hang_is_judged_by_its_last_looks() -> None:

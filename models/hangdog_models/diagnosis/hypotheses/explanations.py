@@ -17,6 +17,7 @@ from hangdog_models.diagnosis.hypotheses import (
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.multiple_roots import NAMED_ALONE
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons
+from hangdog_models.diagnosis.hypotheses.root_causes import MOMENT_S
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_IN_STUCK_GROUP, proven
 from hangdog_models.diagnosis.observe.activity import RankState, sites
@@ -33,7 +34,6 @@ CULPRIT_AMONG_MISSING = likelihood("culprit_among_missing")
 HEALTHY_MOMENT = likelihood("healthy_moment")
 JOB_AT_WORK = likelihood("job_at_work")
 MOMENT_AMONG_FEW = likelihood("moment_among_few")
-MOMENT_S = likelihood("moment_s")
 FEW_WAIT = likelihood("few_wait")
 PLACES_AT_REST = likelihood("places_at_rest")
 PLACES_AT_REST_IN_STAGES = likelihood("places_at_rest_in_stages")
@@ -77,7 +77,7 @@ def explain_moment(scene: Scene) -> list[Hypothesis]:
 
 def explain_slow_step(scene: Scene) -> list[Hypothesis]:
     """Where the job moved on in the look before: it may be in a slow step."""
-    return [slow_step(scene.motion)] if scene.motion.moved_on and scene.motion.known else []
+    return [slow_step(scene.motion)] if scene.motion.moved_on and scene.motion.rounds > 1 else []
 
 
 def unseen(captured: int, expected: int, *, inside: bool = False) -> Hypothesis:

@@ -1,6 +1,6 @@
 """Why a rank that holds the job up stands where it stands: its machine, its code, a service, or work that takes its time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hangdog_models.diagnosis.hypotheses.activity_odds import causes_of, in_an_operator
@@ -22,6 +22,10 @@ _DUTIES = (Activity.NETWORK, Activity.COMPUTE, Activity.COMPILE, Activity.CHECKP
 _AT_WORK = (
     Activity.COMPUTE, Activity.DEVICE_SYNC, Activity.UNKNOWN, Activity.LOCK, Activity.GC, Activity.LAUNCH,
 )  # fmt: skip
+#: Who writes where one rank writes for all, in every framework: another one that is still at it is later than its peers.
+_WRITER = Rank(0)
+#: Begins of the names by which native code calls a device.
+_OF_DEVICES = ("cuda", "cuStream", "cuCtx", "cuEvent", "cuMem", "c10::cuda", "hip", "urEvent")
 WHY_IN_A_DUTY = by_cause("why_in_a_duty")
 WHY_ALL_ARE_SERVED = by_cause("why_all_are_served")
 WHY_MANY_ARE_SERVED = by_cause("why_many_are_served")
@@ -35,6 +39,7 @@ AT_WORK_IF_ASLEEP_AT_START = likelihood("at_work_if_asleep_at_start")
 AT_WORK_IF_STILL = likelihood("at_work_if_still")
 AT_WORK_IF_COUNTED_STILL = likelihood("at_work_if_counted_still")
 DUTY_S = likelihood("duty_s")
+MOMENT_S = likelihood("moment_s")
 
 
 def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
@@ -49,34 +54,59 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     lead = scene.look[rank]
     if (does := _own_duty(rank, lead, scene)) is not None:
         return _duty(blamed, rank, does, scene)
+    if not scene.motion.known and scene.stalled_s is not None and (does := _duty_of_all(lead, scene)) is not None:
+        because = (f"each rank {does}: no step ends in it, and one look cannot tell whether it gets on",)
+        causes = _shared_out(blamed, {**WHY_IN_A_DUTY})
+        return [_nobody(one, Kind.UNDETERMINED, because) if one.kind is Kind.NONE else one for one in causes]
     shares = WHY_ALL_ARE_SERVED if _all_are_served(lead, scene) else causes_of(lead)
     if shares is None or _unrelated([scene.look[rank] for rank in blamed.ranks]):
         return [blamed]
     begins = lead.activity is Activity.UNKNOWN and starting(scene)
-    weights = {**shares, Kind.SLOW: shares[Kind.SLOW] * _at_work(rank, lead, scene, begins)}
-    total = sum(weights.values())
-    causes = [replace(blamed, kind=Kind(cause), shares=(weight / total,)) for cause, weight in weights.items()]
+    at_work = _at_work(rank, lead, scene, begins)
+    if _writes_for_all(rank, lead, scene.motion):
+        at_work = max(at_work, _lasts(scene) * AT_WORK_IF_IT_COMPUTES)
+    weights = {**shares, Kind.SLOW: shares[Kind.SLOW] * at_work}
+    causes = _shared_out(blamed, weights)
     if _moves(rank, lead, scene):
         because = (f"{blamed.reasons[0]}, and it gets on: what it writes, reads or asks for moves",)
+        if _writes_for_all(rank, lead, scene.motion):
+            because = (f"rank {rank} runs where it writes or reads a checkpoint: a healthy job waits for that as well",)
         return [_nobody(one, Kind.NONE, because) if one.kind is Kind.SLOW else one for one in causes]
-    if scene.motion.known or scene.stalled_s is not None or not _may_be_a_moment(lead):
+    if not (_seen_once(scene) or _brief(scene)) or not _may_be_a_moment(lead):
         return causes
     because = ("one look cannot tell a duty that takes its time from one that is stuck",)
+    if _brief(scene):
+        because = (f"nothing had moved for {scene.stalled_s:.0f} s only, as was stated: a step takes as long",)
     return [_nobody(one, Kind.UNDETERMINED, because) if one.kind is Kind.SLOW else one for one in causes]
 
 
 def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene) -> list[Hypothesis]:
     """The causes of standing in what one rank does for all: a healthy phase first of all, as long as phases last."""
     weights = {**WHY_IN_A_DUTY, Kind.NONE: WHY_IN_A_DUTY[Kind.NONE] * _at_work(rank, scene.look[rank], scene, False)}
-    total = sum(weights.values())
     because = (f"rank {rank} {does}: a healthy job waits for that as well",)
-    causes = [replace(blamed, kind=Kind(cause), shares=(weight / total,)) for cause, weight in weights.items()]
+    causes = _shared_out(blamed, weights)
     motion = scene.motion
     seen = rank in motion.moving or rank in motion.travelling or gets_on(rank, motion)
     if seen and (scene.stalled_s or 0.0) > DUTY_S:
         because = (f"rank {rank} {does}, and for longer than most do: one that does not end looks like that as well",)
         return [_nobody(one, Kind.UNDETERMINED, because) if one.kind is Kind.NONE else one for one in causes]
     return [replace(one, reasons=because) if one.kind is Kind.NONE else one for one in causes]
+
+
+def _shared_out(blamed: Hypothesis, weights: Mapping[str, float]) -> list[Hypothesis]:
+    """One explanation for each cause, with its part of the whole."""
+    total = sum(weights.values())
+    return [replace(blamed, kind=Kind(cause), shares=(weight / total,)) for cause, weight in weights.items()]
+
+
+def _duty_of_all(lead: RankState, scene: Scene) -> str | None:
+    """What all ranks that show a stack do in one function of the program: it evaluates, or saves."""
+    found = duty(lead.frames) if lead.activity in _AT_WORK else None
+    if found is None:
+        return None
+    entered = (lead.frames[found[1]].function, lead.frames[found[1]].file)
+    stacks = [state.frames for state, _ in sites(scene.look) if state.frames]
+    return found[0] if all(entered in {(one.function, one.file) for one in stack} for stack in stacks) else None
 
 
 def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
@@ -92,7 +122,12 @@ def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
         return None
     does, at = found
     way = [(frame.function, frame.file) for frame in state.frames]
-    others = [{(one.function, one.file) for one in other.frames} for other, _ in sites(scene.look) if other.waits]
+    waiting = frozenset(scene.waits.waiting)
+    others = [
+        {(one.function, one.file) for one in other.frames}
+        for other, ranks in sites(scene.look)
+        if other.waits or not waiting.isdisjoint(ranks)
+    ]
     # a stack that does not show the way which both came tells nothing of where they parted
     parted = [other for other in others if not other.isdisjoint(way[:at])]
     return f"{does}, which no other rank does" if parted and all(way[at] not in other for other in others) else None
@@ -107,6 +142,7 @@ def _moves(rank: Rank, state: RankState, scene: Scene) -> bool:
     """Whether what it waits for is seen to move, and no standstill was stated that is longer than a duty takes."""
     loops = state.activity in LOOPS
     moves = gets_on(rank, scene.motion) or _leaves(rank, state, scene.motion)
+    moves = moves or _writes_for_all(rank, state, scene.motion)
     return not loops and moves and (scene.stalled_s or 0.0) <= DUTY_S
 
 
@@ -114,6 +150,8 @@ def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     """An explanation by a service that many wait for, and the other one: that it serves them, and they are at work."""
     begins = starting(scene)  # asked once: thousands of ranks may be served
     at_work = max(_at_work(rank, scene.look[rank], scene, begins) for rank in blamed.ranks)
+    if _serves(blamed, scene):
+        at_work = max(at_work, _lasts(scene) * AT_WORK_IF_IT_COMPUTES)
     silent, serves = WHY_MANY_ARE_SERVED["dependency"], WHY_MANY_ARE_SERVED["slow"] * at_work
     because = "many at once read, write or ask: a phase of the job may take that long"
     phase = _nobody(blamed, Kind.UNDETERMINED, (because,))
@@ -148,24 +186,60 @@ def _at_work(rank: Rank, state: RankState, scene: Scene, begins: bool) -> float:
     `begins`: the job has not come together yet.
     """
     motion = scene.motion
-    lasts = 1.0 if scene.stalled_s is None else min(1.0, DUTY_S / scene.stalled_s)
+    lasts = _lasts(scene)
     if state.activity is Activity.UNKNOWN and begins:
         return lasts * AT_WORK_IF_ASLEEP_AT_START
     if not motion.known:
-        return lasts * (AT_WORK_IF_SEEN_ONCE if scene.stalled_s is None else 1.0)
+        return lasts * (AT_WORK_IF_SEEN_ONCE if _seen_once(scene) or _brief(scene) else 1.0)
     if rank in motion.travelling or (gets_on(rank, motion) and state.activity not in LOOPS):
         return lasts * AT_WORK_IF_SEEN_TO_GET_ON
     if rank in motion.moving or rank in motion.ticking or gets_on(rank, motion):
         return lasts * AT_WORK_IF_IT_COMPUTES
     if rank in motion.counted:
         return lasts * AT_WORK_IF_COUNTED_STILL
+    if _brief(scene) and state.busy:
+        return AT_WORK_IF_SEEN_ONCE
     still = AT_WORK_IF_STILL if rank in motion.still else 1.0
     return lasts * still * (AT_WORK_IF_IT_RUNS if state.busy else 1.0)
+
+
+def _seen_once(scene: Scene) -> bool:
+    return not scene.motion.known and scene.stalled_s is None
+
+
+def _brief(scene: Scene) -> bool:
+    """Whether a standstill was stated that is no longer than a step takes: then a second look within it tells no more."""
+    return scene.stalled_s is not None and scene.stalled_s <= MOMENT_S
+
+
+def _lasts(scene: Scene) -> float:
+    """What a stated standstill leaves of the odds of a duty: all, where it is no longer than one takes."""
+    return 1.0 if scene.stalled_s is None else min(1.0, DUTY_S / scene.stalled_s)
 
 
 def _leaves(rank: Rank, state: RankState, motion: Motion) -> bool:
     """Whether it writes, and was seen to do something else or to use the processor in between."""
     return state.passing and any(rank in some for some in (motion.moving, motion.travelling))
+
+
+def _writes_for_all(rank: Rank, state: RankState, motion: Motion) -> bool:
+    return rank == _WRITER and _writes_on(rank, state, motion)
+
+
+def _writes_on(rank: Rank, state: RankState, motion: Motion) -> bool:
+    """Whether it reads or writes a checkpoint and ran in every look: storage that does not answer puts its caller to sleep.
+
+    One call takes minutes for a large file, so equal lines show nothing. Who waits for its device to copy runs as well.
+    """
+    writes = state.activity is Activity.CHECKPOINT and rank in motion.running
+    return writes and not any(frame.native and frame.function.startswith(_OF_DEVICES) for frame in state.frames)
+
+
+def _serves(blamed: Hypothesis, scene: Scene) -> bool:
+    """Whether a service answers some: of those at a checkpoint some ran in every look, and others did not, so it is known who runs."""
+    at_it = [rank for rank in blamed.ranks if scene.look[rank].activity is Activity.CHECKPOINT]
+    runs = [_writes_on(rank, scene.look[rank], scene.motion) for rank in at_it]
+    return any(runs) and any(scene.look[rank].busy is False for rank in at_it)
 
 
 def starting(scene: Scene) -> bool:

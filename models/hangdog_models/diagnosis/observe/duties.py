@@ -1,4 +1,4 @@
-"""What one rank does for all now and then, as its functions are called: it evaluates, prepares data, saves, or reports.
+"""What one rank does for all now and then, as its functions are called: it evaluates, prepares data, saves, reports, or tidies up.
 
 No framework is asked for: people name such functions by what they do, in every framework and in their own code.
 """
@@ -15,6 +15,7 @@ _WORDS = {
     **dict.fromkeys(("indexing", "tokenize", "tokenise", "tokenization", "preprocess", "download"), "prepares data"),
     **dict.fromkeys(("save", "checkpoint", "ckpt", "export"), "saves"),
     **dict.fromkeys(("upload", "publish"), "reports"),
+    "garbage": "collects garbage",
 }
 #: What is made once, before training or beside it, where a name says that it is made.
 _MADE, _MAKES = {"index", "indices", "dataset", "datasets", "vocab", "cache"}, {"build", "write", "create", "make"}

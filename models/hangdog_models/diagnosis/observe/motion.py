@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from statistics import median
 
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.ranks import Rank
@@ -55,6 +56,7 @@ class Motion:
     `ticking`: one sleep after the other that it set itself ended, so it goes round and round: at work, or asking for what never comes.
     `working_before`: used the processor between two looks of which the later one is not the last.
     `stated_s`: for so many seconds nothing had moved, as was stated; one look then shows where the ranks have stood since.
+    `running`: on a processor in each look that met it, one look included.
     """
 
     rounds: int
@@ -73,6 +75,7 @@ class Motion:
     ticking: frozenset[Rank] = frozenset()
     stated_s: float | None = None
     working_before: frozenset[Rank] = frozenset()
+    running: frozenset[Rank] = frozenset()
 
     @property
     def known(self) -> bool:
@@ -94,6 +97,7 @@ class Work:
 
     `counted` are those of which it is known how often; at the `stepped` ones the job's own progress advanced; of the `helped` ones other processes were at work.
     Those `working_before` used the processor between two looks of which the later one is not the last.
+    `helpers_too`: the seconds between the last two looks of those of which only those of all threads are known.
     """
 
     working: frozenset[Rank] = frozenset()
@@ -104,6 +108,7 @@ class Work:
     fed: frozenset[Rank] = frozenset()
     ticking: frozenset[Rank] = frozenset()
     working_before: frozenset[Rank] = frozenset()
+    helpers_too: Mapping[Rank, float] = field(default_factory=dict)
 
 
 #: Nothing is known of it.
@@ -120,19 +125,25 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
         if freed or (stirring and at < len(looks) - 1):
             start = at
     kinds: dict[str, list[Rank]] = {"still": [], "moving": [], "travelling": [], "": []}
-    known: dict[tuple[int, ...], str] = {}  # of each sequence of standings, which thousands of ranks share
+    running: set[Rank] = set()
+    known: dict[tuple[int, ...], tuple[str, bool]] = {}  # of each sequence of standings, which thousands of ranks share
     later = looks[start:]
     ranks: dict[Rank, None] = {}
     for look in later:
         ranks.update(dict.fromkeys(look))
     for rank, track in zip(ranks, zip(*(map(look.get, ranks) for look in later), strict=True), strict=True):
         key = tuple(map(id, track))
-        kind = known.get(key)
-        if kind is None:
-            kind = known[key] = _kind([state for state in track if state is not None and _shows(state)])
+        found = known.get(key)
+        if found is None:
+            met = [state for state in track if state is not None and _shows(state)]
+            found = known[key] = _kind(met), bool(met) and all(state.busy for state in met)
+        kind, runs = found
         kinds[kind].append(rank)
+        if runs:
+            running.add(rank)
     still, moving, travelling = (frozenset(kinds[kind]) for kind in ("still", "moving", "travelling"))
     seen = len(looks) - start
+    idle = _no_more_than_waiters(looks[-1], work.helpers_too) if looks else set()
     return Motion(
         seen,
         still,
@@ -140,7 +151,7 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
         travelling,
         freed,
         stirring,
-        work.working,
+        work.working - idle,
         work.woken,
         work.counted,
         start > 0,
@@ -148,8 +159,21 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
         work.helped,
         work.fed,
         frozenset(rank for rank in work.ticking if rank in looks[-1] and looks[-1][rank].activity is not Activity.LOCK),
-        working_before=work.working_before,
+        working_before=work.working_before - idle,
+        running=frozenset(running),
     )
+
+
+def _no_more_than_waiters(last: Look, used: Mapping[Rank, float]) -> set[Rank]:
+    """The sleepers whose process used no more of the processor than those of ranks that sleep and wait for others.
+
+    All processes of a job have threads beside the one that trains, which look around while it sleeps.
+    """
+    waiters = [seconds for rank, seconds in used.items() if rank in last and last[rank].waits and last[rank].sleeping]
+    if len(waiters) < FREED_AT_LEAST:
+        return set()
+    usual = median(waiters)
+    return {rank for rank, seconds in used.items() if rank in last and last[rank].busy is not True and seconds <= usual}
 
 
 def stated(motion: Motion, looks: Sequence[Look], stated_s: float) -> Motion:
@@ -171,7 +195,7 @@ def work(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Ran
     counted = {*got_on} if len(got_on) >= FREED_AT_LEAST else set[Rank]()
     if len(rounds) < 2:
         return Work(stepped=tuple(sorted(counted)))
-    wakes = _spent(rounds, _wakes)
+    wakes, by_thread = _spent(rounds, _wakes), _spent(rounds, _ran_s)
     worked, woken = (WORKED_SHARE * interval_s, WOKEN_PER_S * interval_s) if interval_s else (WORKED_S, WOKEN)
     fed, ticks = (FED_PER_S * interval_s, max(TICKS, TICKS_PER_S * interval_s)) if interval_s else (WOKEN, TICKS)
     dozing = {trace.rank for trace in rounds[-1].traces if trace.role == TRAINER and _dozes(trace)}
@@ -189,6 +213,7 @@ def work(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Ran
             for rank, used in _seconds(rounds[at - 1 : at + 1]).items()
             if used >= worked
         ),
+        {rank: used for rank, used in _spent(rounds, _cpu_s).items() if rank not in by_thread},
     )
 
 
@@ -307,6 +332,7 @@ def _digest(state: RankState) -> str:
 
 def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
     """The ranks freed from their waits between two looks and those whose stacks changed, each where enough of them are."""
+    held = _held(before, after)
     freed: list[Rank] = []
     left: list[Rank] = []
     changed: list[Rank] = []
@@ -322,15 +348,28 @@ def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, 
             elsewhere += _digest(then) != _digest(now)
             if then.waits and then.place != now.place:
                 freed.append(rank)
-                if not now.waits:
-                    left.append(rank)
+            if held(then) and not held(now) and _python(then) != _python(now):
+                left.append(rank)
     stirring = len(changed) >= max(FREED_AT_LEAST, MOVED_SHARE * seen)
     stirring = stirring or elsewhere >= max(GONE_AT_LEAST, GONE_SHARE * seen)
-    got_on = len(freed) >= FREED_AT_LEAST or (bool(left) and _all_arrived(before, after))
-    return tuple(sorted(freed)) if got_on else (), tuple(sorted(changed)) if stirring else ()
+    freed = sorted({*freed, *left})
+    got_on = len(freed) >= FREED_AT_LEAST or (bool(left) and _all_arrived(before, after, held))
+    return tuple(freed) if got_on else (), tuple(sorted(changed)) if stirring else ()
 
 
-def _all_arrived(before: Look, after: Look) -> bool:
+def _held(before: Look, after: Look) -> Callable[[RankState], bool]:
+    """Whether a rank waits, by its frames, or by standing where most ranks stand in both looks: no fault is at one place in all."""
+    most = [
+        place
+        for look in (before, after)
+        for place, ranks in Counter(state.place for state in look.values() if state.frames).most_common(1)
+        if ranks > MOVED_SHARE * len(look)
+    ]
+    crowd = most[0] if len(most) == 2 and most[0] == most[1] else None
+    return lambda state: state.waits or (crowd is not None and state.place == crowd)
+
+
+def _all_arrived(before: Look, after: Look, held: Callable[[RankState], bool]) -> bool:
     """Whether all who were outside of every wait have come to one: then what they held up goes on, and no torn read shows that."""
-    outside = [rank for rank, state in before.items() if not state.waits]
-    return bool(outside) and all((now := after.get(rank)) is not None and now.waits for rank in outside)
+    outside = [rank for rank, state in before.items() if not held(state)]
+    return bool(outside) and all((now := after.get(rank)) is not None and held(now) for rank in outside)
