@@ -67,6 +67,16 @@ def test_a_group_whose_members_are_those_of_the_few_logs_there_are_may_have_more
     assert stuck_whole(records, eight, apart) == [True]
 
 
+def test_a_group_that_only_those_used_whom_all_others_wait_for_may_have_these_too() -> None:
+    """Short recorders of a gloo job: three of eight are in one group's operation, the others wait for them in another's."""
+    eight = job(dp=8, per_machine=1)
+    few = [record(r, {"1": 6, "2": 9}, {"1": 6, "2": 8}) for r in (0, 3, 4)]
+    rest = [record(r, {"1": 7}, {"1": 6}) for r in (1, 2, 5, 6, 7)]
+    assert stuck_whole([*few, *rest], eight) == [False, False]
+    beside = [record(r, {"1": 7, "3": 9}, {"1": 6, "3": 9}) for r in (1, 2, 5, 6, 7)]
+    assert stuck_whole([*few, *beside], eight) == [False, True]
+
+
 def test_listed_members_are_believed() -> None:
     one = replace(record(0, {"g": 3}, {"g": 2}), members={"g": (Rank(0), Rank(3))})
     assert counted([one]) == [("group g", (0,), (3,))]

@@ -82,7 +82,8 @@ def count(
     groups = {group: comparable(positions) for group, positions in by_group(records).items()}
     for group, positions in sorted(groups.items()):
         if any(position.completed < position.enqueued for position in positions.values()):
-            found, late = _stuck(group, positions, unrecorded, look, topology)
+            whole = _one_of_several(group, groups, topology)
+            found, late = _stuck(group, positions, unrecorded, look, topology, whole)
             holds += found
             behind.update(late)
     holds = _assumed_once(holds, recorded)
@@ -144,9 +145,17 @@ def _lost(state: RankState) -> bool:
 
 
 def _stuck(
-    group: Group, positions: Mapping[Rank, Position], unrecorded: set[Rank], look: Look, topology: Topology
+    group: Group,
+    positions: Mapping[Rank, Position],
+    unrecorded: set[Rank],
+    look: Look,
+    topology: Topology,
+    whole: bool,
 ) -> tuple[list[GroupWait], dict[Rank, str]]:
-    """The holds of one group, oldest operation first, and the ranks whose device has not reached what they launched."""
+    """The holds of one group, oldest operation first, and the ranks whose device has not reached what they launched.
+
+    `whole`: those that used it may be all of it, where nobody lists its members.
+    """
     name, listed = group
     members = listed or _members(name, positions, topology)
     dim = _dim(members, topology) or f"group {name}"
@@ -184,7 +193,7 @@ def _stuck(
                 behind.setdefault(rank, what)
         lasting = all(positions[rank].record.source == WATCHDOG for rank in inside)
         complete = len(inside) + len(assumed) == len(members) and (
-            bool(listed) or not _in_doubt(members, unrecorded, look, with_them)
+            bool(listed) or (whole and not _in_doubt(members, unrecorded, look, with_them))
         )
         guessed = assumed if complete else ()
         inside = tuple(sorted((*inside, *guessed)))
@@ -263,6 +272,18 @@ def follows(hold: GroupWait, other: GroupWait, late_in: Mapping[str | None, Cont
 def _elsewhere(state: RankState | None, with_them: Container[object]) -> bool:
     """Its stack is known, and no rank that is inside stands where it does."""
     return state is not None and bool(state.frames) and state.place not in with_them
+
+
+def _one_of_several(group: Group, groups: Mapping[Group, Mapping[Rank, Position]], topology: Topology) -> bool:
+    """Whether the users of a group are all of it: as a group of the layout, or beside another one of other ranks.
+
+    A program parts its ranks among groups. Where the others have used none that these have not, theirs is not known to be apart.
+    """
+    users = frozenset(groups[group])
+    if _dim(tuple(sorted(users)), topology) is not None or 2 * len(users) > topology.world_size:
+        return True
+    others = [ranks for ranks in groups.values() if not users.issuperset(ranks)]
+    return not others or any(users.isdisjoint(ranks) for ranks in others)
 
 
 def _in_doubt(members: Sequence[Rank], unrecorded: Container[Rank], look: Look, with_them: Container[object]) -> bool:
