@@ -83,6 +83,14 @@ def test_one_that_collects_garbage_is_told_by_its_names() -> None:
     assert verdict.kind is Kind.NONE and "collects garbage" in " ".join(verdict.because)
 
 
+def test_one_that_writes_down_what_was_measured_is_at_it_while_it_runs() -> None:
+    writes = [*BUSY[:2], "log metrics.py", "add_scalar torch/utils/tensorboard/writer.py"]
+    runs = among_many(writes)
+    asleep = [trace(0, writes, state="S"), *runs[1:]]
+    assert told(runs, runs).kind is Kind.NONE
+    assert told(asleep, asleep).kind is not Kind.NONE
+
+
 def test_a_standstill_as_long_as_a_step_is_none() -> None:
     once = among_many([*BUSY[:2], "own_code user.py"])
     brief, long = told(once, once, stalled_s=3.0), told(once, once, stalled_s=60.0)

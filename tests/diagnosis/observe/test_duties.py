@@ -2,7 +2,7 @@
 
 import pytest
 
-from hangdog_models.diagnosis.observe.duties import duty
+from hangdog_models.diagnosis.observe.duties import TRACKS, duty
 from hangdog_models.stack import Frame
 
 
@@ -16,6 +16,7 @@ from hangdog_models.stack import Frame
         ("build_index_mapping", "prepares data"),
         ("tokenize_function", "prepares data"),
         ("upload_folder", "reports"),
+        ("GarbageCollection.run", "collects garbage"),
         # of operators and of every step
         ("index_select", ""),
         ("log_softmax", ""),
@@ -23,6 +24,7 @@ from hangdog_models.stack import Frame
         ("medieval", ""),
         ("write_metrics", ""),
         ("get_dataset_batch", ""),
+        ("collect_rollouts", ""),
     ],
 )
 def test_a_function_says_it_by_a_word_of_its_name(function: str, does: str) -> None:
@@ -32,6 +34,13 @@ def test_a_function_says_it_by_a_word_of_its_name(function: str, does: str) -> N
 
 def test_libraries_that_are_part_of_every_step_say_nothing() -> None:
     assert duty([Frame("save", "torch/autograd/function.py"), Frame("evaluate", "libc", module="libc.so")]) is None
+
+
+@pytest.mark.parametrize(
+    "file", ["torch/utils/tensorboard/writer.py", "wandb/sdk/wandb_run.py", "mlflow/tracking/fluent.py"]
+)
+def test_a_library_that_keeps_measurements_says_so_itself(file: str) -> None:
+    assert duty([Frame("train_step", "a.py"), Frame("log", file), Frame("put", "queue.py")]) == (TRACKS, 1)
 
 
 def test_what_a_module_calls_is_part_of_a_step() -> None:

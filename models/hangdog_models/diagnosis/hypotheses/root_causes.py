@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe.activity import SERVICES, RankState, sites
-from hangdog_models.diagnosis.observe.duties import duty
+from hangdog_models.diagnosis.observe.duties import TRACKS, duty
 from hangdog_models.diagnosis.observe.motion import Motion
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, LAUNCHED_BEFORE
 from hangdog_models.ranks import Rank
@@ -121,6 +121,8 @@ def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
     if found is None or launched:
         return None
     does, at = found
+    if does is TRACKS and not state.busy:
+        return None  # a tracker that does not answer lets its caller sleep
     way = [(frame.function, frame.file) for frame in state.frames]
     waiting = frozenset(scene.waits.waiting)
     others = [

@@ -31,6 +31,19 @@ _PLUMBING = (
     "importlib/",
     "multiprocessing/",
 )
+#: Libraries that keep what an experiment measures: one rank tells them for all.
+_TRACKERS = (
+    "torch/utils/tensorboard/",
+    "tensorboard/",
+    "tensorboardX/",
+    "wandb/",
+    "mlflow/",
+    "aim/",
+    "comet_ml/",
+    "clearml/",
+    "neptune/",
+)
+TRACKS = "writes down what was measured"
 #: What calls the modules of a network, and backward.
 _OF_A_STEP = ("torch/nn/modules/module.py", "torch/autograd/", "flax/", "torch/_tensor.py")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -44,6 +57,8 @@ def duty(frames: Sequence[Frame]) -> tuple[str, int] | None:
     for at, frame in enumerate(frames):
         if frame.file.startswith(_OF_A_STEP):
             return None
+        if frame.file.startswith(_TRACKERS):
+            return TRACKS, at
         if frame.native or frame.file.startswith(_PLUMBING):
             continue
         words = [word.lower() for word in _WORD.findall(frame.function)]
