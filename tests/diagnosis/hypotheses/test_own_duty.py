@@ -81,6 +81,7 @@ def test_one_that_collects_garbage_is_told_by_its_names() -> None:
     collects = [*BUSY[:2], "GarbageCollection.run tools/utils.py", "GarbageCollection.collect tools/utils.py"]
     verdict = told(*[among_many(collects)] * 3)
     assert verdict.kind is Kind.NONE and "collects garbage" in " ".join(verdict.because)
+    assert verdict.causes[StallCause.HEALTHY] > 0.5
 
 
 def test_one_that_writes_down_what_was_measured_is_at_it_while_it_runs() -> None:
