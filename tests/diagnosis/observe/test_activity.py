@@ -209,3 +209,12 @@ def test_native_frames_name_the_reducer() -> None:
     thread = Thread("MainThread", 1, (*trace(0, "backward").threads[0].frames, native))
     standing = read(ProcessTrace(Rank(0), pid=1, threads=(thread,), state=ProcessState(1, "S")), RULES)
     assert (standing.activity, standing.dim, standing.operation) == (Activity.COLLECTIVE, "dp", "all_reduce")
+
+
+@pytest.mark.parametrize("function", ["lock_PyThread_acquire_lock", "rlock_acquire", "_PyMutex_LockTimed"])
+def test_a_lock_taken_in_the_users_own_function_is_told_by_the_interpreters_own(function: str) -> None:
+    """`with lock:` calls C at once: no frame of threading.py is between."""
+    native = Frame(function, "Modules/_threadmodule.c", 190, "python3.12")
+    thread = Thread("MainThread", 1, (*trace(0, "user").threads[0].frames, native), active=False)
+    standing = read(ProcessTrace(Rank(0), pid=1, threads=(thread,)), RULES)
+    assert (standing.activity, standing.label) == (Activity.LOCK, "augment")

@@ -31,6 +31,11 @@ _OF_REASON = {
     Reason.ZOMBIE: Activity.DEAD,
     Reason.EXITED: Activity.DEAD,
 }
+#: CPython's C functions (3.6 to 3.14) in which a thread takes a lock of Python's: `with lock:` has no Python frame of its own.
+_TAKES_LOCK = {
+    "lock_PyThread_acquire_lock", "PyThread_acquire_lock_timed", "PyThread_acquire_lock", "rlock_acquire", "acquire_timed",
+    "_PyMutex_LockTimed",
+}  # fmt: skip
 #: Waits for somebody outside of the job.
 SERVICES = (Activity.DATALOADER, Activity.STORAGE, Activity.CHECKPOINT, Activity.NETWORK)
 
@@ -200,10 +205,14 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
     if place.rule is not None and place.operation == "backward":
         place = _autograd(trace, rules) or place
     busy = thread.active if state is None or not state.state else state.state == "R" or bool(thread.active)
+    label = place.label
     if place.rule is None:
         activity, wait = Activity.COMPUTE if busy else Activity.UNKNOWN, Wait.NONE
         if thread.gil and busy is False:
             activity = Activity.GIL
+        elif busy is False and any(frame.native and frame.function in _TAKES_LOCK for frame in thread.frames):
+            activity = Activity.LOCK
+            label = next((frame.function for frame in reversed(thread.frames) if not frame.native), label)
     else:
         activity, wait = place.rule.activity, place.rule.wait
         if thread.gil and thread.active and (activity is Activity.LAUNCH or wait is Wait.SOME):
@@ -220,7 +229,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
         wait=wait,
         operation=place.operation,
         dim=place.dim,
-        label=place.label,
+        label=label,
         rule=place.rule.name if place.rule else "no rule",
         signature=place.signature,
         busy=busy,
