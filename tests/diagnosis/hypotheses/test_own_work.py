@@ -53,14 +53,6 @@ def test_whoever_runs_code_of_its_own_is_slow_and_evicts_nobody() -> None:
     assert evaluates.kind is Kind.NONE and evaluates.culprit is not None and evaluates.culprit.ranks == (3,)
 
 
-def test_one_look_at_one_that_idles_where_no_rule_knows_is_a_moment() -> None:
-    """py-spy says "idle" where no kernel state stands beside it: in one look that tells as little as a sleep that the kernel shows."""
-    once = [*look({"0-2,4-15": "gather"}), trace(3, "user", active=False)]
-    verdict = diagnose(snapshot(once), WIDE)
-    assert verdict.kind is Kind.UNDETERMINED and verdict.causes[StallCause.SLOW] < 0.1
-    assert first(diagnose(snapshot(once, once), WIDE)) == (3,)
-
-
 def test_whose_thread_does_not_run_is_not_at_work() -> None:
     """The tool's word that it is active is one moment; the kernel counts."""
     verdict = beside_a_barrier(trace(3, EVALUATION, state="R", active=True, gil=True), ran_s=0.0, wakes=0)

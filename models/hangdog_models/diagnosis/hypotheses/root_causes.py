@@ -166,8 +166,7 @@ def _may_be_a_moment(state: RankState) -> bool:
     if state.passing:
         return True
     if state.activity is Activity.UNKNOWN:
-        asleep = state.sleeping or (state.busy is False and bool(state.frames))
-        return asleep and not state.dozing and not in_an_operator(state)
+        return state.sleeping and not state.dozing and not in_an_operator(state)
     return state.activity in _DUTIES
 
 
