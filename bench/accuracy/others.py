@@ -35,7 +35,7 @@ class World:
     first: float | None
     innocent: int
     gap: float
-    sure: tuple[int, int]
+    sure: tuple[float, int]
     peer_right: float
     peer_innocent: int
 
@@ -48,7 +48,7 @@ class World:
             "-" if self.first is None else f"{self.first:.1%}",
             str(self.innocent),
             f"{self.gap:.3f}",
-            f"{true} of {sure}",
+            f"{true:.0f} of {sure}",
             f"{self.peer_right:.1%}",
             str(self.peer_innocent),
         ]
@@ -66,14 +66,15 @@ def judged(folders: Sequence[tuple[str, Path]]) -> Iterator[World]:
 def _world(name: str, cases: Sequence[Case]) -> World:
     found = judge(cases, packaged())
     right, innocent = by_peer(cases)
+    said = found.calibrations["who"]
     return World(
         name,
         len(cases),
         sum(one.right for one in found.results) / len(cases),
         mean(one.first for one in found.results if one.first is not None),
         sum(one.innocent for one in found.results),
-        found.gap,
-        found.sure,
+        said.gap,
+        said.sure,
         right / len(cases),
         innocent,
     )

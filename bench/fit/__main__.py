@@ -2,6 +2,8 @@
 
     python bench/fit [WORLD=FOLDER ...]          what is fitted, and how each world is judged; nothing is written
     python bench/fit [WORLD=FOLDER ...] --write  also writes the numbers, and what supports each, into the table
+    python bench/fit [WORLD=FOLDER ...] --calibration
+                                                 also how true what is said is, bin by bin, in each world by numbers fitted without it
     --incidents N                                of the benchmark's simulator (200; each at several levels of evidence)
 
 The worlds are the simulator of bench/accuracy, the recordings of real frameworks in tests/recordings, and the folders given: of
@@ -28,6 +30,7 @@ from fit.solve import errors, loss, problem
 from fit.table import Support, written
 from fit.traced import Row, traced
 from hangdog_models.rules.likelihoods import TABLE, Likelihood, packaged
+from worlds.calibration import heads, lines
 from worlds.case import Case, named, of_folder, recorded, simulated
 
 #: How well a number is known that no scene tells of: a normal of its logarithm with this standard deviation.
@@ -40,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folders", nargs="*", type=named, metavar="WORLD=FOLDER")
     parser.add_argument("--incidents", type=int, default=200, metavar="N")
     parser.add_argument("--write", action="store_true", help="write the table")
+    parser.add_argument("--calibration", action="store_true", help="also who, why and whom to isolate, in ten bins")
     asked = parser.parse_args(arguments)
     cases = list(_told(_cases(asked.folders, asked.incidents)))
     table = judged(packaged())
@@ -49,8 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     moves = choose.moves_of(scenes, rows)
     support = _support(scenes, rows, moves)
     fitted = moved(table, moves)
-    for line in (*_numbers(table, moves, support), "", *_worlds(cases, scenes, rows, table, fitted)):
+    judged_without: dict[str, Judged] = {}
+    for line in (*_numbers(table, moves, support), "", *_worlds(cases, scenes, rows, table, moves, judged_without)):
         print(line, flush=True)
+    if asked.calibration:
+        print(
+            "",
+            *heads(),
+            *(line for world, by in judged_without.items() for line in lines(world, by.calibrations)),
+            sep="\n",
+        )
     if asked.write:
         place = resources.files("hangdog_models.rules").joinpath(f"{TABLE}.toml")
         Path(str(place)).write_text(
@@ -108,8 +120,10 @@ def _worlds(
     scenes: Sequence[Scene],
     rows: Sequence[Row],
     table: Mapping[str, Likelihood],
-    fitted: Mapping[str, Likelihood],
+    fitted: Mapping[Row, float],
+    judged_without: dict[str, Judged],
 ) -> Iterator[str]:
+    """A line for each world and table; puts into `judged_without` how each world is judged by numbers fitted without it."""
     yield "| world | cases | table | right | first suspect | evicts an innocent | loss of a scene | gap | said >= 0.99 and true |"
     yield "|---|---:|---|---:|---:|---:|---:|---:|---:|"
     for world in sorted({case.world for case in cases}):
@@ -117,13 +131,13 @@ def _worlds(
         seen = [one for one in scenes if one.world == world]
         without = choose.moves_of([one for one in scenes if one.world != world], rows)
         own = problem(seen, rows, choose.OF_WORLD)
-        for name, by, rated in (
-            ("by judgement", {}, table),
-            ("fitted without it", without, moved(table, without)),
-            ("fitted", choose.moves_of(scenes, rows), fitted),
-        ):
+        known: list[tuple[Mapping[Row, float], Judged]] = []
+        for name, by in (("by judgement", {}), ("fitted without it", without), ("fitted", fitted)):
+            found = next((judged for moves, judged in known if moves == by), None) or judge(of, moved(table, by))
+            known.append((by, found))
             of_scene = float(loss(own, np.array([by.get(row, 0.0) for row in rows]))[2].mean())
-            yield _line(world, name, judge(of, rated), of_scene)
+            yield _line(world, name, found, of_scene)
+        judged_without[world] = known[1][1]
         right, innocent = by_peer(of)
         yield f"| {world} | {len(of)} | ByteRobust's method | {right / len(of):.0%} | | {innocent} | | | |"
 
@@ -131,11 +145,12 @@ def _worlds(
 def _line(world: str, table: str, found: Judged, of_scene: float) -> str:
     results = found.results
     firsts = [one.first for one in results if one.first is not None]
-    true, sure = found.sure
+    named = found.calibrations["who"]
+    true, sure = named.sure
     return (
         f"| {world} | {len(results)} | {table} | {sum(one.right for one in results) / len(results):.0%} | "
         f"{sum(firsts) / max(1, len(firsts)):.0%} | {sum(one.innocent for one in results)} | {of_scene:.3f} | "
-        f"{found.gap:.3f} | {true} of {sure} |"
+        f"{named.gap:.3f} | {true:.0f} of {sure} |"
     )
 
 

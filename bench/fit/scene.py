@@ -6,9 +6,9 @@ from math import log
 from typing import TYPE_CHECKING
 
 from fit.traced import Row, moved_by
-from fit.truth import Truth, wanted
 from hangdog_models.topology import Topology
 from worlds.case import Case
+from worlds.truth import Truth, wanted
 
 if TYPE_CHECKING:
     from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis

@@ -1,11 +1,12 @@
 """How right `hangdog triage` is on a world made by somebody else: folders of evidence with what is expected of the verdict.
 
-    python bench/worlds FOLDER [FOLDER ...] [--misses] [--format text|json]
+    python bench/worlds FOLDER [FOLDER ...] [--misses] [--calibration] [--format text|json]
 
 Each folder holds cases; a case is a folder with `expected.toml` and the evidence beside it, or in `bundle/` or `bundle.tar.gz`. The
 keys are those of the corpus: `verdict`, `must_include_ranks`, `must_include_any_ranks`, `must_include_machines`, `must_not_evict`,
-`evict_at_most`. Cases are told apart by what their names say after the first `-`. Exit status: 0, or 1 where a machine is evicted
-that is not to be.
+`evict_at_most`. Cases are told apart by what their names say after the first `-`. `--calibration` also tells how true what is said
+with a probability is, by the shipped table (bench/fit: by one fitted without the world). Exit status: 0, or 1 where a machine is
+evicted that is not to be.
 """
 
 import argparse
@@ -19,6 +20,7 @@ if __name__ == "__main__":  # the package, which is this folder, is found from t
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from hangdog_models.diagnosis.judge import diagnose
+from worlds.calibration import calibrations, heads, lines
 from worlds.case import of_folder
 from worlds.score import score, table
 
@@ -28,12 +30,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--misses", action="store_true", help="also list each case that is not right")
+    parser.add_argument("--calibration", action="store_true", help="also who, why and whom to isolate, in ten bins")
     parser.add_argument("--format", choices=("text", "json"), default="text", dest="form")
     asked = parser.parse_args(arguments)
-    results = []
+    results, verdicts = [], []
     for folder in asked.folders:
         for case in of_folder(folder, folder.name):
-            results.append(score(case.name, case.want, diagnose(case.snapshot, case.topology), case.topology))
+            verdict = diagnose(case.snapshot, case.topology)
+            verdicts.append((case.want, verdict, case.topology))
+            results.append(score(case.name, case.want, verdict, case.topology))
             if sys.stderr.isatty():
                 print(f"\r{len(results)} cases", end="", file=sys.stderr)
     if not results:
@@ -47,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(
                     f"{one.case}: {one.verdict} {one.said:.0%}" + (", evicts who is not to be" if one.innocent else "")
                 )
+        if asked.calibration:
+            print("", *heads(), *lines("all", calibrations(verdicts)), sep="\n")
     return 1 if any(one.innocent for one in results) else 0
 
 

@@ -12,11 +12,11 @@ from fit.scene import Scene, scene
 from fit.solve import errors, fit, loss, problem
 from fit.table import Support, written
 from fit.traced import traced
-from fit.truth import Truth, wanted
 from hangdog_models.rules.likelihoods import packaged, parse
 from hangdog_models.verdict import Kind
 from support.cases.stories import job, look, twice
 from worlds.case import Case
+from worlds.truth import Truth, wanted
 
 SHAPE = job(tp=2, dp=2, pp=2)
 #: Rank 5 waits for its loader while all others wait for it: its machine, node-2.
