@@ -4,6 +4,8 @@
     python bench/fit [WORLD=FOLDER ...] --write  also writes the numbers, and what supports each, into the table
     python bench/fit [WORLD=FOLDER ...] --calibration
                                                  also how true what is said is, bin by bin, in each world by numbers fitted without it
+    python bench/fit [WORLD=FOLDER ...] --calibration --shipped
+                                                 that alone, by the table as it ships: nothing is fitted, which takes most of the time
     --incidents N                                of the benchmark's simulator (200; each at several levels of evidence)
 
 The worlds are the simulator of bench/accuracy, the recordings of real frameworks in tests/recordings, and the folders given: of
@@ -44,8 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--incidents", type=int, default=200, metavar="N")
     parser.add_argument("--write", action="store_true", help="write the table")
     parser.add_argument("--calibration", action="store_true", help="also who, why and whom to isolate, in ten bins")
+    parser.add_argument("--shipped", action="store_true", help="only judge each world by the table as it ships")
     asked = parser.parse_args(arguments)
     cases = list(_told(_cases(asked.folders, asked.incidents)))
+    if asked.shipped:
+        print(*heads(), sep="\n")
+        for world in sorted({case.world for case in cases}):
+            found = judge([case for case in cases if case.world == world], packaged())
+            print(*lines(world, found.calibrations), sep="\n", flush=True)
+        return 0
     table = judged(packaged())
     with judging_by(traced(table)):
         scenes = [found for case in cases if (found := scene(case)) is not None]

@@ -105,7 +105,7 @@ def who(want: Mapping[str, Any], verdict: Verdict, shape: Topology) -> Said | No
 
 def why(want: Mapping[str, Any], verdict: Verdict) -> Said | None:
     """The likeliest cause's probability, and how much of it is true."""
-    accepted = _accepted(want)
+    accepted = _accepted(want) - {StallCause.UNKNOWN}
     if not accepted or not verdict.causes:
         return None
     cause = max(verdict.causes, key=lambda one: verdict.causes[one])
@@ -161,6 +161,6 @@ def lines(world: str, of: Mapping[str, Calibration]) -> Iterator[str]:
 
 
 def _accepted(want: Mapping[str, Any]) -> frozenset[StallCause]:
-    """The causes that a case accepts; that they are unknown is none."""
+    """The causes that a case accepts; where it accepts `undetermined`, an unknown one is among them."""
     kinds = (Kind(kind) for kind in want["verdict"])
-    return frozenset(_CAUSES.get(kind) or StallCause(str(kind)) for kind in kinds) - {StallCause.UNKNOWN}
+    return frozenset(_CAUSES.get(kind) or StallCause(str(kind)) for kind in kinds)

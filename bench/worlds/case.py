@@ -13,6 +13,7 @@ from accuracy.trial import quick
 from frameworks import expectation
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models import topology
+from hangdog_models.ranks import format_ranks
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 
@@ -73,6 +74,7 @@ def _wanted(truth: Truth, shape: Topology) -> Mapping[str, Any]:
     link = truth.family == "link"
     return {
         "verdict": [str(kind) for kind in truth.kinds],
+        "ground_truth": f"{truth.fault}; ranks {format_ranks(truth.at_work)}" if truth.at_work else truth.fault,
         "must_include_machines": truth.sought,
         # of a link that fails nobody can tell which end it is
         "must_not_evict": () if link else sorted(set(shape.machines).difference(truth.machines)),

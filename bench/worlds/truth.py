@@ -60,8 +60,11 @@ def wanted(want: Mapping[str, Any], topology: Topology) -> Truth:
     for key in _RANKS:
         guilty |= _on(named_ranks(want.get(key, "")), topology)
     words = _IN_WORDS.findall(want.get("ground_truth", "")) if Kind.NONE in kinds and not guilty else ()
-    at_work = frozenset().union(*(_on(parse_ranks(ranks), topology) for ranks in words))
-    return Truth(kinds, frozenset(guilty), bool(want.get("must_include_any_ranks")), at_work)
+    at_work = {rank for ranks in words for rank in parse_ranks(ranks)}
+    if len(at_work) >= topology.world_size:
+        at_work = set()  # a phase of all ranks: nobody waits for one of them
+    any_will_do = bool(want.get("must_include_any_ranks"))
+    return Truth(kinds, frozenset(guilty), any_will_do, frozenset(_on(at_work, topology)))
 
 
 def _on(ranks: Iterable[Rank], topology: Topology) -> set[str]:

@@ -26,7 +26,7 @@ class Truth:
     `fault` is its name in the fault matrix, `family` one of "host", "own work", "device", "link", "software",
     "dependency", "healthy", "slow" and "two". `kinds` are the verdicts that are right. `ranks` hold the job up, and `machines` are
     the guilty ones; without these it is wrong to evict anybody. `faults` counts the true faults: 0, 1 or 2. Where a rank's own
-    work holds the job up, its machine is to be `found`, and is sound.
+    work holds the job up, its machine is to be `found`, and is sound. `at_work`: whose healthy phase the others wait for.
     """
 
     fault: str
@@ -36,6 +36,7 @@ class Truth:
     machines: tuple[str, ...]
     faults: int
     found: tuple[str, ...] = ()
+    at_work: tuple[Rank, ...] = ()
 
     @property
     def sought(self) -> tuple[str, ...]:

@@ -149,6 +149,7 @@ def _seen(scene: Scene, fault: Fault, rng: Random, seed: int) -> Incident:
     truth = Truth(
         fault.name, fault.family, fault.kinds, tuple(Rank(rank) for rank in scene.blamed), () if sound else scene.guilty,
         fault.faults if scene.guilty or fault.family in ("software", "dependency") else 0, scene.guilty if sound else (),
+        tuple(Rank(rank) for rank in sorted(scene.duties)) if fault.family == "healthy" else (),
     )  # fmt: skip
     shape = "-".join(f"{dim}{size}" for dim, size in job.layout.sizes.items())
     name = f"{fault.name.replace(' ', '-')}-{job.topology.world_size}-{job.framework}-{shape}-{seed}"

@@ -232,3 +232,25 @@ def test_who_sleeps_by_its_own_timer_and_wakes_once_a_second_is_not_stuck() -> N
 def test_who_looks_again_and_again_whether_a_lock_file_is_gone_is_stuck_though_it_wakes() -> None:
     poller = trace(3, ["<module> train.py", "wait torch/utils/file_baton.py"], state="S", wchan="hrtimer_nanosleep")
     assert five_seconds_apart(poller, 5).causes == five_seconds_apart(poller, 1).causes
+
+
+def test_one_look_tells_who_holds_the_job_up_where_it_does_not_tell_why() -> None:
+    """Whether it compiles for a while or for ever, all others wait for rank 3."""
+    verdict = diagnose(snapshot([*look({"0-2,4-15": "gather"}), trace(3, COMPILER)]), WIDE)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+    assert verdict.culprit is not None and verdict.culprit.ranks == (3,) and verdict.culprit.probability > 0.95
+    assert verdict.culprit.because[0].startswith("rank 3 is compiling")
+    assert verdict.culprit.causes[StallCause.UNKNOWN] > 0.5 > max(one.probability for one in verdict.suspects)
+
+
+def test_who_gets_on_is_who_the_others_wait_for_though_nothing_is_stuck() -> None:
+    verdict = beside_a_barrier(trace(3, WRITER, state="R", active=True), ran_s=0.5, wakes=5)
+    assert (verdict.kind, verdict.suspects[:1]) == (Kind.NONE, ())
+    assert verdict.culprit is not None and verdict.culprit.ranks == (3,) and verdict.culprit.probability > 0.9
+    assert verdict.culprit.causes[StallCause.HEALTHY] > 0.5
+
+
+def test_that_who_does_not_answer_is_elsewhere_makes_it_no_less_sure_who_waits_for_the_answer() -> None:
+    verdict = beside_a_barrier(trace(3, UPLOAD, state="S"), ran_s=0.0, wakes=0)
+    assert verdict.culprit is not None and verdict.culprit.ranks == (3,) and verdict.culprit.probability > 0.99
+    assert verdict.causes[StallCause.MACHINE] < 0.15 and verdict.evict.machines == ()

@@ -39,7 +39,6 @@ from hangdog_models.verdict import Activity, Kind
 
 RIVAL_SHARE = likelihood("rival_share")
 BEHIND_ALIKE = likelihood("behind_alike")
-ANSWERS_FROM_OUTSIDE = likelihood("answers_from_outside")
 SLOW_IF_STILL = likelihood("slow_if_still")
 SLOW_IF_AT_WORK = likelihood("slow_if_at_work")
 SERVED_POWER = likelihood("served_power")
@@ -103,14 +102,13 @@ def _roots(scene: Scene) -> list[Hypothesis]:
     if len(rivals) > 1:
         factors = {unit: weighed[lead[unit]] for unit in units}
         return blame_several(rivals, guilty, factors, scene)
-    elsewhere = (Factor("who does not answer is outside of the job", ANSWERS_FROM_OUTSIDE),)
     found = [
         cause
         for unit in sorted(units, key=lambda unit: (-best[unit], lead[unit]))[:NAMED_ALONE]
         for cause in by_cause_of(
             Hypothesis(
                 Kind.MACHINE,
-                (*weighed[lead[unit]], *(elsewhere if look[lead[unit]].activity is Activity.NETWORK else ())),
+                weighed[lead[unit]],
                 tuple(guilty[unit]),
                 (unit,),
                 reasons(guilty[unit], look, waits, motion),

@@ -70,7 +70,7 @@ def _open(case: Case, weighed: Sequence[tuple[Hypothesis, float]], suspects: Seq
         return [lead, *_collect_next(case, suspects)]
     if suspects and set(suspects[0].ranks) & set(_mute(case, suspects)):
         lead = suspicious + suspects[0].because[0]
-    elif first.reasons and not first.units and not first.hold and likely > DECIDES / 2:
+    elif first.reasons and _names_nobody(first) and likely > DECIDES / 2:
         lead = open_case + first.reasons[0]
         reasons = [line for line in reasons if line != first.reasons[0]]
     elif suspects:
@@ -79,6 +79,11 @@ def _open(case: Case, weighed: Sequence[tuple[Hypothesis, float]], suspects: Seq
         lead = _nobody(case)
     lines = suspects[0].because if suspects else ()
     return [lead, *(line for line in reasons if line not in lines), *_collect_next(case, suspects)]
+
+
+def _names_nobody(explanation: Hypothesis) -> bool:
+    """Whether it accuses nobody: of a phase that may be sound that is no matter who is in it."""
+    return explanation.kind is Kind.UNDETERMINED or not (explanation.units or explanation.hold)
 
 
 def _seen(case: Case) -> bool:

@@ -5,7 +5,6 @@ from math import prod
 from typing import TypeAlias
 
 from hangdog_models.diagnosis.findings.failing_paths import PATH
-from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
@@ -65,7 +64,7 @@ def conclude(case: Case) -> Verdict:
     causes, culprit = who_and_why.causes(weighed), who_and_why.culprit(weighed, case.topology)
     best = max((kind for kind in Kind if kind is not Kind.UNDETERMINED), key=lambda kind: (share[kind], kind))
     # who it is may be known where why is open: then the likeliest cause is told
-    known = culprit is not None and culprit.probability >= DECIDES and not _silent(culprit, case.look)
+    known = culprit is not None and _tells_why(culprit)
     kind = best if share[best] >= DECIDES or known else Kind.UNDETERMINED
     # what holds most of the job up blames nobody, where somebody is to blame
     blaming = [(one, p) for one, p in weighed if culprit is None or not who_and_why.names_most(one, case.topology)]
@@ -100,10 +99,11 @@ def _isolated(
     return evict, reasons, steps
 
 
-def _silent(culprit: Culprit, look: Look) -> bool:
-    """Whether it left nothing that tells why: then no cause is likely, however likely it is that others wait for it."""
-    unknown = culprit.causes.get(StallCause.UNKNOWN, 0.0) >= max(culprit.causes.values())
-    return unknown and any(rank in look and merely_failed(look[rank]) for rank in culprit.ranks)
+def _tells_why(culprit: Culprit) -> bool:
+    """Whether it is likely for causes that are known, one of which is likelier than that nobody saw the cause."""
+    known = {cause: p for cause, p in culprit.causes.items() if cause is not StallCause.UNKNOWN}
+    unknown = culprit.causes.get(StallCause.UNKNOWN, 0.0)
+    return sum(known.values()) >= DECIDES and max(known.values(), default=0.0) > unknown
 
 
 def probabilities(hypotheses: Sequence[Hypothesis]) -> list[tuple[Hypothesis, float]]:

@@ -104,7 +104,10 @@ def _machines(topology: Topology) -> int:
 
 
 def _named(key: _Key, members: _Members, topology: Topology) -> Culprit:
-    lead = max(members, key=lambda member: (frozenset(_blamed(member[0], topology)) == key, member[1]))[0]
+    exact = [member for member in members if frozenset(_blamed(member[0], topology)) == key] or members
+    lead = max(exact, key=lambda member: member[1])[0]
+    # that it is open why is no reason to name it
+    named_for = max(exact, key=lambda member: (member[0].kind is not Kind.UNDETERMINED, member[1]))[0]
     ranks = lead.hold.awaited if lead.hold and lead.hold.awaited else lead.ranks
     if isinstance(key, frozenset) and frozenset(_blamed(lead, topology)) != key:
         ranks = tuple(rank for rank in ranks if (topology.machine(rank) or f"rank {rank}") in key)
@@ -112,4 +115,4 @@ def _named(key: _Key, members: _Members, topology: Topology) -> Culprit:
     for hypothesis, p in members:
         parts[CAUSE_OF[hypothesis.kind]] = parts.get(CAUSE_OF[hypothesis.kind], 0.0) + p
     machines = topology.machines_of(ranks) if ranks else lead.units  # of a host that only a log names no rank is known
-    return Culprit(ranks, machines, min(1.0, sum(parts.values())), lead.reasons[:1], parts)
+    return Culprit(ranks, machines, min(1.0, sum(parts.values())), named_for.reasons[:1], parts)
