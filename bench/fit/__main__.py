@@ -52,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.shipped:
         print(*heads(), sep="\n")
         for world in sorted({case.world for case in cases}):
-            found = judge([case for case in cases if case.world == world], packaged())
-            print(*lines(world, found.calibrations), sep="\n", flush=True)
+            as_shipped = judge([case for case in cases if case.world == world], packaged())
+            print(*lines(world, as_shipped.calibrations), sep="\n", flush=True)
         return 0
     table = judged(packaged())
     with judging_by(traced(table)):
