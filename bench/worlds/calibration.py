@@ -154,7 +154,7 @@ def lines(world: str, of: Mapping[str, Calibration]) -> Iterator[str]:
             for at in range(BINS)
         )
         yield (
-            f"| {world} | {name} | {len(one.said)} | {one.gap:.3f} | {one.by_chance:.3f} | {true:.4g} of {sure} | "
+            f"| {world} | {name} | {len(one.said)} | {one.gap:.3f} | {one.by_chance:.3f} | {round(true, 1):g} of {sure} | "
             + " | ".join(cells)
             + " |"
         )
