@@ -71,17 +71,12 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
         because = (f"{blamed.reasons[0]}, and it gets on: what it writes, reads or asks for moves",)
         if _writes_for_all(rank, lead, scene.motion):
             because = (f"rank {rank} runs where it writes or reads a checkpoint: a healthy job waits for that as well",)
-        return [_nobody(one, Kind.NONE, because) if one.kind is Kind.SLOW else one for one in causes]
+        return _told(causes, Kind.SLOW, Kind.NONE, because)
     if not (_seen_once(scene) or _brief(scene)) or not _may_be_a_moment(lead):
         return causes
     because = ("one look cannot tell a duty that takes its time from one that is stuck",)
     if _brief(scene):
         because = (f"nothing had moved for {scene.stalled_s:.0f} s only, as was stated: a step takes as long",)
-    return [_nobody(one, Kind.UNDETERMINED, because) if one.kind is Kind.SLOW else one for one in causes]
-        return _told(causes, Kind.SLOW, Kind.NONE, because)
-    if scene.motion.known or scene.stalled_s is not None or not _may_be_a_moment(lead):
-        return causes
-    because = ("one look cannot tell a duty that takes its time from one that is stuck",)
     return _told(causes, Kind.SLOW, Kind.UNDETERMINED, because)
 
 
@@ -140,6 +135,11 @@ def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
     return f"{does}, which no other rank does" if parted and all(way[at] not in other for other in others) else None
 
 
+def _nobody(explanation: Hypothesis, kind: Kind, because: tuple[str, ...]) -> Hypothesis:
+    """The same explanation, by which nobody is to blame: what it tells of is done by many."""
+    return replace(explanation, kind=kind, ranks=(), units=(), reasons=because)
+
+
 def _told(causes: Sequence[Hypothesis], of: Kind, kind: Kind, because: tuple[str, ...]) -> list[Hypothesis]:
     """The causes, of which one is another kind than was asked for. The others wait for the same ranks, whatever these do."""
     return [replace(one, kind=kind, reasons=because) if one.kind is of else one for one in causes]
@@ -161,7 +161,7 @@ def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
         at_work = max(at_work, _lasts(scene) * AT_WORK_IF_IT_COMPUTES)
     silent, serves = WHY_MANY_ARE_SERVED["dependency"], WHY_MANY_ARE_SERVED["slow"] * at_work
     because = "many at once read, write or ask: a phase of the job may take that long"
-    phase = replace(blamed, kind=Kind.UNDETERMINED, ranks=(), units=(), reasons=(because,))
+    phase = _nobody(blamed, Kind.UNDETERMINED, (because,))
     total = silent + serves
     return [replace(blamed, shares=(silent / total,)), replace(phase, shares=(serves / total,))]
 
