@@ -165,7 +165,9 @@ def test_one_that_is_met_in_the_attempt_polls_for_the_lock_file_like_all_others(
     sleeps = [trace(rank, POLLS, state="S") for rank in range(1, 8)]
     tries = trace(5, [*POLLS, "_acquire filelock/_unix.py"], state="R", active=True, gil=True)
     caught = [tries if one.rank == tries.rank else one for one in sleeps]
-    holder = trace(0, maps, state="R", active=True)
-    verdict = judged([holder, *sleeps], [holder, *sleeps], [holder, *caught])
-    assert verdict.culprit is not None and verdict.culprit.ranks == (0,)
-    assert "ranks 1-7 are waiting for a lock file" in " ".join(verdict.because)
+    looks = [[trace(0, maps, state="R", active=True, gil=True, shift=at), *sleeps] for at in range(2)]
+    verdict = judged(*looks, [trace(0, maps, state="R", active=True, gil=True, shift=2), *caught])
+    assert verdict.culprit is not None and verdict.culprit.ranks == (0,) and verdict.kind is Kind.NONE
+    assert "at work while the others wait for a lock file" in " ".join(verdict.because)
+    asleep = [trace(0, maps, state="S"), *sleeps]
+    assert judged(asleep, asleep, asleep).kind is not Kind.NONE, "who sleeps is not at work"

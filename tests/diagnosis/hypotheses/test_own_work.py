@@ -152,6 +152,21 @@ def test_a_job_whose_own_progress_went_on_between_the_looks_is_sound() -> None:
 
 
 @pytest.mark.parametrize(
+    ("made", "evicted"),
+    [
+        (["fetch torch/utils/data/_utils/fetch.py", "__getitem__ data.py", "encode_batch tokens.py"], ()),
+        (["_get_data torch/utils/data/dataloader.py", "get queue.py", "wait threading.py"], ("node-3",)),
+    ],
+)
+def test_who_makes_its_batch_itself_waits_for_no_loader(made: list[str], evicted: tuple[str, ...]) -> None:
+    """A tokeniser in C stood in the same call in three looks, and asleep in the queue of its workers a rank does."""
+    wait = ["<module> train.py", "__next__ torch/utils/data/dataloader.py", "_next_data torch/utils/data/dataloader.py"]
+    one = trace(3, [*wait, *made], state="S") if evicted else trace(3, [*wait, *made], state="R", active=True)
+    verdict = diagnose(snapshot(*[[*look({"0-2,4-15": "gather"}), one]] * 3), WIDE)
+    assert first(verdict) == (3,) and verdict.evict.machines == evicted
+
+
+@pytest.mark.parametrize(
     ("stack", "idle"),
     [(COMPILER, Kind.SOFTWARE), (["<module> train.py", "__next__ torch/utils/data/dataloader.py"], Kind.MACHINE)],
 )

@@ -47,6 +47,10 @@ MEGATRON = ["train megatron/training/training.py", "train_step megatron/training
 TRAINER = "transformers/trainer.py"
 DTENSOR, FSDP2 = "torch/distributed/tensor", "torch/distributed/fsdp/_fully_shard"
 FUNCTIONAL, PYTREE = "torch/distributed/_functional_collectives.py", "torch/utils/_pytree.py"
+LOADER = "torch/utils/data/dataloader.py"
+NEXT = [f"__next__ {LOADER}", f"_next_data {LOADER}"]
+FETCHED = [*NEXT, "fetch torch/utils/data/_utils/fetch.py"]
+DATASETS = "datasets/arrow_dataset.py"
 
 SENDS = """Process 4711: /usr/bin/python3 grpo.py
 Python v3.12.3 (/usr/bin/python3.12)
@@ -234,8 +238,8 @@ def _frame(written: str) -> Frame:
          "neuron_xla_compile_impl"),
         # Hugging Face
         (["prepare train.py", "map datasets/arrow_dataset.py", "iflatmap_unordered datasets/utils/py_utils.py",
-          "_callmethod multiprocess/managers.py", "recv multiprocess/connection.py"], "dataloader", "none", "map"),
-        ([f"_run_epoch {TRAINER}", "__iter__ accelerate/data_loader.py", "fetch mine.py"], "dataloader", "none", "__iter__"),
+          "_callmethod multiprocess/managers.py", "recv multiprocess/connection.py"], "dataloader", "none", "iflatmap_unordered"),
+        ([f"_run_epoch {TRAINER}", "__iter__ accelerate/data_loader.py"], "dataloader", "none", "__iter__"),
         ([f"train {TRAINER}", f"_run_epoch {TRAINER}"], "device_sync", "some", "item"),
         # A process of its own, a service
         (["train train.py", "forward model.py", "join multiprocessing/process.py", "wait multiprocessing/popen_fork.py",
@@ -264,6 +268,59 @@ def _frame(written: str) -> Frame:
 def test_frames_of_what_people_run(stack: list[str], activity: str, wait: str, operation: str) -> None:
     state = read(trace(0, stack), RULES)
     assert (state.activity, state.wait, state.operation) == (activity, wait, operation)
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        # torch 2.9, a loader with workers: their queue, its connection, and what the thread that pins memory hands over
+        [*NEXT, f"_get_data {LOADER}", f"_try_get_data {LOADER}", "get multiprocessing/queues.py", "poll multiprocessing/connection.py",
+         "_poll multiprocessing/connection.py", "wait multiprocessing/connection.py", "select selectors.py"],
+        [*NEXT, f"_get_data {LOADER}", f"_try_get_data {LOADER}", "get /usr/lib/python3.12/queue.py", "wait /usr/lib/python3.12/threading.py"],
+        [*NEXT, "get queue.py", "wait threading.py"],
+        # datasets 4, with processes of its own; Grain 0.2; Ray 2.50; fairseq 0.12
+        [f"map {DATASETS}", "iflatmap_unordered datasets/utils/py_utils.py", "get multiprocess/pool.py", "wait threading.py"],
+        ["__next__ grain/_src/python/dataset/transformations/prefetch.py", "result concurrent/futures/_base.py", "wait threading.py"],
+        ["get_next_batch_context ray/data/_internal/block_batching/iter_batches.py", "get_next ray/data/iterator.py",
+         "get ray/_private/worker.py"],
+        ["__next__ fairseq/data/iterators.py", "get queue.py", "wait threading.py"],
+    ],
+)  # fmt: skip
+def test_a_wait_for_what_others_load_is_one(stack: list[str]) -> None:
+    assert read(trace(0, ["train train.py", *stack], state="S"), RULES).activity == "dataloader"
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        # torch 2.9, a loader without workers: the data set, the function that collates, the sampler, torch's own of these
+        [*FETCHED, "__getitem__ data.py", "_batch_encode_plus transformers/tokenization_utils_fast.py"],
+        [*FETCHED, "collate data.py"],
+        [*FETCHED, "default_collate torch/utils/data/_utils/collate.py", "collate_tensor_fn torch/utils/data/_utils/collate.py"],
+        [*(f"{f.split()[0]} /opt/venv/lib/python3.12/site-packages/{f.split()[1]}" for f in FETCHED), "__getitem__ /home/u/data.py"],
+        [f"__next__ {LOADER}", f"_next_index {LOADER}", "__iter__ torch/utils/data/sampler.py", "shuffle data.py"],
+        [f"_run_epoch {TRAINER}", "__iter__ accelerate/data_loader.py", *FETCHED, "__getitem__ data.py"],
+        [f"_run_epoch {TRAINER}", "__iter__ accelerate/data_loader.py", "batches data.py"],
+        # datasets 4 without processes of its own; Grain 0.2; Ray 2.50; fairseq 0.12; WebDataset 1.0; Mosaic streaming 0.13
+        [f"map {DATASETS}", f"_map_single {DATASETS}", f"apply_function_on_filtered_inputs {DATASETS}", "encode data.py"],
+        ["__iter__ datasets/iterable_dataset.py", "_iter_arrow datasets/iterable_dataset.py", "tokens data.py"],
+        ["__next__ grain/_src/python/dataset/transformations/map.py", "map data.py"],
+        ["__next__ ray/data/_internal/block_batching/iter_batches.py", "collate ray/data/_internal/block_batching/util.py", "pad data.py"],
+        ["__next__ fairseq/data/iterators.py", *FETCHED, "__getitem__ fairseq/data/token_block_dataset.py"],
+        ["__iter__ webdataset/pipeline.py", "map webdataset/filters.py", "decode data.py"],
+        ["__iter__ streaming/base/dataset.py", "__getitem__ streaming/base/dataset.py", "decode streaming/base/format/mds/reader.py"],
+    ],
+)  # fmt: skip
+def test_a_batch_that_the_rank_makes_itself_is_its_own_work(stack: list[str]) -> None:
+    made = ["train train.py", *stack]
+    assert read(trace(0, made, state="S"), RULES).activity == "unknown"
+    assert read(trace(0, made, state="R", active=True), RULES).activity == "compute"
+    assert read(trace(0, made, state="D", wchan="nfs_wait_on_request"), RULES).activity == "storage"
+
+
+def test_who_runs_inside_of_a_loader_waits_for_none() -> None:
+    state = read(trace(0, ["train train.py", *NEXT, f"_get_data {LOADER}"], state="R", active=True), RULES)
+    assert (state.activity, state.operation, state.label) == ("compute", None, "train")
 
 
 @pytest.mark.parametrize(

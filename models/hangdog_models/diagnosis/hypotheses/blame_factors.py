@@ -30,6 +30,7 @@ SPINS_IN_C = likelihood("spins_in_c")
 CAPTURE_FAILED = likelihood("capture_failed")
 OTHERS_AT_WORK = likelihood("others_at_work")
 LOADER_RUNS = likelihood("loader_runs")
+WORKS_FOR_ALL = likelihood("works_for_all")
 SILENT_MACHINE = likelihood("silent_machine")
 SILENT_TO_RAS = likelihood("silent_to_ras")
 KNOWN_BY_COUNTERS = likelihood("known_by_counters")
@@ -75,7 +76,7 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
             topology.machine(rank) if mute else None,
         )
         if key not in known:
-            shared = causes_of(state) is not None or (them.barred and goes_about(rank, state, motion))
+            shared = causes_of(state) is not None or (them.let_one_work is not None and goes_about(rank, state, motion))
             factors = _factors(rank, state, moved, explained[rank], waits, motion, shared)
             place = state.place if state.frames else (state.activity,)
             others = len(where_of.get(place, ())) - 1
@@ -87,6 +88,8 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
                 factors.append(Factor(unread, CAPTURE_FAILED / failed))
             if len(at_work) > (rank in at_work) and not mute and state.activity not in LASTING:
                 factors.append(Factor("other ranks are at work, in the one look there is", OTHERS_AT_WORK))
+            if them.let_one_work and works_for_all(state, rank in motion.still, working):
+                factors.append(Factor(f"it is at work, and the others {them.let_one_work}", WORKS_FOR_ALL))
             factors += masked_waits.against(state, them)
             if others >= PHASE_MACHINES:
                 factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE_OF_JOB))
@@ -163,8 +166,6 @@ def _factors(
     if state.queued and not state.interpreting:
         # A full queue of its device or mismatched collectives before it: as likely as a fault of the host. It may spin.
         return [doing, Factor("share of the waiting ranks it explains", explained)]
-    if state.activity is Activity.DATALOADER and state.interpreting and not moved:
-        factors.append(Factor("it runs: a loader that runs is loading", LOADER_RUNS))
     if state.activity is Activity.COMPUTE and state.busy and not state.interpreting and moved in ("", "still"):
         factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINS_IN_C))
     compiles = compiling(state)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor
 from hangdog_models.diagnosis.hypotheses.single_round import held
-from hangdog_models.diagnosis.observe.activity import RankState, sites
+from hangdog_models.diagnosis.observe.activity import LOCK_FILE, RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.waits.waits import CHILD, Waits
 from hangdog_models.rules.likelihoods import likelihood
@@ -23,11 +23,12 @@ FULL_QUEUES = likelihood("full_queues")
 class Others:
     """Where most of those who wait do so: at a barrier, in functions that backward calls, at full queues.
 
-    `way` holds the functions, by name and file, through which ranks came to their barrier: who stands in one of these is
+    `let_one_work`: what they do, if it is what ranks do that let one work for all. `way` holds the functions, by name and file, through which ranks came to their barrier: who stands in one of these is
     on its way there, and has not gone round the loop again.
     """
 
     barred: bool
+    let_one_work: str | None
     called: bool
     queued: bool
     way: frozenset[tuple[str, str]]
@@ -44,6 +45,7 @@ def others(look: Look, waits: Waits) -> Others:
     barred = at_barrier(look, waits)
     return Others(
         barred,
+        let_one_work(look, waits),
         called=most(sum(n for state, n in here if _sleeps(state) and _called_by_backward(state))),
         queued=most(sum(n for state, n in here if state.queued and state.busy is False)),
         way=_to_barrier(look) if barred else frozenset(),
@@ -68,6 +70,14 @@ def at_barrier(look: Look, waits: Waits) -> bool:
     """Whether most of those who wait do so at a barrier."""
     barred = sum(len(ranks) for state, ranks in sites(look) if state.waits and state.operation in BARRIERS)
     return 2 * barred > len(waits.waiting)
+
+
+def let_one_work(look: Look, waits: Waits) -> str | None:
+    """What most of those who wait do, where ranks do it that let one work for all: a barrier, or a file that it has locked."""
+    if at_barrier(look, waits):
+        return "are at a barrier"
+    polling = {rank for state, ranks in sites(look) if state.operation == LOCK_FILE for rank in ranks}
+    return "wait for a lock file" if 2 * len(polling.intersection(waits.waiting)) > len(waits.waiting) else None
 
 
 def _to_barrier(look: Look) -> frozenset[tuple[str, str]]:

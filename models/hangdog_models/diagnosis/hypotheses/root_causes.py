@@ -6,7 +6,7 @@ from dataclasses import replace
 from hangdog_models.diagnosis.hypotheses.activity_odds import causes_of, in_an_operator
 from hangdog_models.diagnosis.hypotheses.blame_factors import goes_about, works_for_all
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
-from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
+from hangdog_models.diagnosis.hypotheses.masked_waits import let_one_work
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe.activity import SERVICES, RankState, sites
 from hangdog_models.diagnosis.observe.duties import TRACKS, duty
@@ -110,10 +110,11 @@ def _duty_of_all(lead: RankState, scene: Scene) -> str | None:
 
 
 def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
-    """What it does for all: it is at work while they wait at a barrier, or in a function that says so and that none of them is in."""
+    """What it does for all: it is at work while they let it, or in a function that says so and that none of them is in."""
     works = works_for_all(state, rank in scene.motion.still, rank in scene.motion.working)
-    if (works or goes_about(rank, state, scene.motion)) and at_barrier(scene.look, scene.waits):
-        return "is at work while the others are at a barrier"
+    meanwhile = let_one_work(scene.look, scene.waits)
+    if meanwhile is not None and (works or goes_about(rank, state, scene.motion)):
+        return f"is at work while the others {meanwhile}"
     found = duty(state.frames) if state.activity in _AT_WORK and not state.queued else None
     launched = (
         state.rule == BY_DEVICE and state.operation != LAUNCHED_BEFORE

@@ -19,7 +19,7 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import (
     works_for_all,
 )
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
-from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier
+from hangdog_models.diagnosis.hypotheses.masked_waits import let_one_work
 from hangdog_models.diagnosis.hypotheses.multiple_roots import NAMED_ALONE, SERVED_MACHINES, blame_several
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons, where
 from hangdog_models.diagnosis.hypotheses.root_causes import by_cause_of
@@ -185,7 +185,8 @@ def _others(
     if not motion.known and len(waits.waiting) > WAITING_REMARKABLE:
         past = f"{len(waits.waiting)} ranks wait for it: they are past what they asked of a service"
         served = [Factor(past, 1 / min(WAITING_MOST, len(waits.waiting) / WAITING_REMARKABLE))]
-    works = works_for_all(state, rank in motion.still, rank in motion.working) and at_barrier(look, waits)
+    alone = works_for_all(state, rank in motion.still, rank in motion.working)
+    works = alone and let_one_work(look, waits) is not None
     pace = _pace(rank in motion.still, works or rank in motion.travelling)
     slow = (Factor(f"merely slow, {doing}", odds.slow), Factor("stood still, or gets on with its work", pace))
     moving = moves_data(rank, state, motion)

@@ -1,5 +1,6 @@
 """Reads a signature by the rules: what is being done there, for whom it waits, in which group, called from where."""
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -9,10 +10,12 @@ from hangdog_models.stack import Frame
 
 #: Where torch.distributed's own operations live: their caller tells more than they do.
 _FRONT_DOORS = ("distributed_c10d.py", "_functional_collectives.py", "torch/_ops.py")
-#: Code of torch itself, and what Python waits by: called from inside of a library's own waits, it is no code of the program.
-_LIBRARY = (
-    "torch/", "threading.py", "queue.py", "concurrent/futures/_base.py", "asyncio/", "selectors.py", "multiprocessing/connection.py",
-)  # fmt: skip
+#: Code of torch and of loaders, and what Python waits by: called from inside of a library's own waits, it is no code of the
+#: program. What a loader does without workers of its own is: it reads and puts batches together in the rank itself.
+_LIBRARY = re.compile(
+    r"(?:.*/)?(?:torch/(?!utils/data/(?!dataloader\.py))|ray/|grain/_src/|asyncio/|multiprocess(?:ing)?/"
+    r"|(?:threading|queue|selectors|concurrent/futures/_base|fairseq/data/iterators|accelerate/data_loader)\.py)"
+)
 #: Names that a thousand different functions bear.
 _TELLS_NOTHING = {"wrapper", "wrapped", "inner", "fn", "call", "unwrap"}
 
@@ -63,7 +66,7 @@ def _doing(signature: Signature, rules: RuleSet) -> tuple[Rule | None, int]:
                 weak = (rule, at)
         if written.kept:
             innermost = False
-            called = called or not written.frame.file.startswith(_LIBRARY)
+            called = called or not _LIBRARY.match(written.frame.file)
     return weak
 
 
