@@ -318,6 +318,18 @@ def test_a_batch_that_the_rank_makes_itself_is_its_own_work(stack: list[str]) ->
     assert read(trace(0, made, state="D", wchan="nfs_wait_on_request"), RULES).activity == "storage"
 
 
+@pytest.mark.parametrize(
+    "stack",
+    [
+        ["__getitem__ megatron/core/datasets/gpt_dataset.py", "get megatron/core/datasets/indexed_dataset.py",
+         "read megatron/core/datasets/indexed_dataset.py"],
+        [f"__getitem__ {DATASETS}", "query_table datasets/formatting/formatting.py", "fast_slice datasets/table.py"],
+    ],
+)  # fmt: skip
+def test_who_takes_its_samples_from_a_mapped_file_reads(stack: list[str]) -> None:
+    assert read(trace(0, ["train train.py", *FETCHED, *stack]), RULES).activity == "storage"
+
+
 def test_who_runs_inside_of_a_loader_waits_for_none() -> None:
     state = read(trace(0, ["train train.py", *NEXT, f"_get_data {LOADER}"], state="R", active=True), RULES)
     assert (state.activity, state.operation, state.label) == ("compute", None, "train")
