@@ -7,6 +7,9 @@ from hangdog_models.collectives import COALESCED, RankCounters
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.rank_words import ranks_of, wait
+from hangdog_models.diagnosis.waits import left_out
+from hangdog_models.diagnosis.waits.left_out import Way
+from hangdog_models.diagnosis.waits.positions import by_group
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
@@ -25,7 +28,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
 
     A device runs one after the other, so each side waits for what the other side has put second.
     """
-    crossed = _ring(scene)
+    crossed = _missed(scene) or _ring(scene)
     if crossed:
         return crossed
     joined = {hold.group for hold in scene.waits.holds if hold.joined and hold.group}
@@ -41,6 +44,30 @@ def explain(scene: Scene) -> list[Hypothesis]:
             units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in odd))
             because = (words, "each side waits for the other for ever")
             return [Hypothesis(Kind.SOFTWARE, odds(words, CROSSED_ORDER), odd, units, because)]
+    return []
+
+
+def _missed(scene: Scene) -> list[Hypothesis]:
+    """Ranks that launched an operation never or second, and what the others in it launched behind it."""
+    found = left_out.find(scene.waits.holds, by_group(scene.records))
+    # who is missed by many in one operation is the odd one
+    for one in sorted(found, key=lambda one: (-len(one.inside) / len(one.ranks), one.ranks))[:1]:
+        who, others, other = (
+            ranks_of(one.ranks),
+            ranks_of(one.inside),
+            f"operation {one.then} of process group {one.other}",
+        )
+        words = {
+            Way.NEVER: f"{who} launched {other} and not {one.hold.what}, which {others} launched first",
+            Way.SECOND: f"{who} launched {other} before {one.hold.what}, which {others} launched first",
+            Way.MUTUAL: f"{who} never launched {one.hold.what}, in which {others} {wait(one.inside)}, "
+            f"and {wait(one.ranks)} in {other}, which {others} never launched",
+        }[one.way]
+        even = one.way is not Way.NEVER and len(one.ranks) == len(one.inside)
+        odd = tuple(sorted((*one.ranks, *one.inside))) if even else one.ranks
+        units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in odd))
+        because = (words, "each side waits for the other for ever")
+        return [Hypothesis(Kind.SOFTWARE, odds(words, CROSSED_ORDER), odd, units, because)]
     return []
 
 

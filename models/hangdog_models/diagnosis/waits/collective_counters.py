@@ -8,6 +8,7 @@ from hangdog_models.collectives import COALESCED, WATCHDOG, RankCounters
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
+from hangdog_models.diagnosis.waits import left_out
 from hangdog_models.diagnosis.waits.laggards import ends_together, freed, laggards, left_behind, without_doubtful
 from hangdog_models.diagnosis.waits.positions import (
     DEFAULT_GROUP,
@@ -91,7 +92,9 @@ def count(
     holds = [*_assumed_in_the_first(holds, pairs, recorded), *pairs]
     behind.update(late)
     left = left_behind(groups)
+    by_the_program = {rank for one in left_out.find(holds, groups) for rank in (*one.ranks, *one.inside)}
     guilty = {rank for rank in laggards(holds, left) if rank not in look or look[rank].wait is Wait.SOME}
+    guilty -= by_the_program  # no device is behind: one host left an operation out, and the others wait for it there
     holds = without_doubtful(freed(holds, guilty), {record.rank: _turns(record) for record in records})
     inside = {rank: hold.what for hold in holds for rank in hold.inside}
     awaited = {rank for hold in holds for rank in hold.awaited}
