@@ -73,3 +73,51 @@ def test_one_that_waits_for_those_who_wait_for_it_took_another_way() -> None:
 
 def test_who_has_launched_what_the_others_wait_in_is_merely_slow() -> None:
     assert "each side waits for the other for ever" not in ring(ahead=True).because
+
+
+def run(mine: str, theirs: str) -> Verdict:
+    """Ranks 0 to 3 share the groups x and y, all ranks w. What each launched, in order; what runs on its device in capitals.
+
+    `mine` is of rank 0, `theirs` of ranks 1 to 3. The hosts of all wait for their devices.
+    """
+    members = {"w": tuple(map(Rank, range(8))), **dict.fromkeys("xy", tuple(map(Rank, range(4))))}
+
+    def told(rank: int, launched: str) -> RankCounters:
+        entries = tuple(replace(entry(letter.lower(), 3), started=letter.isupper()) for letter in launched)
+        groups = "wxy" if rank < 4 else "w"
+        enqueued = {group: 2 + (group in launched.lower()) for group in groups}
+        started = {group: 2 + (group.upper() in launched) for group in groups}
+        return RankCounters(Rank(rank), enqueued, dict.fromkeys(groups, 2), entries, members, {}, started)
+
+    records = [told(rank, mine if rank == 0 else theirs if rank < 4 else "W") for rank in range(8)]
+    story = snapshot(*[look({"0-7": "item"})] * 2)
+    return diagnose(replace(story, counters=tuple(records)), EIGHT)
+
+
+def test_who_launched_what_comes_behind_an_operation_left_it_out() -> None:
+    verdict = run("W", "Xw")
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (0,), ())
+    assert (
+        "rank 0 launched operation 3 of process group w and not all_reduce 3 of process group x" in verdict.because[0]
+    )
+
+
+def test_who_launched_it_after_the_later_one_has_another_order() -> None:
+    verdict = run("Wx", "Xw")
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.SOFTWARE, (0,))
+    assert "rank 0 launched operation 3 of process group w before all_reduce 3 of process group x" in verdict.because[0]
+
+
+def test_who_waits_elsewhere_for_those_who_wait_for_it_left_it_out() -> None:
+    verdict = run("W", "Xy")
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.SOFTWARE, (0,))
+    assert "which ranks 1-3 never launched" in verdict.because[0]
+
+
+def test_who_launched_neither_is_merely_behind() -> None:
+    assert run("", "Xw").kind is not Kind.SOFTWARE
+
+
+def test_operations_of_several_threads_have_no_order() -> None:
+    """What was launched behind the other one runs beside it, so it does not wait for that."""
+    assert run("W", "XW").kind is not Kind.SOFTWARE

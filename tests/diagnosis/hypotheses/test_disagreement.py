@@ -8,7 +8,7 @@ from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.hypotheses.disagreement import find
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, Verdict
 from support.cases.stories import job, look, snapshot
 
 FOUR = job(dp=4, per_machine=1)
@@ -62,3 +62,24 @@ def test_two_equal_sides_name_both() -> None:
     verdict = diagnose(replace(snapshot(), counters=told), FOUR)
     assert verdict.kind is Kind.SOFTWARE
     assert {suspect.ranks for suspect in verdict.suspects} == {(1,), (2,)}
+
+
+def stages(*operations: str, looks: int = 2) -> Verdict:
+    """Stages of a pipeline, each with a count of its own for their group, as until torch 2.7: batches of sends count."""
+    members = {"pp": tuple(map(Rank, range(4)))}
+    told = []
+    for rank, operation in enumerate(operations):
+        at = 100 + 50 * rank
+        runs = replace(USUAL, group="pp", sequence=at, operation=f"nccl:{operation}", started=True)
+        sent = replace(runs, operation=f"nccl:send {rank}->{rank + 1}", sequence=0, p2p=True, done=True)
+        told.append(RankCounters(Rank(rank), {"pp": at}, {"pp": at - 1}, (sent, runs), members, {}, {"pp": at}))
+    return diagnose(replace(snapshot(*[look({"0-3": "item"})] * looks), counters=tuple(told)), FOUR)
+
+
+def test_a_group_whose_stages_count_apart_is_in_one_collective_at_a_time() -> None:
+    verdict = stages("all_reduce", "_all_gather_base", "all_reduce", "all_reduce")
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (1,), ())
+    assert "in process group pp rank 1 launched _all_gather_base" in verdict.because[0]
+    assert stages("all_reduce", "all_reduce", "all_reduce", "all_reduce").kind is not Kind.SOFTWARE
+    once = stages("all_reduce", "_all_gather_base", "all_reduce", "all_reduce", looks=1)
+    assert once.kind is not Kind.SOFTWARE, "dumps of two moments of a sound job differ like that"

@@ -1,10 +1,10 @@
 """Collectives that do not match: members of one process group that launched different operations under one number."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hangdog_models.collectives import CollectiveRecord, RankCounters
+from hangdog_models.collectives import COALESCED, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.rank_words import ranks_of
@@ -48,19 +48,44 @@ def find(records: Sequence[RankCounters]) -> tuple[Disagreement, ...]:
     return tuple(found)
 
 
+def under_way(records: Sequence[RankCounters], still: Container[Rank]) -> Iterator[Disagreement]:
+    """Groups whose numbers cannot be compared, and of which each member's device is in one collective, and not all in the same.
+
+    Until torch 2.7 a batch of sends counts as a collective, so the stages of a pipeline differ in a sound job. A group runs
+    one collective after the other: if all its members are in one and stand still, it is one and the same.
+    """
+    for group, positions in sorted(by_group(records).items())[:GROUPS_COMPARED]:
+        name, members = group
+        running = {
+            rank: [entry for entry in p.record.entries if entry.group == name and entry.started and not entry.done]
+            for rank, p in positions.items()
+            if rank in still
+        }
+        alone = {rank: entries[0] for rank, entries in running.items() if len(entries) == 1 and not entries[0].p2p}
+        if len(alone) < max(2, len(members)) or not members or len({one.sequence for one in alone.values()}) == 1:
+            continue
+        if not any(entry.operation.endswith(COALESCED) for entry in alone.values()):
+            launched = {rank: _written(entry) for rank, entry in alone.items()}
+            if len(set(launched.values())) > 1:
+                yield _apart(name, max(one.sequence for one in alone.values()), launched, f"in process group {name}")
+
+
 def _first(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
     stated = _operations(group, records)
     for number in sorted(number for number in stated if first <= number <= last):
         launched = {rank: _written(entry) for rank, entry in stated[number].items()}
-        counts = Counter(launched.values()).most_common()
-        if len(counts) > 1:
-            most = counts[0][0]
-            odd = tuple(sorted(rank for rank, what in launched.items() if what != most))
-            others = tuple(sorted(rank for rank, what in launched.items() if what == most))
-            words = f"under number {number} of process group {group[0]} {ranks_of(odd)} launched {launched[odd[0]]}, "
-            words += f"{ranks_of(others)} {most}"
-            return Disagreement(group[0], number, odd, others, words)
+        if len(set(launched.values())) > 1:
+            return _apart(group[0], number, launched, f"under number {number} of process group {group[0]}")
     return None
+
+
+def _apart(group: str, number: int, launched: Mapping[Rank, str], where: str) -> Disagreement:
+    """`launched`: what each rank did there, in words."""
+    most = Counter(launched.values()).most_common(1)[0][0]
+    odd = tuple(sorted(rank for rank, what in launched.items() if what != most))
+    others = tuple(sorted(rank for rank, what in launched.items() if what == most))
+    words = f"{where} {ranks_of(odd)} launched {launched[odd[0]]}, {ranks_of(others)} {most}"
+    return Disagreement(group, number, odd, others, words)
 
 
 def _unbalanced(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
@@ -121,7 +146,8 @@ def _elements(size: Sequence[int]) -> int:
 def explain(scene: Scene) -> list[Hypothesis]:
     """Software: launching something else under the same number is what a program does, not a machine."""
     found = []
-    for one in find(scene.records)[:1]:
+    shown = find(scene.records) or tuple(under_way(scene.records, scene.motion.still))
+    for one in shown[:1]:
         clear = 0 < 2 * len(one.odd) < len(one.odd) + len(one.others)
         ranks = one.odd if clear else (*one.odd, *one.others)
         units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in ranks))
