@@ -14,7 +14,7 @@ class Answer:
     """What either method said, in terms both share.
 
     `suspects` are the machines of each hypothesis, most suspicious first. `kind`, `probability` (of the first suspect)
-    and `confidence` (of the kind) are None for a method that gives none.
+    and `confidence` (of the kind) are None for a method that gives none. `together`: all ranks that it saw are in one cluster.
     """
 
     evicted: tuple[str, ...]
@@ -22,6 +22,7 @@ class Answer:
     kind: Kind | None = None
     probability: float | None = None
     confidence: float | None = None
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def of_verdict(verdict: Verdict, truth: Truth | None = None) -> Answer:
         verdict.kind,
         blamed[0].probability if blamed else None,
         verdict.confidence,
+        len(verdict.clusters) == 1,
     )
 
 

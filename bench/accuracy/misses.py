@@ -49,7 +49,10 @@ def _why(trial: Trial) -> str:
 
 
 def classes(found: Iterable[Miss]) -> list[str]:
-    """Lines that count the misses by fault, way, kind and looks, the most frequent first, each with some seeds."""
+    """Lines that count the misses by fault, way, kind and looks, the most frequent first, each with some seeds.
+
+    Where all ranks are at one place, stacks do not tell code that left something out from a device that broke.
+    """
     sets: dict[tuple[str, ...], list[Trial]] = {}
     for miss in found:
         said, looks = miss.trial.ours.answer.kind or "nothing", miss.trial.looks
@@ -58,6 +61,7 @@ def classes(found: Iterable[Miss]) -> list[str]:
             miss.why,
             f"says {said}",
             "one look" if looks == 1 else f"{looks} looks",
+            *(("all at one place",) if miss.trial.ours.answer.together else ()),
         )
         sets.setdefault(key, []).append(miss.trial)
     lines = []

@@ -1,6 +1,7 @@
 """The benchmark measures what it says: every figure is checked against a case counted by hand."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -144,7 +145,9 @@ def test_a_miss_tells_its_way_and_what_is_right_is_none() -> None:
     assert line.split()[:2] == ["2", "mismatch"]
     assert "3@64 5@64" in line
     (line,) = classes(misses([trial(HOST, ways[2][1], peers)]))
-    assert "the peer contains 1" in line
+    assert "the peer contains 1" in line and "at one place" not in line
+    (line,) = classes(misses([trial(HOST, replace(ways[5][1], together=True), peers)]))
+    assert "| all at one place  (" in line
 
 
 def made_by_hand() -> Incident:
