@@ -290,6 +290,12 @@ def test_a_wait_for_what_others_load_is_one(stack: list[str]) -> None:
     assert read(trace(0, ["train train.py", *stack], state="S"), RULES).activity == "dataloader"
 
 
+def test_a_tool_that_calls_a_wait_active_or_writes_native_frames_as_python_changes_no_wait() -> None:
+    waits = [*NEXT, f"_get_data {LOADER}", "get queue.py", "wait threading.py"]
+    for stack in (waits, [*waits, "lock_PyThread_acquire_lock python", "pthread_cond_timedwait libc.so.6"]):
+        assert read(trace(0, ["train train.py", *stack], active=True), RULES).activity == "dataloader"
+
+
 @pytest.mark.parametrize(
     "stack",
     [

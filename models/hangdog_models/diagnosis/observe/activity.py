@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hangdog_models.diagnosis.observe import kernel_sleep
-from hangdog_models.diagnosis.observe.call_site import CallSite, place_of
+from hangdog_models.diagnosis.observe.call_site import CallSite, place_of, waits_by_python
 from hangdog_models.diagnosis.observe.canonicalise import Signature
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet, Wait
@@ -207,6 +207,8 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
     busy = thread.active if state is None or not state.state else state.state == "R" or bool(thread.active)
     label = place.label
     if busy and place.rule is not None and place.rule.activity is Activity.DATALOADER:
+    loads = place.rule is not None and place.rule.activity is Activity.DATALOADER
+    if loads and busy and not waits_by_python(thread.frames):
         # A wait for a loader sleeps: who runs in there makes its batch itself.
         place = replace(place, rule=None, operation=None)
     if place.rule is None:
