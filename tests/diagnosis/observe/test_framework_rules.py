@@ -336,11 +336,6 @@ def test_who_takes_its_samples_from_a_mapped_file_reads(stack: list[str]) -> Non
     assert read(trace(0, ["train train.py", *FETCHED, *stack]), RULES).activity == "storage"
 
 
-def test_who_runs_inside_of_a_loader_waits_for_none() -> None:
-    state = read(trace(0, ["train train.py", *NEXT, f"_get_data {LOADER}"], state="R", active=True), RULES)
-    assert (state.activity, state.operation, state.label) == ("compute", None, "train")
-
-
 @pytest.mark.parametrize(
     ("symbols", "activity", "wait"),
     [

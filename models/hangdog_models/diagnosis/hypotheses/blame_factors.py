@@ -166,6 +166,8 @@ def _factors(
     if state.queued and not state.interpreting:
         # A full queue of its device or mismatched collectives before it: as likely as a fault of the host. It may spin.
         return [doing, Factor("share of the waiting ranks it explains", explained)]
+    if state.activity is Activity.DATALOADER and state.interpreting and not moved:
+        factors.append(Factor("it runs: a loader that runs is loading", LOADER_RUNS))
     if state.activity is Activity.COMPUTE and state.busy and not state.interpreting and moved in ("", "still"):
         factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINS_IN_C))
     compiles = compiling(state)

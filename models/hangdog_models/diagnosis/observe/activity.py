@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hangdog_models.diagnosis.observe import kernel_sleep
-from hangdog_models.diagnosis.observe.call_site import CallSite, place_of, waits_by_python
+from hangdog_models.diagnosis.observe.call_site import CallSite, place_of
 from hangdog_models.diagnosis.observe.canonicalise import Signature
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet, Wait

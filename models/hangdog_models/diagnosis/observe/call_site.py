@@ -10,14 +10,11 @@ from hangdog_models.stack import Frame
 
 #: Where torch.distributed's own operations live: their caller tells more than they do.
 _FRONT_DOORS = ("distributed_c10d.py", "_functional_collectives.py", "torch/_ops.py")
-#: What Python waits by.
-_WAITS = r"asyncio/|multiprocess(?:ing)?/|(?:threading|queue|selectors|concurrent/futures/_base)\.py"
-_BY_PYTHON = re.compile(rf"(?:.*/)?(?:{_WAITS})")
-#: Code of torch and of loaders as well: called from inside of a library's own waits, it is no code of the program. What a
-#: loader does without workers of its own is: it reads and puts batches together in the rank itself.
+#: Code of torch and of loaders, and what Python waits by: called from inside of a library's own waits, it is no code of the
+#: program. What a loader does without workers of its own is: it reads and puts batches together in the rank itself.
 _LIBRARY = re.compile(
-    rf"(?:.*/)?(?:torch/(?!utils/data/(?!dataloader\.py))|ray/|grain/_src/|{_WAITS}"
-    r"|(?:fairseq/data/iterators|accelerate/data_loader)\.py)"
+    r"(?:.*/)?(?:torch/(?!utils/data/(?!dataloader\.py))|ray/|grain/_src/|asyncio/|multiprocess(?:ing)?/"
+    r"|(?:threading|queue|selectors|concurrent/futures/_base|fairseq/data/iterators|accelerate/data_loader)\.py)"
 )
 #: Files of Python code. Some tools write libraries and programs of the machine in their place.
 _PYTHON = re.compile(r".*\.pyc?$|<")
@@ -77,12 +74,6 @@ def _doing(signature: Signature, rules: RuleSet) -> tuple[Rule | None, int]:
 
 def _is_of_the_program(frame: Frame) -> bool:
     return bool(_PYTHON.match(frame.file)) and not _LIBRARY.match(frame.file)
-
-
-def waits_by_python(frames: tuple[Frame, ...]) -> bool:
-    """Whether the innermost Python function is one that Python waits by, which tools call active now and then."""
-    last = next((frame for frame in reversed(frames) if not frame.native and _PYTHON.match(frame.file)), None)
-    return last is not None and bool(_BY_PYTHON.match(last.file))
 
 
 def _door(signature: Signature, at: int, rule: Rule) -> int:
