@@ -8,7 +8,7 @@ from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.rank_words import ranks_of, wait
 from hangdog_models.diagnosis.waits import left_out
-from hangdog_models.diagnosis.waits.left_out import Way
+from hangdog_models.diagnosis.waits.left_out import LaunchOrder
 from hangdog_models.diagnosis.waits.positions import by_group
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
@@ -58,12 +58,12 @@ def _missed(scene: Scene) -> list[Hypothesis]:
             f"operation {one.then} of process group {one.other}",
         )
         words = {
-            Way.NEVER: f"{who} launched {other} and not {one.hold.what}, which {others} launched first",
-            Way.SECOND: f"{who} launched {other} before {one.hold.what}, which {others} launched first",
-            Way.MUTUAL: f"{who} never launched {one.hold.what}, in which {others} {wait(one.inside)}, "
+            LaunchOrder.NEVER: f"{who} launched {other} and not {one.hold.what}, which {others} launched first",
+            LaunchOrder.SECOND: f"{who} launched {other} before {one.hold.what}, which {others} launched first",
+            LaunchOrder.MUTUAL: f"{who} never launched {one.hold.what}, in which {others} {wait(one.inside)}, "
             f"and {wait(one.ranks)} in {other}, which {others} never launched",
         }[one.way]
-        even = one.way is not Way.NEVER and len(one.ranks) == len(one.inside)
+        even = one.way is not LaunchOrder.NEVER and len(one.ranks) == len(one.inside)
         odd = tuple(sorted((*one.ranks, *one.inside))) if even else one.ranks
         units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in odd))
         because = (words, "each side waits for the other for ever")

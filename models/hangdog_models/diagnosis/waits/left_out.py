@@ -10,7 +10,7 @@ from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 
 
-class Way(Enum):
+class LaunchOrder(Enum):
     """How the records of two sides show that each waits for the other."""
 
     NEVER = auto()  # one launched what the others launched behind the operation, and not the operation
@@ -27,7 +27,7 @@ class LeftOut:
     inside: tuple[Rank, ...]
     other: str
     then: int
-    way: Way
+    way: LaunchOrder
 
 
 Positions = Mapping[str, Mapping[Rank, Position]]
@@ -66,14 +66,14 @@ def _of(hold: GroupWait, positions: Positions, waits_in: Mapping[Rank, Sequence[
         never = tuple(rank for rank in missed if rank in there and there[rank].enqueued >= then)
         crossed = (rank for rank in late if (hold.group, number) in _behind(here[rank].record, name, then))
         if found := never or tuple(crossed):
-            yield LeftOut(hold, found, tuple(them), name, then, Way.NEVER if never else Way.SECOND)
+            yield LeftOut(hold, found, tuple(them), name, then, LaunchOrder.NEVER if never else LaunchOrder.SECOND)
             return
     for rank in missed:
         for other in waits_in.get(rank, ()):
             there = positions[other.group]
             then = there[rank].completed + 1 if rank in there else -1
             if inside and all(one in other.awaited and one in there and there[one].enqueued < then for one in inside):
-                yield LeftOut(hold, (rank,), tuple(inside), other.group, then, Way.MUTUAL)
+                yield LeftOut(hold, (rank,), tuple(inside), other.group, then, LaunchOrder.MUTUAL)
                 return
 
 
