@@ -30,7 +30,6 @@ SPINS_IN_C = likelihood("spins_in_c")
 CAPTURE_FAILED = likelihood("capture_failed")
 OTHERS_AT_WORK = likelihood("others_at_work")
 LOADER_RUNS = likelihood("loader_runs")
-WORKS_FOR_ALL = likelihood("works_for_all")
 SILENT_MACHINE = likelihood("silent_machine")
 SILENT_TO_RAS = likelihood("silent_to_ras")
 KNOWN_BY_COUNTERS = likelihood("known_by_counters")
@@ -88,8 +87,6 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
                 factors.append(Factor(unread, CAPTURE_FAILED / failed))
             if len(at_work) > (rank in at_work) and not mute and state.activity not in LASTING:
                 factors.append(Factor("other ranks are at work, in the one look there is", OTHERS_AT_WORK))
-            if them.let_one_work and works_for_all(state, rank in motion.still, working):
-                factors.append(Factor(f"it is at work, and the others {them.let_one_work}", WORKS_FOR_ALL))
             factors += masked_waits.against(state, them)
             if others >= PHASE_MACHINES:
                 factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE_OF_JOB))

@@ -206,11 +206,6 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
         place = _autograd(trace, rules) or place
     busy = thread.active if state is None or not state.state else state.state == "R" or bool(thread.active)
     label = place.label
-    if busy and place.rule is not None and place.rule.activity is Activity.DATALOADER:
-    loads = place.rule is not None and place.rule.activity is Activity.DATALOADER
-    if loads and busy and not waits_by_python(thread.frames):
-        # A wait for a loader sleeps: who runs in there makes its batch itself.
-        place = replace(place, rule=None, operation=None)
     if place.rule is None:
         activity, wait = Activity.COMPUTE if busy else Activity.UNKNOWN, Wait.NONE
         if thread.gil and busy is False:
