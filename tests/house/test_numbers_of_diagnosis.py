@@ -34,7 +34,8 @@ NO_ODDS = {
         "IN_TIME": "names a vote",
         "LATE": "names a vote",
         "UNSEEN": "names a vote",
-        "MOVED_AT_LEAST": "what is seen: another moment",
+        "FREED_AT_LEAST": "what is seen: another moment",
+        "SERVED_AT_LEAST": "what is seen: more than one",
         "APART_SHARE": "what is seen: a few apart from many",
     },
     "stragglers/launch_intervals.py": {

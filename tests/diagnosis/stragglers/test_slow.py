@@ -237,7 +237,7 @@ def test_a_stall_that_is_over_counts_for_as_long_as_it_lasted_and_evicts_nobody(
 
 def test_one_stall_seen_five_times_is_one_stall() -> None:
     looks = [look(0, 512, {133}) for _ in range(5)]
-    assert len(moments(looks)) == 1
+    assert len(moments(looks, BIG)) == 1
     assert find(looks, BIG).kind is Kind.NONE
     assert find(looks, BIG, distinct=True).kind is Kind.SLOW
 

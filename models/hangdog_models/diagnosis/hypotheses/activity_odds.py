@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hangdog_models.diagnosis.observe.activity import RankState
+from hangdog_models.diagnosis.observe.activity import NO_RULE, RankState
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import CHILD
@@ -111,4 +111,4 @@ def causes_of(state: RankState) -> Mapping[str, float] | None:
 
 def in_an_operator(state: RankState) -> bool:
     """Whether it computes in a step of training as its peers did, and not in a function of the user's."""
-    return state.operation not in (None, CHILD) and state.rule != "no rule"
+    return state.operation not in (None, CHILD) and state.rule != NO_RULE

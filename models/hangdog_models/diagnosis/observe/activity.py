@@ -36,6 +36,8 @@ _TAKES_LOCK = {
     "lock_PyThread_acquire_lock", "PyThread_acquire_lock_timed", "PyThread_acquire_lock", "rlock_acquire", "acquire_timed",
     "_PyMutex_LockTimed",
 }  # fmt: skip
+#: The rule of a rank whose frames none knows.
+NO_RULE = "no rule"
 #: Waits for somebody outside of the job.
 SERVICES = (Activity.DATALOADER, Activity.STORAGE, Activity.CHECKPOINT, Activity.NETWORK)
 
@@ -231,6 +233,8 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
         dim=place.dim,
         label=label,
         rule=place.rule.name if place.rule else "no rule",
+        label=place.label,
+        rule=place.rule.name if place.rule else NO_RULE,
         signature=place.signature,
         busy=busy,
         frames=thread.frames,

@@ -29,6 +29,8 @@ EXPERTS = "ep"
 MORE_TOKENS = (
     "others wait for it in exchanges between experts: a slow device looks like experts that are given more tokens"
 )
+#: What is said where it is a guess who waits.
+NO_RULE_KNOWS = "no rule knows the frames: those who stand at one place on several machines are taken to wait there"
 DEGRADER_PRIOR = by_cause("degrader_prior")
 SECOND_DEGRADER = likelihood("second_degrader")
 UNEVEN_MACHINES = likelihood("uneven_machines")
@@ -99,7 +101,7 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
     that show equal places count as well, which otherwise may be one stall seen twice.
     """
     window = looks[-rounds:]
-    kept = list(window) if distinct else lateness.moments(window)
+    kept = list(window) if distinct else lateness.moments(window, topology)
     ballots = lateness.ballots(kept, topology)
     service = 1.0
     for used in range(1, len(kept) + 1):
@@ -109,6 +111,8 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
             reasons = tuple(_reason(suspect, kept) for suspect in proven)
             if any(_exchanges(suspect, kept[:used], topology) for suspect in proven):
                 reasons, proven = (*reasons, MORE_TOKENS), tuple(map(_unproven, proven))
+            elif lateness.guessed(kept[:used], topology):
+                reasons, proven = (*reasons, NO_RULE_KNOWS), tuple(map(_unproven, proven))
             return Slowness(Kind.SLOW, proven, used, reasons, 1 - proven[0].probability)
         waiting = lateness.served(kept[used - 1], topology)
         service *= SERVICE_SLOW / SERVICE_SOUND if waiting else (1 - SERVICE_SLOW) / (1 - SERVICE_SOUND)
@@ -118,7 +122,7 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
         if weighed.total <= DROPPED_FROM and service <= DROPPED_FROM:
             change = "those that the others wait for change from look to look"
             return Slowness(Kind.NONE, (), used, (change,), 1 / _all(weighed.total))
-    return _likely(kept if distinct else lateness.until_still(window), topology, max(0, rounds - len(window)))
+    return _likely(kept if distinct else lateness.until_still(window, topology), topology, max(0, rounds - len(window)))
 
 
 def _likely(looks: Sequence[Look], topology: Topology, more: int) -> Slowness:
@@ -129,8 +133,10 @@ def _likely(looks: Sequence[Look], topology: Topology, more: int) -> Slowness:
     weighed = _weigh(lateness.ballots(looks, topology), len(looks), topology, 0.0)
     odds = _all(weighed.left)
     most = LATE_UNPROVEN / (1 + LATE_UNPROVEN)
+    shares = [STRAGGLER_PRIOR * LATE_SHOWN * own / odds for own, _ in weighed.named]
+    left = most / max(most, sum(shares))  # all of them together are no surer than one may be
     suspects = tuple(
-        replace(one, probability=min(most, STRAGGLER_PRIOR * LATE_SHOWN * own / odds)) for own, one in weighed.named
+        replace(one, probability=share * left) for share, (_, one) in zip(shares, weighed.named, strict=True)
     )
     sound = max(1 / odds, 1 - most)
     reasons = (*(_reason(suspect, looks) for suspect in suspects), *weighed.notes)

@@ -1,12 +1,13 @@
 """Who is late in each look at a job that moves: by rank, by machine and by parallel group, each among its like."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from hangdog_models.diagnosis.observe.activity import SERVICES
+from hangdog_models.diagnosis.observe.activity import NO_RULE, SERVICES, RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.waits.waits import CROWD_LEAST
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import WORLD, Topology
@@ -16,12 +17,14 @@ from hangdog_models.verdict import Activity
 IN_TIME, LATE, UNSEEN = 0, 1, 2
 
 SERVICE_WIDESPREAD = likelihood("service_widespread")
-#: Ranks that must change their place for a look to show a new moment: one alone may be a torn read of its stack.
-MOVED_AT_LEAST = 2
+#: Ranks that must have left a wait for a look to show a new moment: one alone may be a torn read of its stack.
+FREED_AT_LEAST = 2
+#: Late ranks that wait for a service before it is to blame.
+SERVED_AT_LEAST = 2
 #: Of so many ranks of a stage one at most is apart: a moment in which many get on scatters more of them.
 APART_SHARE = 8
-#: Nothing can be said of how fast these are: they have left, or cannot be looked at.
-_UNSEEN = (Activity.MISSING, Activity.DEAD, Activity.STOPPED, Activity.TEARDOWN)
+#: Nothing can be said of how fast these are: they have left, cannot be looked at, or compile, which caches decide.
+_UNSEEN = (Activity.MISSING, Activity.DEAD, Activity.STOPPED, Activity.TEARDOWN, Activity.COMPILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +48,28 @@ class Ballot:
         return (self.kinds[at], *(votes[at] for votes in self.votes[:looks]))
 
 
-def moments(looks: Sequence[Look]) -> list[Look]:
-    """The looks without those that show the moment before once more: a stall seen five times is still one stall."""
+def moments(looks: Sequence[Look], topology: Topology) -> list[Look]:
+    """The looks without those that show the moment before once more: a stall seen five times is still one stall.
+
+    So is one checkpoint: while its last writers end one by one, nobody has left the wait for them.
+    """
     kept: list[Look] = []
     for look in looks:
-        if not kept or _moved(kept[-1], look):
+        if not kept or _freed(kept[-1], look, topology):
             kept.append(look)
     return kept
 
 
-def until_still(looks: Sequence[Look]) -> Sequence[Look]:
+def until_still(looks: Sequence[Look], topology: Topology) -> Sequence[Look]:
     """The looks up to the last one that shows a new moment: whether what came to stand then goes on is open."""
-    moved = [at for at in range(1, len(looks)) if _moved(looks[at - 1], looks[at])]
+    moved = [at for at in range(1, len(looks)) if _freed(looks[at - 1], looks[at], topology)]
     return looks[: moved[-1] + 1 if moved else 1]
 
 
 def ballots(looks: Sequence[Look], topology: Topology) -> list[Ballot]:
     """The votes on every rank, every machine of several ranks, and every parallel group that spans several machines."""
     stages, world = _stages(topology), topology.world_size
-    ranks = Ballot("rank", stages, _votes(looks, stages))
+    ranks = Ballot("rank", stages, _votes(looks, stages, topology))
     sets = {"machine": [ranks for ranks in topology.machines.values() if len(ranks) > 1]}
     for dim, groups in topology.groups.items():
         if dim != WORLD and not dim.startswith("dp"):  # what a data-parallel group has in common is its work
@@ -82,7 +88,7 @@ def served(look: Look, topology: Topology) -> tuple[Rank, ...]:
     seen = [rank for rank, state in look.items() if state.activity not in _UNSEEN]
     late = [rank for rank in seen if not look[rank].waits]
     waiting = [rank for rank in late if look[rank].activity in SERVICES]
-    if len(waiting) < MOVED_AT_LEAST or len(waiting) < SERVICE_WIDESPREAD * len(late):
+    if len(waiting) < SERVED_AT_LEAST or len(waiting) < SERVICE_WIDESPREAD * len(late):
         return ()
     machines = len(hosts(seen, topology))
     if machines > 1:
@@ -91,24 +97,32 @@ def served(look: Look, topology: Topology) -> tuple[Rank, ...]:
     return tuple(sorted(waiting)) if len(waiting) >= SERVICE_WIDESPREAD * len(seen) else ()
 
 
+def guessed(looks: Sequence[Look], topology: Topology) -> bool:
+    """Whether in most of these looks no rule knows where most wait."""
+    return 2 * sum(bool(_crowds(look, topology)) for look in looks) > len(looks)
+
+
 def hosts(ranks: Iterable[Rank], topology: Topology) -> tuple[str, ...]:
     """The known machines of some ranks, in the order of these: what it costs does not depend on the size of the job."""
     return tuple(dict.fromkeys(machine for rank in ranks if (machine := topology.machine(rank)) is not None))
 
 
-def _moved(before: Look, after: Look) -> bool:
-    moved = 0
+def _freed(before: Look, after: Look, topology: Topology) -> bool:
+    """Whether some have left where they waited. Who was not captured again may stand there still."""
+    freed, crowds = 0, _crowds(before, topology)
     for rank, now in after.items():
         then = before.get(rank)
-        if then is not None and then is not now and then.place != now.place:
-            moved += 1
-            if moved >= MOVED_AT_LEAST:
+        if then is None or then is now or then.place == now.place or now.activity is Activity.MISSING:
+            continue
+        if _waits(then, crowds):
+            freed += 1
+            if freed >= FREED_AT_LEAST:
                 return True
     return False
 
 
-def _votes(looks: Sequence[Look], stages: Sequence[int]) -> list[bytes]:
-    """Of each look, a vote on each rank. Who stands where most stand without a rule that knows the place is in time.
+def _votes(looks: Sequence[Look], stages: Sequence[int], topology: Topology) -> list[bytes]:
+    """Of each look, a vote on each rank. Who stands with many where no rule knows the place is in time.
 
     Who waits for its own device apart from nearly all of its stage, which stand together at another place, is late: they are
     past what its device is at.
@@ -129,15 +143,14 @@ def _votes(looks: Sequence[Look], stages: Sequence[int]) -> list[bytes]:
     cast = []
     for look in looks:
         votes = bytearray([UNSEEN]) * world
-        crowd = _crowd(look)
+        crowds = _crowds(look, topology)
         apart = _apart(look, stages)
         of_state: dict[int, int] = {}
         for rank, state in look.items():
             if rank < world:
                 vote = of_state.get(id(state))
                 if vote is None:
-                    in_time = state.waits or (state.activity, state.label) == crowd
-                    vote = UNSEEN if state.activity in _UNSEEN else IN_TIME if in_time else LATE
+                    vote = UNSEEN if state.activity in _UNSEEN else IN_TIME if _waits(state, crowds) else LATE
                     of_state[id(state)] = vote
                 votes[rank] = LATE if rank in apart else vote
         for rank in duties if world > len(duties) else ():
@@ -145,6 +158,15 @@ def _votes(looks: Sequence[Look], stages: Sequence[int]) -> list[bytes]:
                 votes[rank] = UNSEEN
         cast.append(bytes(votes) if LATE in votes else bytes([UNSEEN]) * world)
     return cast
+
+
+def _waits(state: RankState, crowds: Container[str]) -> bool:
+    return state.waits or (_unnamed(state) and state.label in crowds)
+
+
+def _unnamed(state: RankState) -> bool:
+    """Whether neither a rule nor the kernel tells what it does: it may wait."""
+    return not state.waits and state.rule == NO_RULE and state.activity in (Activity.UNKNOWN, Activity.COMPUTE)
 
 
 def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
@@ -171,11 +193,21 @@ def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
     )
 
 
-def _crowd(look: Look) -> tuple[Activity, str] | None:
-    """The place no rule knows at which more than half of the ranks stand: an unknown framework's wait."""
-    places = Counter((s.activity, s.label) for s in look.values() if s.activity is Activity.UNKNOWN and not s.waits)
-    place, ranks = places.most_common(1)[0] if places else (None, 0)
-    return place if 2 * ranks > len(look) else None
+def _crowds(look: Look, topology: Topology) -> frozenset[str]:
+    """The places no rule knows at which many stand, where the rules see most ranks wait for nobody: they wait there.
+
+    What makes a machine slow is on one machine, and those who wait for it are on all.
+    """
+    seen = [(state, ranks) for state, ranks in sites(look) if state.activity not in _UNSEEN]
+    if 2 * sum(len(ranks) for state, ranks in seen if state.waits) > sum(len(ranks) for _, ranks in seen):
+        return frozenset()
+    places: dict[str, list[Rank]] = {}
+    for state, ranks in seen:
+        if _unnamed(state):
+            places.setdefault(state.label, []).extend(ranks)
+    return frozenset(
+        label for label, ranks in places.items() if len(ranks) >= CROWD_LEAST and len(hosts(ranks, topology)) != 1
+    )
 
 
 def _majorities(members: Sequence[tuple[Rank, ...]], cast: Sequence[bytes]) -> list[bytes]:
