@@ -32,6 +32,7 @@ class Rule:
     `weak` yields to any strong rule further out; `innermost` holds only for the innermost Python frame; beyond a
     `boundary` callers say nothing about the process group: a module's collective is not its pipeline schedule's. A `leaf`
     no longer holds where the program's own code has been called from inside of it: a hook that runs during backward.
+    `operations`: a process group is told for these alone; for every operation where none is named.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Rule:
     innermost: bool = False
     boundary: bool = False
     leaf: bool = False
+    operations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity: it is a key of caches
@@ -117,6 +119,7 @@ def _rule(row: Mapping[str, Any], namespace: str) -> Rule:
         "innermost",
         "boundary",
         "leaf",
+        "operations",
         "native",
         "files",
         "functions",
@@ -137,6 +140,7 @@ def _rule(row: Mapping[str, Any], namespace: str) -> Rule:
         innermost=row.get("innermost", False),
         boundary=row.get("boundary", False),
         leaf=row.get("leaf", False),
+        operations=tuple(row.get("operations", ())),
     )
 
 

@@ -87,6 +87,18 @@ def test_a_helper_of_many_groups_is_told_by_its_caller(stack: list[str], dim: st
 
 
 @pytest.mark.parametrize(
+    ("stack", "dim"),
+    [
+        ([f"backward {MAPPINGS}", "apply torch/autograd/function.py", f"forward {MAPPINGS}"], "ep"),
+        ([f"all_to_all_sp2hp {MAPPINGS}", "apply torch/autograd/function.py", f"forward {MAPPINGS}"], "tp"),
+    ],
+)
+def test_tokens_that_go_back_to_their_ranks_go_through_the_expert_group(stack: list[str], dim: str) -> None:
+    """Nobody calls a backward pass who tells its group; the operation does."""
+    assert read(trace(0, ["train train.py", *stack, f"all_to_all_single {C10D}"]), RULES).dim == dim
+
+
+@pytest.mark.parametrize(
     ("file", "activity"),
     [
         ("megatron/core/pipeline_parallel/p2p_communication.py", Activity.P2P),

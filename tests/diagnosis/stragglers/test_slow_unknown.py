@@ -1,17 +1,19 @@
 """Slow jobs of frameworks that no rule knows, and phases of healthy ones, which many looks may see."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from hangdog_models.diagnosis.observe.activity import NO_RULE, RankState
+from hangdog_models.diagnosis.observe.canonicalise import canonicalise
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.stragglers.fail_slow import NO_RULE_KNOWS, find
 from hangdog_models.diagnosis.stragglers.lateness import moments
 from hangdog_models.ranks import Rank
-from hangdog_models.rules.ruleset import Wait
+from hangdog_models.rules.ruleset import Wait, packaged
 from hangdog_models.verdict import Activity, Kind
-from support.cases.stories import job
+from support.cases.stories import frames, job
 
 JOB = job(per_machine=8, tp=8, pp=2, dp=4)  # 64 ranks, 8 machines
 SAVED = RankState(Activity.COLLECTIVE, Wait.GROUP, operation="barrier", label="save_checkpoint")
@@ -89,3 +91,10 @@ def test_who_compiles_longer_than_others_is_not_slow() -> None:
 def test_a_capture_that_failed_frees_nobody() -> None:
     gone = RankState(Activity.MISSING, Wait.NONE)
     assert len(moments([look((SAVED, ())), look((SAVED, ()), (gone, range(8)))], JOB)) == 1
+
+
+def test_waits_of_one_library_that_different_calls_lead_to_are_different_moments() -> None:
+    calls = [canonicalise(frames(["<module> own.py", f"turn_{at} own.py", "hold lib.py"]), packaged()) for at in (0, 1)]
+    looks = [look((replace(unnamed("hold"), signature=signature), ())) for signature in calls]
+    assert len(moments(looks, JOB)) == 2
+    assert len(moments([looks[0], looks[0]], JOB)) == 1

@@ -132,7 +132,9 @@ def _backward_layer(writer: Writer, job: Job) -> None:
     layers = "megatron/core/tensor_parallel/layers.py"
     with writer.inside("apply torch/autograd/function.py:306"):
         if job.experts:
-            with writer.inside(f"backward {MAPPINGS}:435", f"apply {MAPPINGS}:428"):
+            with writer.inside(
+                f"backward {MAPPINGS}:435", "apply torch/autograd/function.py:574", f"forward {MAPPINGS}:423"
+            ):
                 writer.collective("ep", "all_to_all_single", ROUTED, 4e-4, gets=ROUTED)
         writer.kernels(KERNELS, 2 * LAYER_S, f"backward {layers}:520")
         with writer.inside(f"backward {layers}:541"):

@@ -46,7 +46,9 @@ def place_of(frames: tuple[Frame, ...], rules: RuleSet) -> CallSite:
         return CallSite(signature, None, None, None, *_label(signature, len(signature.frames)))
     door = _door(signature, at, rule)
     operation = rule.operation or last_component(signature.frames[door].name)
-    return CallSite(signature, rule, operation, rule.dim or _group(signature, at, rules), *_label(signature, door))
+    return CallSite(
+        signature, rule, operation, rule.dim or _group(signature, at, operation, rules), *_label(signature, door)
+    )
 
 
 def _doing(signature: Signature, rules: RuleSet) -> tuple[Rule | None, int]:
@@ -91,14 +93,15 @@ def _door(signature: Signature, at: int, rule: Rule) -> int:
     return door
 
 
-def _group(signature: Signature, at: int, rules: RuleSet) -> str | None:
+def _group(signature: Signature, at: int, operation: str, rules: RuleSet) -> str | None:
     """The parallel dimension of the innermost caller that a group rule knows; a weak rule yields to one further out."""
     weak = None
+    groups = [rule for rule in rules.group if not rule.operations or operation in rule.operations]
     for written in reversed(signature.frames[: at + 1]):
         if any(rule.boundary and rule.matches(written.frame, written.name) for rule in (*rules.drop, *rules.doing)):
             return weak
         if written.kept:
-            rule = next((rule for rule in rules.group if rule.matches(written.frame, written.name)), None)
+            rule = next((rule for rule in groups if rule.matches(written.frame, written.name)), None)
             if rule is not None and not rule.weak:
                 return rule.dim
             weak = weak or (rule.dim if rule else None)

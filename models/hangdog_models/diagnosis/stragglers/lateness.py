@@ -110,11 +110,13 @@ def hosts(ranks: Iterable[Rank], topology: Topology) -> tuple[str, ...]:
 def _freed(before: Look, after: Look, topology: Topology) -> bool:
     """Whether some have left where they waited. Who was not captured again may stand there still."""
     freed, crowds = 0, _crowds(before, topology)
+    guess = bool(crowds)  # of frames no rule knows the innermost is often a library's, in which all waits end
     for rank, now in after.items():
         then = before.get(rank)
-        if then is None or then is now or then.place == now.place or now.activity is Activity.MISSING:
+        if then is None or then is now or now.activity is Activity.MISSING:
             continue
-        if _waits(then, crowds):
+        left = then.place != now.place or (guess and then.signature != now.signature)
+        if left and _waits(then, crowds):
             freed += 1
             if freed >= FREED_AT_LEAST:
                 return True

@@ -123,6 +123,7 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Group
     holds = list(counted)
     for state, ranks in _waiting_places(places, exact):
         holds.extend(_holds(state, ranks, look, topology))
+    holds.extend(_queued(places, crowd - exact, topology))
     awaiting: dict[Rank, list[GroupWait]] = {}
     for hold in holds:
         for rank in hold.awaited:
@@ -173,6 +174,26 @@ def _crowd(sites: Sequence[Site], motion: Motion, topology: Topology) -> set[Ran
         or (len(calm) > 1 and _joined_dim(set(calm), topology, unseen) not in (None, WORLD))
         for rank in (*calm, *moving)
     }
+
+
+def _queued(sites: Sequence[Site], crowd: set[Rank], topology: Topology) -> list[GroupWait]:
+    """The one process group all of whose hosts launch and get no further, which their devices in it or before it hold up.
+
+    Who stood still first has no room left in its queue; the others had some, and came as far as they read a result back.
+    Where several groups launch one holds up the others, and frames do not tell which.
+    """
+    places: dict[str, list[Rank]] = {}
+    for state, ranks in sites:
+        if state.activity is Activity.LAUNCH and not state.waits and crowd.issuperset(ranks):
+            places.setdefault(state.label, []).extend(ranks)
+    if len(places) != 1:
+        return []
+    label, ranks = places.popitem()
+    dim = _joined_dim(set(ranks), topology)
+    groups, _ = _by_group(ranks, dim, topology) if dim is not None else ([], [])
+    if len(groups) != 1 or len(ranks) == topology.world_size:
+        return []
+    return [GroupWait(dim, tuple(sorted(ranks)), (), f"launches of {label}")]
 
 
 def _leaving(sites: Sequence[Site]) -> set[Rank]:
