@@ -4,7 +4,7 @@ import pytest
 
 from hangdog_models.diagnosis.judge import diagnose, investigate
 from hangdog_models.diagnosis.waits.waits import GroupWait
-from hangdog_models.ranks import parse_ranks
+from hangdog_models.ranks import Rank, parse_ranks
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
@@ -22,7 +22,7 @@ def queued(*launching: tuple[str, list[str]]) -> list[GroupWait]:
 
 def story(*launching: tuple[str, list[str]]) -> tuple[Snapshot, Topology]:
     stacks = {rank: stack for ranks, stack in launching for rank in parse_ranks(ranks)}
-    look = [trace(rank, stacks.get(rank, STACKS["item"]), state="S") for rank in range(32)]
+    look = [trace(rank, stacks.get(rank, STACKS["item"]), state="S") for rank in map(Rank, range(32))]
     return snapshot(look, look), JOB
 
 
