@@ -41,8 +41,9 @@ def test_the_group_that_launches_as_a_whole_is_what_is_stuck() -> None:
         [("0-31", LAUNCHES)],
         [("0-15", LAUNCHES)],
         [("0-7", LAUNCHES), ("8-15", ELSEWHERE)],
+        [("8-15", LAUNCHES), ("0-7", STACKS["barrier"])],
     ],
-    ids=["a part of a group", "all", "two groups", "two groups at two places"],
+    ids=["a part of a group", "all", "two groups", "two groups at two places", "others are at a barrier"],
 )
 def test_who_is_not_the_one_group_that_launches_is_not_told_to_be_stuck(launching: list[tuple[str, list[str]]]) -> None:
     assert not queued(*launching)

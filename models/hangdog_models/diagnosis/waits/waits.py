@@ -123,7 +123,8 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Group
     holds = list(counted)
     for state, ranks in _waiting_places(places, exact):
         holds.extend(_holds(state, ranks, look, topology))
-    holds.extend(_queued(places, crowd - exact, topology))
+    if motion.known:  # in one look it may be about to launch the next thing
+        holds.extend(_queued(places, crowd - exact, topology))
     awaiting: dict[Rank, list[GroupWait]] = {}
     for hold in holds:
         for rank in hold.awaited:
@@ -180,8 +181,11 @@ def _queued(sites: Sequence[Site], crowd: set[Rank], topology: Topology) -> list
     """The one process group all of whose hosts launch and get no further, which their devices in it or before it hold up.
 
     Who stood still first has no room left in its queue; the others had some, and came as far as they read a result back.
-    Where several groups launch one holds up the others, and frames do not tell which.
+    Where several groups launch one holds up the others, and frames do not tell which. Where others are in a call of all ranks
+    the code has led them there, and these wait for them in something else.
     """
+    if any(state.waits and state.operation in OF_ALL for state, _ in sites):
+        return []
     places: dict[str, list[Rank]] = {}
     for state, ranks in sites:
         if state.activity is Activity.LAUNCH and not state.waits and crowd.issuperset(ranks):
