@@ -232,8 +232,6 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
         operation=place.operation,
         dim=place.dim,
         label=label,
-        rule=place.rule.name if place.rule else "no rule",
-        label=place.label,
         rule=place.rule.name if place.rule else NO_RULE,
         signature=place.signature,
         busy=busy,
