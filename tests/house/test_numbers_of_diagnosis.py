@@ -18,6 +18,7 @@ NO_ODDS = {
     "hypotheses/blame_factors.py": {"ASKED_ALONE": "bounds the cost"},
     "hypotheses/crossed_order.py": {"_MOST": "bounds the cost"},
     "hypotheses/disagreement.py": {"GROUPS_COMPARED": "bounds the cost"},
+    "hypotheses/root_causes.py": {"_WRITER": "a number of a rank"},
     "hypotheses/multiple_roots.py": {
         "NAMED_ALONE": "bounds the cost",
         "BEHIND_SHOWN": "sentences shown",

@@ -303,7 +303,7 @@ def test_a_tool_that_calls_a_wait_active_or_writes_native_frames_as_python_chang
         [*FETCHED, "__getitem__ data.py", "_batch_encode_plus transformers/tokenization_utils_fast.py"],
         [*FETCHED, "collate data.py"],
         [*FETCHED, "default_collate torch/utils/data/_utils/collate.py", "collate_tensor_fn torch/utils/data/_utils/collate.py"],
-        [*(f"{f.split()[0]} /opt/venv/lib/python3.12/site-packages/{f.split()[1]}" for f in FETCHED), "__getitem__ /home/u/data.py"],
+        [*(f"{f.split()[0]} /opt/venv/lib/python3.12/site-packages/{f.split()[1]}" for f in FETCHED), "__getitem__ /opt/train/data.py"],
         [f"__next__ {LOADER}", f"_next_index {LOADER}", "__iter__ torch/utils/data/sampler.py", "shuffle data.py"],
         [f"_run_epoch {TRAINER}", "__iter__ accelerate/data_loader.py", *FETCHED, "__getitem__ data.py"],
         [f"_run_epoch {TRAINER}", "__iter__ accelerate/data_loader.py", "batches data.py"],

@@ -71,13 +71,13 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
         because = (f"{blamed.reasons[0]}, and it gets on: what it writes, reads or asks for moves",)
         if _writes_for_all(rank, lead, scene.motion):
             because = (f"rank {rank} runs where it writes or reads a checkpoint: a healthy job waits for that as well",)
-        return _told(causes, Kind.SLOW, Kind.NONE, because)
+        return _as_kind(causes, Kind.SLOW, Kind.NONE, because)
     if not (_seen_once(scene) or _brief(scene)) or not _may_be_a_moment(lead):
         return causes
     because = ("one look cannot tell a duty that takes its time from one that is stuck",)
     if _brief(scene):
         because = (f"nothing had moved for {scene.stalled_s:.0f} s only, as was stated: a step takes as long",)
-    return _told(causes, Kind.SLOW, Kind.UNDETERMINED, because)
+    return _as_kind(causes, Kind.SLOW, Kind.UNDETERMINED, because)
 
 
 def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene) -> list[Hypothesis]:
@@ -89,8 +89,8 @@ def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene) -> list[Hypot
     seen = rank in motion.moving or rank in motion.travelling or gets_on(rank, motion)
     if seen and (scene.stalled_s or 0.0) > DUTY_S:
         because = (f"rank {rank} {does}, and for longer than most do: one that does not end looks like that as well",)
-        return _told(causes, Kind.NONE, Kind.UNDETERMINED, because)
-    return _told(causes, Kind.NONE, Kind.NONE, because)
+        return _as_kind(causes, Kind.NONE, Kind.UNDETERMINED, because)
+    return _as_kind(causes, Kind.NONE, Kind.NONE, because)
 
 
 def _shared_out(blamed: Hypothesis, weights: Mapping[str, float]) -> list[Hypothesis]:
@@ -141,7 +141,7 @@ def _nobody(explanation: Hypothesis, kind: Kind, because: tuple[str, ...]) -> Hy
     return replace(explanation, kind=kind, ranks=(), units=(), reasons=because)
 
 
-def _told(causes: Sequence[Hypothesis], of: Kind, kind: Kind, because: tuple[str, ...]) -> list[Hypothesis]:
+def _as_kind(causes: Sequence[Hypothesis], of: Kind, kind: Kind, because: tuple[str, ...]) -> list[Hypothesis]:
     """The causes, of which one is another kind than was asked for. The others wait for the same ranks, whatever these do."""
     return [replace(one, kind=kind, reasons=because) if one.kind is of else one for one in causes]
 

@@ -196,7 +196,7 @@ def _stuck(
                 behind.setdefault(rank, what)
         lasting = all(positions[rank].record.source == WATCHDOG for rank in inside)
         complete = len(inside) + len(assumed) == len(members) and (
-            bool(listed) or (whole and not _in_doubt(members, unrecorded, look, with_them))
+            bool(listed) or (whole and not _may_be_more(members, unrecorded, look, with_them))
         )
         guessed = assumed if complete else ()
         inside = tuple(sorted((*inside, *guessed)))
@@ -289,7 +289,7 @@ def _one_of_several(group: Group, groups: Mapping[Group, Mapping[Rank, Position]
     return not others or any(users.isdisjoint(ranks) for ranks in others)
 
 
-def _in_doubt(members: Sequence[Rank], unrecorded: Container[Rank], look: Look, with_them: Container[object]) -> bool:
+def _may_be_more(members: Sequence[Rank], unrecorded: Container[Rank], look: Look, with_them: Container[object]) -> bool:
     """Whether the members of a group that nobody lists may be more: one rank alone waits for nobody, and others stand
     where these do without a record of theirs."""
     known = frozenset(members)
