@@ -22,21 +22,22 @@ _NAME = 64
 _REMEMBERED = 4096
 #: Characters before the first number of a step in which the line may say whose it is.
 _WHOSE = 200
-#: Nothing is tried again: each part is taken whole or not at all.
+#: Nothing is tried again: each part is taken whole or not at all. Lightning's bar fills numbers up to five characters: `nan.0`.
 _NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.])[-+]?(?:\d{1,32}+(?:\.\d{0,32}+)?+(?:[eE][-+]?\d{1,4}+)?+|nan|inf(?:inity)?+)(?!\.?[A-Za-z0-9_])",
+    r"(?<![A-Za-z0-9_.])([-+]?(?:\d{1,32}+(?:\.\d{0,32}+)?+(?:[eE][-+]?\d{1,4}+)?+|nan|inf(?:inity)?+))"
+    r"(?:(?<=[A-Za-z])\.0{0,2}+)?+(?!\.?[A-Za-z0-9_])",
     re.ASCII | re.IGNORECASE,
 )
 #: What ends the name of one number and begins the next.
 _BETWEEN = re.compile(r"[|,;{}\[\]()<>]| - |\t")
 #: Words of a line or a name that make it one of an evaluation.
 _EVALUATION = re.compile(
-    r"(?<![A-Za-z])(?:val|valid|validation|validating|eval|evaluation|evaluating|test|testing|dev)(?![A-Za-z])",
+    r"(?<![A-Za-z])(?:val|valid|validate|validation|validating|eval|evaluation|evaluating|test|testing|dev)(?![A-Za-z])",
     re.IGNORECASE,
 )
 #: The same where it stands alone, not as a part of another number's name.
 _EVALUATES = re.compile(
-    r"(?<![A-Za-z_/'\"-])(?:val|valid|validation|validating|eval|evaluation|evaluating|test|testing|dev)(?![A-Za-z_/'\"=-])",
+    r"(?<![A-Za-z_/'\"-])(?:val|valid|validate|validation|validating|eval|evaluation|evaluating|test|testing|dev)(?![A-Za-z_/'\"=-])",
     re.IGNORECASE,
 )
 #: As `rank-7/8` of Primus, `Rank 3`, `rank=3`.
@@ -71,7 +72,7 @@ def read(line: LogLine, limits: Limits = DEFAULTS) -> NumberLine | None:
         begin = found.end()
         if not known:
             continue
-        value = float(found[0])
+        value = float(found[1])
         if known in names.quantities:
             if suspect and _EVALUATES.search(text, 0, found.start()):
                 return None
