@@ -18,7 +18,7 @@ _INTERRUPTED = frozenset({STOP_ORDER, "interrupted"})
 #: What a log says of the machine itself: nobody's order explains that.
 _HARDWARE = frozenset({Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS})
 #: What a rank's log says where it failed by itself.
-OWN = _HARDWARE | {Impact.PROGRAM, Impact.SERVICE}
+OWN = _HARDWARE | {Impact.PROGRAM, Impact.NUMBERS, Impact.SERVICE}
 #: The launcher's words of whoever it saw end first, which are no words of a victim.
 _OF_THE_LAUNCHER = frozenset({"first observed failure", "killed"})
 #: Signals that no order to end sends: the process did something.

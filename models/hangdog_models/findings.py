@@ -17,6 +17,7 @@ class Impact(StrEnum):
     PATH = "blames a path"  # the connection between two ends, either of which may be sound
     UNACKNOWLEDGED = "stays unacknowledged"  # what trainers sent, however often it is sent again: no program does that
     PROGRAM = "blames the program"  # the application's own error, a mismatched collective
+    NUMBERS = "tells of wrong numbers"  # its own arithmetic gave NaN: data, code and a device that computes wrongly do that alike
     SERVICE = "blames a service"  # storage or a name service that many share
     VICTIM = "suffers"  # the loud one: it waited for somebody else
     TELLS_NOTHING = "tells nothing"  # known noise, named so that nobody wonders

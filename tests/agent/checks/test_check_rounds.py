@@ -203,6 +203,7 @@ def test_the_class_follows_from_the_bearing() -> None:
         Impact.UNACKNOWLEDGED: CheckVerdict.TELEMETRY,
         Impact.PATH: CheckVerdict.TELEMETRY,
         Impact.PROGRAM: CheckVerdict.TELEMETRY,
+        Impact.NUMBERS: CheckVerdict.TELEMETRY,
         Impact.SERVICE: CheckVerdict.TELEMETRY,
         Impact.VICTIM: CheckVerdict.TELEMETRY,
         Impact.TELLS_NOTHING: CheckVerdict.TELEMETRY,

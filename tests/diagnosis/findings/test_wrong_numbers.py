@@ -3,17 +3,21 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.exits import Exit
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.numbers.wrong_number import Quantity, WrongNumber, WrongNumbers
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot, merged
+from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_models.topology import Layout, build
 from hangdog_models.verdict import Act, Kind, Verdict, from_json, to_json
 from hangdog_models.views.first_line import headline
+from support.cases.stories import job, look, twice
 
 WORLD = 8
 NAN = WrongNumber(Rank(5), Quantity.GRAD_NORM, math.nan, 1.25, 100.0, 40, "step 40 loss 2.1 grad_norm nan")
@@ -101,3 +105,42 @@ def test_the_order_of_what_came_does_not_matter_and_the_json_holds_all() -> None
     assert from_json(to_json(verdict)).numbers == verdict.numbers
     parts = [snapshot_of((one,)) for one in (NAN, *OTHERS)]
     assert merged(parts).numbers == merged(reversed(parts)).numbers and len(merged(parts).numbers) == WORLD
+
+
+#: Megatron's own check, before the gradients are reduced.
+REFUSED = Finding("log", "wrong numbers", Impact.NUMBERS, "NaN in its own gradient", "m1", Rank(5), ranks=(Rank(5),))
+
+
+def crashed(*findings: Finding) -> Verdict:
+    machines = {"m0": tuple(map(Rank, range(4))), "m1": tuple(map(Rank, range(4, WORLD)))}
+    topology, _ = build(Layout(world_size=WORLD, machines=machines), Rank(WORLD - 1))
+    exits = tuple(Exit(Rank(rank), 1 if rank == 5 else -15, 10.0 if rank == 5 else 11.0) for rank in range(WORLD))
+    return diagnose(Snapshot(Job("j"), (Round(0, ()),), findings=findings, exits=exits), topology)
+
+
+def test_a_rank_that_ended_for_its_wrong_numbers_is_tested_and_its_code_not_blamed() -> None:
+    verdict = crashed(REFUSED)
+    assert verdict.kind is Kind.UNDETERMINED and not verdict.evict.machines
+    assert headline(verdict).startswith("undetermined: rank 5 on m1 failed first with wrong numbers, ")
+    assert verdict.next[0].do is Act.TEST and verdict.next[0].machines == ("m1",) and "alignment" in verdict.next[0].why
+    assert 0.05 < share(verdict, "software") < share(verdict, "machine") < 0.5
+
+
+def test_a_convicted_device_of_that_machine_is_evicted_all_the_same() -> None:
+    assert crashed(REFUSED, replace(LOST, age_s=None)).evict.machines == ("m1",)
+
+
+def test_where_several_ranks_end_for_wrong_numbers_none_is_suspected() -> None:
+    verdict = crashed(REFUSED, replace(REFUSED, rank=Rank(0), ranks=(Rank(0),), machine="m0"))
+    assert verdict.kind is Kind.UNDETERMINED and not verdict.suspects and not verdict.evict.machines
+    assert verdict.next[0].do is Act.TEST and not verdict.next[0].machines
+
+
+@pytest.mark.parametrize("named", [{"rank": Rank(5), "ranks": ()}, {"rank": None, "machine": ""}])
+def test_a_rank_that_is_gone_for_its_wrong_numbers_convicts_no_machine(named: dict[str, Any]) -> None:
+    """Others hang because of it; its end alone would convict its machine."""
+    gone = ProcessTrace(Rank(5), missing=Missing(Reason.EXITED, "it ended"))
+    hang = twice([*look({"0-4,6-7": "backward"}), gone])
+    eight = job(dp=WORLD, per_machine=2)
+    assert diagnose(hang, eight).evict.machines == ("node-2",)
+    assert not diagnose(replace(hang, findings=(replace(REFUSED, **named),)), eight).evict.machines

@@ -28,6 +28,10 @@ LINES = [
     ("CUDA installation", Impact.PROGRAM, "CUDA driver version is insufficient for CUDA runtime version"),
     ("GPU out of memory", Impact.PROGRAM, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"),
     ("CUDA library failed", Impact.TELLS_NOTHING, "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`"),
+    # NVIDIA-NeMo/Speech#14348, alibaba/Pai-Megatron-Patch#60 and #680
+    ("wrong numbers", Impact.NUMBERS, "i.pretrain/0 [default2]:[rank2]: RuntimeError: Rank 2, node dcfai-xe9680-01, device 2, iteration -1: Unexpected result nan (message='found NaN in local grad norm for bucket #0 in backward pass before data-parallel communication collective')"),
+    ("wrong numbers", Impact.NUMBERS, "AssertionError: Rank 3: found NaN in local grad norm in backwards pass. Device: 3, node: set-zw04-kubernetes-pc133.mt"),
+    ("wrong numbers", Impact.NUMBERS, "AssertionError: Rank 114: found NaN in local forward loss calculation. Device: 2,"),
     ("IB error 12", Impact.PATH, "NET/IB : Got completion from peer 10.0.0.7<41> with error 12, opcode 0, len 0"),
     ("IB error 12", Impact.PATH, "NET/IB: Got completion from peer fd00::7%eth0<41> with status=12 opcode=129 len=0"),
     ("IB error 12", Impact.PATH, "NET/IB: Got completion from peer a<41> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=0"),
@@ -133,3 +137,19 @@ def test_a_healthy_log_says_nothing() -> None:
 def test_a_wrong_table_is_our_fault(wrong: str) -> None:
     with pytest.raises(OurFault, match="the table of log lines is wrong"):
         parse(wrong)
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"),
+    [
+        ("Rank 2, node a, device 2, iteration -1: Unexpected result nan (message='found NaN in local grad norm'", "2"),
+        (
+            "Unexpected result nan on rank 3 at iteration #5 invocation #1 (message='found Inf in local forward loss",
+            "3",
+        ),
+        ("AssertionError: found NaN in local grad norm in backward pass", None),
+    ],
+)
+def test_whose_numbers_are_wrong_is_named(line: str, rank: str | None) -> None:
+    found = packaged().find(line)
+    assert found is not None and found[1]["ranks"] == rank

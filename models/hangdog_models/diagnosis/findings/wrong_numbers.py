@@ -4,11 +4,14 @@ Data, code and hardware do this alike, so numbers alone evict nobody. They say w
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.numbers.wrong_number import WrongNumber, WrongNumbers
+from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
@@ -24,15 +27,52 @@ _ALIKE = "nobody is evicted: bad data, code and a device that computes wrongly l
 
 def explain(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
     """The rank whose own number was wrong while those of others were sound: its device or its data may be the reason."""
-    first = wrong_first(snapshot.numbers)
-    if first is None or first.rank is None:
+    first, alone = wrong_first(snapshot.numbers), _alone(snapshot)
+    if first is not None and first.rank is not None:
+        rank, reason = first.rank, _first(first, snapshot)
+        why = f"the {first.quantity} of rank {rank} was wrong before those of other ranks"
+    elif alone is not None:
+        rank, reason = alone
+        why = f"rank {rank} alone ended because its own numbers were wrong"
+    else:
         return []
-    machine = topology.machine(first.rank) or f"rank {first.rank}"
-    why = f"the {first.quantity} of rank {first.rank} was wrong before those of other ranks"
+    machine = topology.machine(rank) or f"rank {rank}"
     return [
-        Hypothesis(_KINDS[cause], odds(why, times), (first.rank,), (machine,), (_first(first, snapshot),), hearsay=True)
+        Hypothesis(_KINDS[cause], odds(why, times), (rank,), (machine,), (reason,), hearsay=True)
         for cause, times in WRONG_FIRST.items()
     ]
+
+
+def unproven(found: Iterable[Hypothesis], snapshot: Snapshot) -> list[Hypothesis]:
+    """The explanations, where that a rank has ended convicts no machine: its log says that it ended for its wrong numbers."""
+    ended = {rank for one in told(snapshot) for rank in _ranks(one)}
+    return [
+        replace(one, hearsay=True) if one.kind is Kind.MACHINE and one.ranks and ended.issuperset(one.ranks) else one
+        for one in found
+    ]
+
+
+def told(snapshot: Snapshot) -> tuple[Finding, ...]:
+    """What logs tell of wrong numbers in words of their own."""
+    return tuple(one for one in snapshot.findings if one.impact is Impact.NUMBERS)
+
+
+def _alone(snapshot: Snapshot) -> tuple[Rank, str] | None:
+    """The one rank that ended because its own numbers were wrong, before any rank's were put together, and its words.
+
+    None where several say so: what reached all of them may have come from anywhere.
+    """
+    those = told(snapshot)
+    ranks = {rank for one in those for rank in _ranks(one)}
+    if len(ranks) != 1:
+        return None
+    (rank,), one = ranks, min(those, key=repr)
+    return rank, f"{one.source} of rank {rank}: {one.what}"
+
+
+def _ranks(one: Finding) -> tuple[Rank, ...]:
+    """Whose numbers a finding tells of: whom it names itself, else whose log it stands in."""
+    return one.ranks or ((one.rank,) if one.rank is not None else ())
 
 
 def wrong_first(numbers: Iterable[WrongNumber]) -> WrongNumber | None:

@@ -17,8 +17,8 @@ _ENDINGS = (
 )  # fmt: skip
 #: What tells most comes first; what is not here decides by itself.
 _ORDER = (
-    Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS, Impact.SLOWS, Impact.PROGRAM, Impact.SERVICE, Impact.PATH,
-    Impact.UNACKNOWLEDGED, Impact.VICTIM, Impact.TELLS_NOTHING,
+    Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS, Impact.SLOWS, Impact.PROGRAM, Impact.NUMBERS, Impact.SERVICE,
+    Impact.PATH, Impact.UNACKNOWLEDGED, Impact.VICTIM, Impact.TELLS_NOTHING,
 )  # fmt: skip
 
 
