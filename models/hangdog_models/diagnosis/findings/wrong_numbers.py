@@ -45,14 +45,14 @@ def explain(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
 
 def unproven(found: Iterable[Hypothesis], snapshot: Snapshot) -> list[Hypothesis]:
     """The explanations, where that a rank has ended convicts no machine: its log says that it ended for its wrong numbers."""
-    ended = {rank for one in told(snapshot) for rank in _ranks(one)}
+    ended = {rank for one in crash_reports(snapshot) for rank in _ranks(one)}
     return [
         replace(one, hearsay=True) if one.kind is Kind.MACHINE and one.ranks and ended.issuperset(one.ranks) else one
         for one in found
     ]
 
 
-def told(snapshot: Snapshot) -> tuple[Finding, ...]:
+def crash_reports(snapshot: Snapshot) -> tuple[Finding, ...]:
     """What logs tell of wrong numbers in words of their own."""
     return tuple(one for one in snapshot.findings if one.impact is Impact.NUMBERS)
 
@@ -62,7 +62,7 @@ def _alone(snapshot: Snapshot) -> tuple[Rank, str] | None:
 
     None where several say so: what reached all of them may have come from anywhere.
     """
-    those = told(snapshot)
+    those = crash_reports(snapshot)
     ranks = {rank for one in those for rank in _ranks(one)}
     if len(ranks) != 1:
         return None

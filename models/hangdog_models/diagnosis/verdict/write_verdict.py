@@ -64,7 +64,7 @@ def written(
         next=after_check(check, evict, steps, runs=case.topology.world_size > 0)
         if check is not None
         else after_numbers(suspects, evict, steps)
-        if numbers is not None or (kind is Kind.UNDETERMINED and wrong_numbers.told(case.snapshot))
+        if numbers is not None or (kind is Kind.UNDETERMINED and wrong_numbers.crash_reports(case.snapshot))
         else next_steps(case, kind, evict, steps),
         compared=steps,
         crash=first_exits.crash_of(case.snapshot, case.topology),

@@ -289,7 +289,9 @@ def _one_of_several(group: Group, groups: Mapping[Group, Mapping[Rank, Position]
     return not others or any(users.isdisjoint(ranks) for ranks in others)
 
 
-def _may_be_more(members: Sequence[Rank], unrecorded: Container[Rank], look: Look, with_them: Container[object]) -> bool:
+def _may_be_more(
+    members: Sequence[Rank], unrecorded: Container[Rank], look: Look, with_them: Container[object]
+) -> bool:
     """Whether the members of a group that nobody lists may be more: one rank alone waits for nobody, and others stand
     where these do without a record of theirs."""
     known = frozenset(members)
