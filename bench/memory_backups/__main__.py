@@ -85,8 +85,8 @@ def measure(mib: int, folder: Path) -> list[dict[str, Any]]:
         try:
             shape = JobShape(member.job, tuple(machines), placed(), free_port(), mib, folder / str(number))
             kept = start(shape, first=True)
-            for machine in lost:
-                lose(member, f"m{machine}")
+            for at in lost:
+                lose(member, f"m{at}")
             spared = tuple(f"spare{one}" if int(one[1:]) in lost else one for one in machines)
             again = JobShape(member.job, spared, placed(), free_port(), mib, folder / str(number))
             back = start(again, first=False)

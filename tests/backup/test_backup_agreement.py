@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangdog.backup.agreement import RankReport, candidates, kept_everywhere, misplaced, next_copy
+from hangdog.backup.agreement import RankReport, kept_everywhere, misplaced, next_copy, whole_copies
 from hangdog.backup.shard_memory import Shard
 
 ONE = RankReport("m0", "a:1", "new")
@@ -32,7 +32,7 @@ def test_a_backup_on_the_own_machine_is_misplaced() -> None:
 
 
 def test_the_newest_whole_copy_is_first_and_the_rest_of_a_newer_one_is_said() -> None:
-    found, lack = candidates(
+    found, lack = whole_copies(
         {"a:1": [held(0), held(0, "y", 20), held(0, "w", 5)], "b:1": [held(1), held(0), held(1, "w", 5)]}, 2
     )
     assert [one.step for one in found] == [10, 5] and found[0].sources[0][1] == ("a:1", "b:1")
@@ -41,14 +41,14 @@ def test_the_newest_whole_copy_is_first_and_the_rest_of_a_newer_one_is_said() ->
 
 def test_two_copies_of_one_step_are_not_mixed() -> None:
     """After a restart from storage the same step is trained once more, by other bits."""
-    assert candidates({"a:1": [held(0, "before")], "b:1": [held(1, "after")]}, 2)[0] == []
+    assert whole_copies({"a:1": [held(0, "before")], "b:1": [held(1, "after")]}, 2)[0] == []
 
 
 def test_a_shard_that_two_holders_list_differently_is_taken_from_the_first_alone() -> None:
-    (found,), _ = candidates({"a:1": [held(0), held(1)], "b:1": [replace(held(0), digest="other")]}, 2)
+    (found,), _ = whole_copies({"a:1": [held(0), held(1)], "b:1": [replace(held(0), digest="other")]}, 2)
     assert found.sources[0][1] == ("a:1",)
 
 
 def test_shards_of_a_job_of_another_size_are_none() -> None:
-    found, lack = candidates({"a:1": [held(0, world=4), held(7)]}, 2)
+    found, lack = whole_copies({"a:1": [held(0, world=4), held(7)]}, 2)
     assert not found and lack == "no machine has a shard of a job of 2 ranks"

@@ -28,7 +28,7 @@ class NextCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class WholeCopy:
     """A copy that is whole: for each rank its shard, and the addresses that have it."""
 
     copy: str
@@ -53,7 +53,7 @@ def misplaced(reports: Sequence[RankReport], holders: Sequence[int]) -> tuple[Ra
     return tuple(Rank(rank) for rank, report in enumerate(reports) if reports[holders[rank]].machine == report.machine)
 
 
-def candidates(held: Mapping[str, Sequence[Shard]], world: int) -> tuple[list[Candidate], str]:
+def whole_copies(held: Mapping[str, Sequence[Shard]], world: int) -> tuple[list[WholeCopy], str]:
     """The whole copies among what each address has, newest first, and what the newest of the others lacks."""
     copies: dict[tuple[int, str], dict[int, tuple[Shard, list[str]]]] = {}
     for address, shards in held.items():
@@ -67,7 +67,7 @@ def candidates(held: Mapping[str, Sequence[Shard]], world: int) -> tuple[list[Ca
     for (step, copy), sources in sorted(copies.items(), reverse=True):
         if len(sources) == world:
             found = tuple((sources[rank][0], tuple(sources[rank][1])) for rank in range(world))
-            whole.append(Candidate(copy, step, found))
+            whole.append(WholeCopy(copy, step, found))
         elif not lack:
             missing = tuple(Rank(rank) for rank in range(world) if rank not in sources)
             lack = f"step {step}: no machine has the shard of ranks {format_ranks(missing)}"

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hangdog.backup.agreement import Candidate, RankReport, candidates, kept_everywhere, misplaced, next_copy
+from hangdog.backup.agreement import RankReport, WholeCopy, kept_everywhere, misplaced, next_copy, whole_copies
 from hangdog.backup.holder_client import (
     Inventory,
     Membership,
@@ -121,7 +121,7 @@ class Backups:
 
         A state is changed only once every rank has its bytes and they fit.
         """
-        found, lack = candidates(self._inventories(), self._group.size)
+        found, lack = whole_copies(self._inventories(), self._group.size)
         for candidate in found:
             failed, body, apply = "", memoryview(b""), None
             try:
@@ -129,13 +129,13 @@ class Backups:
                 apply = fitting(body, state) if state is not None else None
             except (BackupFailed, OSError, MemoryError) as error:
                 failed = str(error) or type(error).__name__
-            told = [data.decode() for data in self._group.gather(failed.encode())]
-            if not any(told):
+            failures = [data.decode() for data in self._group.gather(failed.encode())]
+            if not any(failures):
                 if apply is not None:
                     apply()
                 self._copies, self.problem = (candidate.copy,), ""
                 return Restored(candidate.step, body)
-            rank, reason = next((rank, reason) for rank, reason in enumerate(told) if reason)
+            rank, reason = next((rank, reason) for rank, reason in enumerate(failures) if reason)
             lack = f"step {candidate.step}: rank {rank}: {reason}"
         self._note(f"nothing to restore, load from storage: {lack}")
         return None
@@ -148,7 +148,7 @@ class Backups:
                 with near(self._member, self._machine) as line:
                     end(line)
             except (BackupFailed, OSError) as error:
-                self._note(f"the holder of {self._machine} was not told to end: {error}")
+                self._note(f"the holder of {self._machine} was not ended: {error}")
 
     def _placed(self) -> list[str]:
         """The machine of each rank; raises WrongUse on all ranks where the placement is none for them."""
@@ -215,13 +215,15 @@ class Backups:
                 mine = self._own_inventory()
             except (BackupFailed, OSError) as error:
                 self._note(f"no holder on {self._machine}: {error}")
-        told = self._group.gather(json.dumps([mine.address, [asdict(shard) for shard in mine.shards]]).encode())
-        held = (json.loads(data) for data in told)
+        listed = self._group.gather(json.dumps([mine.address, [asdict(shard) for shard in mine.shards]]).encode())
+        held = (json.loads(data) for data in listed)
         return {address: tuple(shard_of(one) for one in shards) for address, shards in held if address}
 
-    def _fetched(self, candidate: Candidate) -> memoryview:
+    def _fetched(self, candidate: WholeCopy) -> memoryview:
         """This rank's bytes, from its own machine where that has them; raises BackupFailed where no source gives them."""
         shard, addresses = candidate.sources[self._group.rank]
+        if shard.size > self._settings.memory:
+            raise BackupFailed(f"{shard.size} bytes are listed, and {self._settings.memory} allowed")
         failed: list[str] = []
         for address in sorted(addresses, key=lambda one: one != self._address):
             try:

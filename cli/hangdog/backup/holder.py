@@ -33,7 +33,7 @@ from hangdog.backup.wire import (
 from hangdog_models.errors import HangdogError
 from hangdog_models.ranks import MAX_RANK
 
-#: Connections at once: the ranks of a machine and those whose copies it holds, each with two, fit many times.
+#: Connections at once from each side: the ranks of a machine and those whose copies it holds, each with two, fit many times.
 MOST_CONNECTIONS = 512
 #: A peer whose machine is gone says nothing more: its connection ends after two minutes. Seconds, seconds, times.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
@@ -52,7 +52,6 @@ class Holder:
         self.memory = ShardMemory(memory)
         self._key, self._job = key, job
         self._ended = threading.Event()
-        self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._lock = threading.Lock()
         self._open = 0
         self._left = time.monotonic()
@@ -70,17 +69,20 @@ class Holder:
                     return
 
     def _accept(self, listener: socket.socket) -> None:
+        slots = threading.BoundedSemaphore(
+            MOST_CONNECTIONS
+        )  # its own: strangers from outside keep no trainer here waiting
         while True:
-            self._slots.acquire()
+            slots.acquire()
             try:
                 line, _ = listener.accept()
             except OSError:  # no file descriptor left, or the peer is gone again
-                self._slots.release()
+                slots.release()
                 time.sleep(_LOOK_S)
                 continue
-            threading.Thread(target=self._connected, args=(line,), daemon=True).start()
+            threading.Thread(target=self._connected, args=(line, slots), daemon=True).start()
 
-    def _connected(self, line: socket.socket) -> None:
+    def _connected(self, line: socket.socket, slots: threading.Semaphore) -> None:
         try:
             with line, contextlib.suppress(OSError, HangdogError):
                 if line.family == socket.AF_INET:
@@ -95,7 +97,7 @@ class Holder:
                 finally:
                     self._count(-1)
         finally:
-            self._slots.release()
+            slots.release()
 
     def _count(self, more: int) -> None:
         with self._lock:
