@@ -73,6 +73,15 @@ def test_who_lacks_the_key_or_is_of_another_job_is_not_let_in(holder: tuple[Hold
         far(member, holder[1])
 
 
+def test_a_stranger_that_does_not_care_for_our_proof_gets_no_answer(holder: tuple[Holder, str]) -> None:
+    host, port = holder[1].split(":")
+    with socket.create_connection((host, int(port))) as line:
+        receive(line)
+        send(line, {"nonce": "1", "proof": "0" * 64})
+        with pytest.raises(BackupFailed, match="the connection ended"):
+            receive(line)
+
+
 def test_a_holder_without_the_key_is_told_by_the_trainer() -> None:
     ours, theirs = socket.socketpair()
 
