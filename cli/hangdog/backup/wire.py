@@ -110,7 +110,8 @@ class Seal:
     """The digest of a shard, which also binds whose it is: it fits no other rank, copy or job, and needs the key."""
 
     def __init__(self, key: bytes, job: str, rank: int, copy: str, size: int) -> None:
-        self._hash = hashlib.blake2b(key=hashlib.sha256(key).digest(), digest_size=32)
+        # processors of machines with GPUs have instructions for SHA-256: twice as fast there as BLAKE2b
+        self._hash = hmac.new(key, digestmod=hashlib.sha256)
         self._hash.update(json.dumps([job, rank, copy, size]).encode() + b"\0")
 
     def add(self, data: memoryview) -> None:
