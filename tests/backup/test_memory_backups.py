@@ -145,6 +145,19 @@ def test_a_slow_peer_makes_all_skip_a_step_and_none_wait() -> None:
         assert came_back(job, MACHINES) == 20
 
 
+def test_a_step_is_skipped_where_keeping_it_takes_more_of_the_time_than_it_may() -> None:
+    with played_job((1, 0)) as job:
+        job.share = 0.0
+
+        def act(backups: Backups, rank: int) -> tuple[bool, str]:
+            kept(10)(backups, rank)
+            return backups.keep(20, shard(rank, 20)), backups.problem
+
+        answers = job.run(["m0", "m1"], act)
+        assert not any(went for went, _ in answers)
+        assert all("held up for more than 0.0% of its time" in problem for _, problem in answers)
+
+
 def test_too_little_memory_keeps_nothing_and_says_how_much_is_needed() -> None:
     with played_job(PLACEMENT, memory=3000) as job:
 

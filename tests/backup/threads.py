@@ -52,6 +52,7 @@ class PlayedJob:
 
     placement: Sequence[int]
     memory: int = 1 << 20
+    share: float = 1e9
     job: str = field(default_factory=lambda: f"test-{secrets.token_hex(4)}")
     key: str = field(default_factory=lambda: secrets.token_hex(16))
     started: set[str] = field(default_factory=set)
@@ -67,14 +68,20 @@ class PlayedJob:
 
         def rank_runs(rank: int) -> Answer:
             try:
-                settings = BackupSettings(self.job, self.memory, machine=machines[rank], host="127.0.0.1", share=1e9)
+                settings = BackupSettings(
+                    self.job, self.memory, machine=machines[rank], host="127.0.0.1", share=self.share
+                )
                 return act(Backups(ThreadGroup(meeting, rank), self.placement, settings, environ), rank)
             except BaseException:
                 meeting.barrier.abort()
                 raise
 
         with ThreadPoolExecutor(len(machines)) as pool:
-            return [one.result(120) for one in [pool.submit(rank_runs, rank) for rank in range(len(machines))]]
+            ranks = [pool.submit(rank_runs, rank) for rank in range(len(machines))]
+            errors = [error for one in ranks if (error := one.exception(120)) is not None]
+        for error in sorted(errors, key=lambda one: isinstance(one, threading.BrokenBarrierError)):
+            raise error  # the first cause, not that others waited for it in vain
+        return [one.result() for one in ranks]
 
     def lose(self, machine: str) -> None:
         """The machine is gone, with the process that held shards on it."""

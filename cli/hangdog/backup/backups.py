@@ -196,7 +196,7 @@ class Backups:
         try:
             try:
                 self._address = self._own_inventory().address
-            except OSError:
+            except (BackupFailed, OSError):  # there is none, or it ends just now
                 start(self._member, self._machine, self._host, self._settings.memory, self._settings.idle_s)
                 self._address = self._own_inventory().address
         except (BackupFailed, OSError) as error:

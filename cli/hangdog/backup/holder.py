@@ -172,13 +172,8 @@ def main() -> int:
     except HangdogError as wrong:
         parser.exit(64, f"{wrong}\n  {wrong.hint}\n")
     near = socket.socket(socket.AF_UNIX)
-    address = local_address(key, asked.job, asked.machine)
-    try:
-        near.bind(address)
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
-        return _awaited(address)
+    if not _first(near, local_address(key, asked.job, asked.machine)):
+        return 0
     far = socket.create_server((asked.host, 0), backlog=MOST_CONNECTIONS)
     near.listen(MOST_CONNECTIONS)
     if os.fork():
@@ -191,14 +186,20 @@ def main() -> int:
     return 0
 
 
-def _awaited(address: str) -> int:
-    """Another one has the name already: waits until it listens, which it does at once."""
+def _first(near: socket.socket, address: str) -> bool:
+    """Takes the machine's address; False where another one has it and listens. One that begins or ends is waited for."""
     for _ in range(_TRIES):
+        try:
+            near.bind(address)
+            return True
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
         with socket.socket(socket.AF_UNIX) as line, contextlib.suppress(ConnectionRefusedError):
             line.connect(address)
-            return 0
+            return False
         time.sleep(_TRY_S)
-    return 1
+    raise TimeoutError("another holder has the address of this machine, and does not listen")
 
 
 def _leave() -> None:
