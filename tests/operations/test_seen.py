@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hangdog_models.operations.compute import report
@@ -118,6 +118,14 @@ SESSIONS = st.builds(
 
 @settings(max_examples=60)
 @given(st.lists(SESSIONS, max_size=6), MOMENTS, MOMENTS)
+@example(  # which begin and end at once, one after the other, in either order
+    [
+        SessionHistory("a", 5.0, 5.0, end=True),
+        SessionHistory("a", 5.0, 5.0, end=True, stalls=(SessionStall(700.0, 700.0),)),
+    ],
+    0.0,
+    20_000.0,
+)
 def test_a_share_is_a_share_whatever_clocks_and_servers_say(
     sessions: list[SessionHistory], one: float, other: float
 ) -> None:

@@ -50,7 +50,7 @@ def histories(sessions: Iterable[SessionHistory], restart_s: float) -> tuple[Tim
     between two sessions is unknown, and in no history. The start itself is not seen: a job gets on from when its ranks are
     there.
     """
-    ordered = sorted(sessions, key=lambda one: (one.job, one.began, one.until, one.start, one.end))
+    ordered = sorted(sessions, key=lambda one: (one.job, one.began, one.until, one.start, one.end, repr(one.stalls)))
     found = []
     for job, mine in groupby(ordered, key=lambda one: one.job):
         found += [Timeline(job, tuple(_entries(each)), _end(each)) for each in _stretches(list(mine), restart_s)]
