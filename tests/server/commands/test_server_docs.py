@@ -13,7 +13,7 @@ UNITS = {"s": 1, "h": 3600, "d": 86400, "MiB": 1 << 20, "GiB": 1 << 30, "": 1}
 
 
 def test_every_setting_is_named_with_its_default() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) ?(\w*) \| ", TEXT, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| ([\d,.]+) ?(\w*) \| ", TEXT, re.MULTILINE)
     written = {name: float(number.replace(",", "")) * UNITS[unit] for name, number, unit in rows}
     assert written == {field.name: getattr(ServerSettings(), field.name) for field in fields(ServerSettings)}
 
