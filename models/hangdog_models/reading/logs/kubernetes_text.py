@@ -64,7 +64,7 @@ def _take(parsed: _Text, line: str) -> None:
         if key == "Name" and not indent:
             parsed.name = value
         elif key == "Node" and not indent and parsed.name:
-            report.node_of[parsed.name] = value.partition("/")[0]
+            report.node_of[parsed.name] = "" if value == "<none>" else value.partition("/")[0]
         elif key == "Reason" and indent:
             report.add("pod", parsed.name, value, "", 0.0)
     elif event := _EVENT.match(line):
