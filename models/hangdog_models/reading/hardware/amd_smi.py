@@ -19,7 +19,7 @@ from hangdog_models.reading.stacks.dumped_process import lines_of
 SOURCE = "amd-smi"
 
 _HEAD = re.compile(
-    r"^GPU: \d{1,4}\s{0,8}\r?\n\s{1,16}[A-Z][A-Z0-9_]{1,40}:|ROCm System Management Interface|XGMI LINK STATUS"
+    r"^ {0,16}GPU: \d{1,4}\s{0,8}\r?\n\s{1,24}[A-Z][A-Z0-9_]{1,40}:|ROCm System Management Interface|XGMI LINK STATUS"
     r"|^GPU\[\d{1,4}\]\s{0,16}:\s{0,16}RAS INFO",
     re.MULTILINE,
 )

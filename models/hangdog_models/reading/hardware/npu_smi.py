@@ -19,13 +19,14 @@ from hangdog_models.reading.stacks.dumped_process import lines_of
 SOURCE = "npu-smi"
 
 _HEAD = re.compile(
-    r"^\|? ?npu-smi [\w.]{1,32} {1,64}Version: |^\s{0,16}NPU ID\s{1,64}: \d|^\s{0,16}hccs health status\s{1,64}:"
+    r"^\|? ?npu-smi [\w.]{1,32} {1,64}Version: |^ {0,16}\| {1,8}NPU {1,16}Name {1,40}\| {1,8}Health\b|^\s{0,16}NPU ID\s{1,64}: \d"
+    r"|^\s{0,16}hccs health status\s{1,64}:|^\s{0,16}Health Status\s{1,64}: [A-Za-z]{2,16}\s{1,24}Error Code\s{1,64}:"
     r"|dcmi mod(?:ule|el) initialize\w? failed",
     re.MULTILINE | re.IGNORECASE,
 )
-_CHIP = re.compile(r"\|\s{0,4}(\d{1,4})\s{1,16}[\w-]{1,32}\s{1,32}\|\s{0,4}([A-Za-z]{2,16})\s{1,16}\|")
+_CHIP = re.compile(r" {0,16}\|\s{0,4}(\d{1,4})\s{1,16}[\w-]{1,32}\s{1,32}\|\s{0,4}([A-Za-z]{2,16})\s{1,16}\|")
 _PLACE = re.compile(
-    r"\|\s{0,4}(\d{1,4})\s{1,32}(?:\d{1,4}\s{1,32})?\|\s{0,4}([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s{1,8}\|"
+    r" {0,16}\|\s{0,4}(\d{1,4})\s{1,32}(?:\d{1,4}\s{1,32})?\|\s{0,4}([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s{1,8}\|"
 )
 #: What a chip's health means: a general, an important and an urgent alarm, as Huawei's reference tells them apart.
 _HEALTH = {
