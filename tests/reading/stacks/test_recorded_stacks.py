@@ -139,6 +139,16 @@ def test_perf_shows_each_thread_as_it_last_ran() -> None:
     assert not python.native
 
 
+@pytest.mark.parametrize("name", ["debug-server.txt", "debug-server.html"])
+def test_the_debug_server_of_torch_shows_each_rank_and_its_machine(name: str) -> None:
+    """What torch.distributed.debug of torch 2.13 dumped into a file, and its page: rank 1 sleeps, rank 0 waits for it."""
+    processes = stack_text.read(text(name))
+    assert [(process.ranks, process.host, innermost(process)) for process in processes] == [
+        ((0,), "gpu-a", "all_reduce"),
+        ((1,), "gpu-a", "read_shard"),
+    ]
+
+
 def test_py_spy_record_counts_and_the_commonest_stack_is_kept() -> None:
     (process,) = pyspy_raw.read(text("py-spy-record-subprocesses.txt"))
     assert (process.pid, process.command) == (23595, "/usr/bin/python3.11 stuck2.py")
@@ -161,6 +171,8 @@ def test_py_spy_record_counts_and_the_commonest_stack_is_kept() -> None:
         ("perf-python.txt", "the text of perf script"),
         ("py-spy-record-subprocesses.txt", "the lines of py-spy record"),
         ("py-spy-record-native.txt", "the lines of py-spy record"),
+        ("debug-server.txt", "stacks of ranks"),
+        ("debug-server.html", "stacks of ranks"),
         ("torchrun-timer.log", ""),  # a log, whatever stands in it
         ("faulthandler-3.13-abort.txt", ""),
     ],

@@ -12,9 +12,10 @@ from hangdog_models.stack import Frame, Thread
 
 _BEGINS = "Traceback (most recent call first):"
 #: Below each frame its source line is printed, which is never kept. `py-bt-full` writes the values of arguments, too.
-_FRAME = re.compile(r'  File "(.*)", line (\d{1,9}), in (\S.*)')
+#: A line that gdb does not find is written as `?`.
+_FRAME = re.compile(r'  File "(.*)", line (\d{1,9}|\?), in (\S.*)')
 _FULL = re.compile(
-    r"#\d{1,6} (?:Frame 0x[0-9a-fA-F]{1,16}, )?for file (.{1,4000}), line (\d{1,9}), in ([\w.<>]{1,1000}) \(.*"
+    r"#\d{1,6} (?:Frame 0x[0-9a-fA-F]{1,16}, )?for file (.{1,4000}), line (\d{1,9}|\?), in ([\w.<>]{1,1000}) \(.*"
 )
 #: What CPython's commands say of a thread's innermost call; as these calls show in a native stack.
 _WORDS = {
@@ -56,7 +57,9 @@ def _frames(thread: GdbThread, limits: Limits) -> Iterator[Frame]:
             yield word
         elif frame := (_FRAME.fullmatch(line) if begun else None) or _FULL.fullmatch(line):
             file, number, function = frame.groups()
-            yield Frame(text_of(function, limits), text_of(installed_path(file), limits), int(number))
+            yield Frame(
+                text_of(function, limits), text_of(installed_path(file), limits), 0 if number == "?" else int(number)
+            )
 
 
 def _thread(thread: GdbThread, frames: tuple[Frame, ...], pid: int | None) -> Thread:
