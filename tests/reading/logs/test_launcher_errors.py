@@ -99,6 +99,36 @@ def test_an_error_file_is_the_end_of_its_process() -> None:
     assert (finding.rank, finding.code, finding.impact, finding.at_s) == (3, "ValueError", Impact.PROGRAM, 1.7e9)
 
 
+@pytest.mark.parametrize(
+    ("message", "trace", "timestamp", "code"),
+    [
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: '/srv/train/missing.bin'",
+            ('Traceback (most recent call last):\n  File "/opt/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py", line 367, in wrapper\n'
+            '    return f(*args, **kwargs)\n           ^^^^^^^^^^^^^^^^^^\n  File "/srv/train/fail.py", line 10, in main\n    load("/srv/train/missing.bin")\n'
+            '  File "/srv/train/fail.py", line 5, in load\n    with open(path) as file:\n         ^^^^^^^^^^\n'
+            "FileNotFoundError: [Errno 2] No such file or directory: '/srv/train/missing.bin'\n"),
+            "1795662173",
+            "FileNotFoundError",
+        ),
+        (
+            "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)",
+            ('Traceback (most recent call last):\n  File "/opt/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py", line 367, in wrapper\n'
+            '    return f(*args, **kwargs)\n           ^^^^^^^^^^^^^^^^^^\n  File "/srv/train/fail2.py", line 6, in main\n    torch.zeros(2, 3) @ torch.zeros(2, 3)\n'
+            "    ~~~~~~~~~~~~~~~~~~^~~~~~~~~~~~~~~~~~~\nRuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)\n"),
+            "1795662175",
+            "RuntimeError",
+        ),
+    ],
+)  # fmt: skip
+def test_error_files_that_torch_wrote(message: str, trace: str, timestamp: str, code: str) -> None:
+    """Recorded with torch 2.13: functions that `record` wraps; only folders were renamed."""
+    (stream,) = error_file.read(document(message, trace, timestamp), Rank(3))
+    (finding,) = stream.findings
+    assert (finding.code, finding.impact, finding.at_s) == (code, Impact.PROGRAM, float(timestamp))
+    assert message in finding.what
+
+
 def test_without_a_traceback_the_message_counts() -> None:
     """torch before 1.10 writes the stack of the writer as a list: pytorch/pytorch#64036."""
     stack = ['  File "fail.py", line 7, in <module>\n    main()\n', '  File "errors.py", line 26, in _write_error\n']
