@@ -118,6 +118,38 @@ def test_a_record_of_several_lines_is_one_event() -> None:
     assert one(switch).times == 1
 
 
+#: https://github.com/NVIDIA/NVSentinel/issues/155, as `dmesg` writes it; one line of the driver's record in each.
+RECORD = [
+    "NVRM: The NVIDIA GPU 0000:b3:00.0",
+    "NVRM: (PCI ID: 10de:26b5) installed in this system has",
+    "NVRM: fallen off the bus and is not responding to commands.",
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[ 1843.308145] " + "\n               ".join(RECORD) + "\n[ 1843.439662] NVRM: The NVIDIA probe routine failed for 1 device(s).\n",
+        # https://github.com/leptonai/gpud/pull/1209, as `journalctl -k` writes it
+        "Feb 14 05:03:41 gpu-1 kernel: bridge: filtering\nFeb 14 05:03:42 gpu-1 kernel: " + "\n                              ".join(RECORD) + "\n",
+        "3,1001,1843308145,-;" + "\\x0a".join(RECORD) + "\n",  # /dev/kmsg
+        "Feb 14 05:03:42 gpu-1 kernel: " + "#012".join(RECORD) + "\n",  # rsyslog
+    ],
+)  # fmt: skip
+def test_a_record_whose_lines_below_the_first_bear_no_mark(text: str) -> None:
+    assert (one(text).code, one(text).impact, one(text).device) == ("Xid 79", Impact.CONVICTS, "0000:b3:00")
+    assert kernel_log.recognises(text)
+
+
+@pytest.mark.parametrize(
+    "head", ["Feb 14 05:03:42 gpu-1 python[7]: ", "[ 1.5] python[7]: segfault at 0 in ", "12,1001,12500000,-;", ""]
+)
+@pytest.mark.parametrize("between", ["\n          ", "\\x0a", "#012"])
+def test_what_another_program_writes_below_its_own_line_is_not_the_drivers(head: str, between: str) -> None:
+    text = f"{head}x{between}NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.\n"
+    assert kernel_log.read(text) == ()
+
+
 def test_xid_45_is_noise_unless_it_names_what_caused_it() -> None:
     head = "NVRM: Xid (PCI:0000:dc:00): 45, pid=18, name=python3, Ch 00000001"
     assert one(head).impact is Impact.TELLS_NOTHING

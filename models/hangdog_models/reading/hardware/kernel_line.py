@@ -6,7 +6,7 @@ short-precise, short-monotonic, short-unix and short-full, and syslog files with
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangdog_models.reading.dates import LAST_LINES, SOME_YEAR, moment, month_of, written_out
 
@@ -28,6 +28,13 @@ _SYSLOG = re.compile(rf"([^\s\d:\[]{{3,9}}|\d{{1,2}}月)\s{{1,2}}(\d{{1,2}}) {_C
 _UNIX = re.compile(r"(\d{9,10}\.\d{1,9}) ")
 _TAG = re.compile(r"([^\s:]{1,255}) ([^\s:\[\]]{1,64})(?:\[\d{1,9}\])?: ")
 _HOST_KERNEL = re.compile(r"(?:[^\s:]{1,255} )?kernel: ")
+#: NVIDIA's driver writes records of several lines. `dmesg` and `journalctl` pad those below the first, /dev/kmsg and rsyslog
+#: write the line ends out. Of other writers no such line is believed: a file's name may hold whatever its user likes.
+_DRIVER = "NVRM: "
+_BELOW = re.compile(rf"[ \t]{{2,80}}(?={_DRIVER})")
+_LINE_END = re.compile(r"\\x0a|#012")
+#: Lines of one record below its first.
+_MOST_BELOW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,26 @@ def split(line: str) -> KernelLine | None:
     if caller := _CALLER.match(rest):
         rest = rest[caller.end() :]
     return KernelLine(rest, at, uptime, yearless)
+
+
+def messages(text: str, start: int, raw: str) -> tuple[KernelLine, ...]:
+    """The messages of a line that begins there: mostly one, several where a record of the driver stands in it, or none."""
+    padded = _BELOW.match(raw)
+    first = split(_first_line(text, start) if padded else raw)
+    if first is None or not first.text.startswith(_DRIVER):
+        return () if first is None or padded else (first,)
+    parts = _LINE_END.split(raw[padded.end() :] if padded else first.text)
+    return tuple(replace(first, text=part) for part in parts if part.startswith(_DRIVER))
+
+
+def _first_line(text: str, start: int) -> str:
+    """The line that those padded above `start` belong to; empty where there is none near."""
+    for _ in range(_MOST_BELOW):
+        end = max(start - 1, 0)
+        start = text.rfind("\n", 0, end) + 1
+        if not text[start : start + 1].isspace():
+            return text[start:end]
+    return ""
 
 
 def _of_iso(iso: re.Match[str]) -> float | None:

@@ -10,7 +10,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding, Impact, LogEnd
 from hangdog_models.reading.dates import last_lines
 from hangdog_models.reading.hardware.event_dedup import EventDedup
-from hangdog_models.reading.hardware.kernel_line import KernelLine, relevant_lines, split
+from hangdog_models.reading.hardware.kernel_line import KernelLine, messages, relevant_lines, split
 from hangdog_models.reading.hardware.pci import canonical
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import printable
@@ -69,8 +69,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
         # Of the ten thousands of lines of a log a few tell something: the rest is not even taken apart.
         if log.follows or relevant is None or found.start() in relevant:
             for raw in lines_of(found[0]):
-                line = split(raw)
-                if line is not None:
+                for line in messages(text, found.start(), raw):
                     log.take(line)
     return log.findings()
 
