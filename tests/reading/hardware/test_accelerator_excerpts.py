@@ -1,9 +1,95 @@
-"""What amd-smi, rocm-smi and npu-smi printed of real devices: public excerpts, shortened. tests/reading/SOURCES.md lists them."""
+"""What nvidia-smi, amd-smi, rocm-smi, npu-smi and dcgmi printed of real devices: public excerpts, shortened.
+
+tests/reading/SOURCES.md lists them beside those of all readers.
+"""
+
+from typing import Any
 
 import pytest
 
 from hangdog_models.findings import Impact
-from hangdog_models.reading.hardware import amd_smi, npu_smi
+from hangdog_models.reading.hardware import amd_smi, dcgm, npu_smi, nvidia_smi
+
+#: https://github.com/fastfetch-cli/fastfetch/issues/1029, Windows, driver 555.99
+LAPTOP = """==============NVSMI LOG==============
+
+Timestamp                                 : Thu Jun 20 07:17:53 2024
+Driver Version                            : 555.99
+CUDA Version                              : 12.5
+
+Attached GPUs                             : 1
+GPU 00000000:01:00.0
+    Product Name                          : NVIDIA GeForce RTX 3070 Ti Laptop GPU
+    Persistence Mode                      : Enabled
+    MIG Mode
+        Current                           : N/A
+        Pending                           : N/A
+    Driver Model
+        Current                           : WDDM
+    VBIOS Version                         : 94.04.7e.00.03
+"""
+#: https://github.com/scitix/sichek/pull/121, an H200 with driver 570.86.15 that waits for a reset: the older field is deprecated
+RECOVERY = """==============NVSMI LOG==============
+
+Attached GPUs                             : 8
+GPU 00000000:19:00.0
+    GPU Reset Status
+        Reset Required                    : Requested functionality has been deprecated
+        Drain and Reset Recommended       : Requested functionality has been deprecated
+    GPU Recovery Action                   : {action}
+"""
+#: https://github.com/mrirecon/bart/issues/323: an idle card, whose link has slowed down
+IDLE = """==============NVSMI LOG==============
+
+Attached GPUs                             : 1
+GPU 00000000:B1:00.0
+    GPU Operation Mode
+        Current                           : N/A
+    PCI
+        Bus                               : 0xB1
+        Bus Id                            : 00000000:B1:00.0
+        GPU Link Info
+            PCIe Generation
+                Max                       : 4
+                Current                   : 1
+            Link Width
+                Max                       : 16x
+                Current                   : 16x
+        Replays Since Reset               : 0
+    Fan Speed                             : 30 %
+    Performance State                     : P8
+    Clocks Throttle Reasons
+        Idle                              : Active
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        (LAPTOP, []),
+        (RECOVERY.format(action="None"), []),
+        (RECOVERY.format(action="Reset"), ["recovery action"]),
+        (IDLE, []),
+    ],
+)
+def test_nvidia_smi(text: str, codes: list[str]) -> None:
+    assert nvidia_smi.recognises(text)
+    assert [one.code for one in nvidia_smi.read(text)] == codes
+
+
+def diagnosis(*tests: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    """DCGM 3.3.1 on a T400, https://github.com/NVIDIA/DCGM/issues/139: most tests do not run there."""
+    listed = [{"name": name, "results": [{"gpu_id": "0", **result}]} for name, result in tests]
+    return {"DCGM GPU Diagnostic": {"test_categories": [{"...": 1}, {"category": "Hardware", "tests": listed}]}}
+
+
+def test_dcgmi() -> None:
+    skipped = diagnosis(
+        ("GPU Memory", {"status": "Skip"}), ("Diagnostic", {"status": "Skip"}), ("EUD Test", {"status": "Skip"})
+    )
+    assert dcgm.recognises(skipped) and dcgm.read(skipped) == ()
+    assert [one.code for one in dcgm.sound(skipped)] == ["no test ran"]
+
 
 #: https://github.com/ROCm/amdsmi, CHANGELOG.md, as it stands there in a list: indented
 THROTTLED = """    GPU: 0

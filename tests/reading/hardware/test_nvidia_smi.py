@@ -181,6 +181,12 @@ def test_what_all_gpus_share_is_the_hosts_build_or_setting() -> None:
     assert (found.code, found.impact) == ("fabric manager", Impact.SUSPECTS) and "do not replace" in found.what
 
 
+def test_lanes_of_a_gpu_that_is_alone_tell_nothing() -> None:
+    narrow = changed(Link_Width__Current="8x")
+    assert told(nvidia_smi.read(as_text(narrow))) == [("PCIe lanes", Impact.TELLS_NOTHING)]
+    assert told(nvidia_smi.read(as_text(narrow, attached=8))) == [("PCIe lanes", Impact.SLOWS)]  # the rest was cut off
+
+
 def test_a_single_field_without_an_answer_is_nothing_and_all_of_them_a_lost_gpu() -> None:
     assert nvidia_smi.read(as_text(SOUND, changed(Retired_Pages__Pending_Page_Blacklist="Unknown Error"))) == ()
     lost = [(s, n, "GPU is lost") for s, n, _ in SOUND]

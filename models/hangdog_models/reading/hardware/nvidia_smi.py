@@ -88,6 +88,10 @@ def _of_the_host(query: Query, found: list[Finding]) -> Iterator[Finding]:
     for finding in found:
         if finding.code == "PCIe lanes" and lanes == everywhere:
             continue  # all alike: a virtual machine, or a board that is wired so
+        if finding.code == "PCIe lanes" and len(query.gpus) == 1 and query.attached in (None, 1):
+            # Of sound single GPUs many stand in a slot of 8 lanes, and no other GPU tells whether this one always did.
+            what = f"{finding.what}; it is alone in its machine, and may be wired so"
+            finding = replace(finding, impact=Impact.TELLS_NOTHING, what=what)
         if finding.code == "fabric" and fabric == everywhere:
             continue
         yield finding
