@@ -5,7 +5,7 @@ import pytest
 from hangdog_models.collectives import RasStatus
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Impact
-from hangdog_models.reading.collectives import nccl_diag, ras_events, ras_json
+from hangdog_models.reading.collectives import nccl_diag, ras_events, ras_json, ras_text
 from hangdog_models.reading.json_document import read_json
 
 STATUS = """"status": {
@@ -90,6 +90,55 @@ def test_a_report_of_a_job_that_differs_with_and_without_mending() -> None:
         assert [(m.number, m.status, m.launched["AllReduce"]) for m in communicator.members] == [
             (0, RasStatus.RUNNING, 10), (1, RasStatus.RUNNING, 3),
         ]  # fmt: skip
+
+
+#: https://github.com/NVIDIA/nccl/issues/1911, NCCL 2.26: those that are listed are ahead
+AHEAD = """NCCL version 2.26.2 compiled with CUDA 12.6
+CUDA runtime version 12060, driver version 12060
+
+Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+      4          8            1         32       32
+
+Communicators... (0.00s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         4         8        32        32   RUNNING  MISMATCH
+
+Errors
+======
+
+Warnings
+========
+
+#0-0 (fa93daea854b060b) MISMATCH
+  Communicator ranks have different AllGather operation counts
+  30 ranks have launched up to operation 640
+  2 ranks have launched up to operation 641
+  Rank 12 -- GPU 4 managed by process 323032 on node 10.0.0.124
+  Rank 13 -- GPU 5 managed by process 323033 on node 10.0.0.124
+"""
+
+
+def test_a_report_that_lists_those_ahead() -> None:
+    assert ras_text.recognises(AHEAD)
+    (report,) = ras_text.read(AHEAD)
+    (communicator,) = report.communicators
+    assert (communicator.name, communicator.size, communicator.classes) == (
+        "fa93daea854b060b",
+        32,
+        ((640, 30), (641, 2)),
+    )
+    assert [(m.number, m.launched) for m in communicator.members] == [
+        (12, {"AllGather": 641}),
+        (13, {"AllGather": 641}),
+    ]
+    assert report.lost == ()
 
 
 def test_a_report_with_a_comma_forgotten() -> None:

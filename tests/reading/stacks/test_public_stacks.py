@@ -2,7 +2,7 @@
 
 import pytest
 
-from hangdog_models.reading.stacks import faulthandler, gdb, gdb_python, proc_status, stack_text
+from hangdog_models.reading.stacks import faulthandler, gdb, gdb_python, proc_status, pyspy_text, pystack, stack_text
 from hangdog_models.stack import Frame
 
 #: https://github.com/NVIDIA/TensorRT-LLM/issues/2560
@@ -51,6 +51,72 @@ Thread 0x00000001f3192240 (most recent call first):
   File "/srv/test_timeout.py", line 9 in test_gil_sleep
   File "/opt/lib/python3.14/unittest/case.py", line 615 in _callTestMethod
 """
+#: https://github.com/deepspeedai/DeepSpeed/issues/6524: threads without Python frames, and no line that names the process
+SOME_EMPTY = """Thread 4888 (idle): "MainThread"
+    _engine_run_backward (torch/autograd/graph.py:769)
+    backward (torch/autograd/__init__.py:289)
+    <module> (src/fine_tune_accelerate.py:586)
+Thread 5406 (idle): "Thread-1"
+    wait (threading.py:324)
+    _bootstrap (threading.py:973)
+Thread 8283 (idle)
+Thread 8284 (idle)
+Thread 8287 (active)
+    partition_grads (deepspeed/runtime/zero/stage3.py:1500)
+    wrapped_fn (deepspeed/utils/nvtx.py:18)
+"""
+#: https://github.com/ray-project/ray/issues/3187: py-spy of 2018, as `ray stack` prints it
+OF_2018 = """Thread 0x7F4AA36D9700 (active)
+\t _periodically_flush_profile_events (ray/profiling.py:97)
+\t run (threading.py:864)
+Thread 0x7F4AACDE7700 (active)
+\t _get_next_task_from_local_scheduler (ray/worker.py:988)
+\t <module> (ray/workers/default_worker.py:105)
+"""
+#: https://github.com/bloomberg/pystack, README.md: a header without the name of the program
+NAMELESS = """$ pystack remote 112
+Traceback for thread 112 [] (most recent call last):
+    (Python) File "/test.py", line 17, in <module>
+        first_func()
+    (Python) File "/test.py", line 14, in third_func
+        time.sleep(1000)
+"""
+#: https://bloomberg.github.io/pystack, tutorial on deadlocks
+DEADLOCK = """    Traceback for thread 789 (python3) [] (most recent call last):
+        (Python) File "/<python_stdlib_path>/threading.py", line 966, in _bootstrap
+            self._bootstrap_inner()
+        (Python) File "/<python_stdlib_path>/threading.py", line 946, in run
+            self._target(*self._args, **self._kwargs)
+        (Python) File "/<path_to_tutorials>/deadlock.py", line 10, in background
+            with first_lock:
+"""
+
+
+def test_py_spy_of_threads_without_frames() -> None:
+    (process,) = pyspy_text.read(SOME_EMPTY)
+    assert [(thread.name, thread.tid, len(thread.frames)) for thread in process.threads] == [
+        ("MainThread", 4888, 3), ("Thread-1", 5406, 2), (None, 8283, 0), (None, 8284, 0), (None, 8287, 2),
+    ]  # fmt: skip
+    assert process.threads[0].frames[-1].function == "_engine_run_backward"
+
+
+def test_py_spy_of_2018() -> None:
+    assert stack_text.form_of(OF_2018) == "the text of py-spy dump"
+    (process,) = pyspy_text.read(OF_2018)
+    assert [thread.frames[-1].function for thread in process.threads] == [
+        "_periodically_flush_profile_events", "_get_next_task_from_local_scheduler",
+    ]  # fmt: skip
+
+
+def test_pystack_without_a_name() -> None:
+    (process,) = pystack.read(NAMELESS)
+    assert (process.pid, [frame.function for frame in process.threads[0].frames]) == (112, ["<module>", "third_func"])
+
+
+def test_pystack_indented_in_a_page() -> None:
+    assert stack_text.form_of(DEADLOCK) == "the text of pystack"
+    (process,) = stack_text.read(DEADLOCK)
+    assert [frame.function for frame in process.threads[0].frames] == ["_bootstrap", "run", "background"]
 
 
 def test_gdb_without_symbols() -> None:
