@@ -60,6 +60,30 @@ def test_a_failed_dump_is_recognised_where_its_output_should_be(words: str) -> N
     assert not capture_failure.recognises("ValueError: " + words)
 
 
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        # gdb 13.1, py-spy 0.4.3 and pystack 1.7.2, asked here for a process that is gone, for one of another user, and for `sleep`
+        ("ptrace: No such process.\nNo stack.\n", Reason.EXITED),
+        ("ptrace: Operation not permitted.\nNo stack.\n", Reason.NOT_PERMITTED),
+        ("💀 Engine error: Could not read the contents of /proc/999999/task 💀\n", Reason.EXITED),
+        ("💀 Engine error: Could not determine python version from /usr/bin/sleep 💀\n", Reason.NOT_PYTHON),
+        (
+            ("WARNING(process_remote): Failed to attach to thread 24782: Operation not permitted\n💀 Engine error: Operation not permitted 💀\n\n"
+            "The specified process cannot be traced. This could be because the tracer\n"),
+            Reason.NOT_PERMITTED,
+        ),
+        ("Error: Failed to get process executable name. Check that the process is running.\n\nCaused by:\n    0: No such file or directory (os error 2)\n", Reason.EXITED),
+        ("Error: Failed to find python version from target process\n\nStack backtrace:\n", Reason.NOT_PYTHON),
+        # https://github.com/benfred/py-spy/issues/397
+        ("Error: Failed to find a python version from target process\n", Reason.NOT_PYTHON),
+    ],
+)  # fmt: skip
+def test_what_the_tools_print_in_a_stacks_place(words: str, reason: Reason) -> None:
+    assert capture_failure.recognises(words)
+    assert capture_failure.read(words).reason is reason
+
+
 def test_refining_without_a_state_changes_nothing() -> None:
     missing = Missing(Reason.TIMED_OUT, "slow")
     assert capture_failure.refine(missing, None) == missing

@@ -1,7 +1,7 @@
 """What the tools themselves printed of small programs and of a job of four ranks that hangs (recorded/).
 
 The Pythons are CPython 3.9 to 3.13, the job is torch 2.13 with gloo, the tools are gdb 13.1, elfutils 0.188, perf 6.1
-and py-spy 0.4. Ray is 2.60. Only folders that installations differ in were renamed.
+py-spy 0.4 and pystack 1.7. Ray is 2.60. Only folders that installations differ in were renamed.
 """
 
 from pathlib import Path
@@ -17,6 +17,7 @@ from hangdog_models.reading.stacks import (
     perf_script,
     pyspy_raw,
     pyspy_text,
+    pystack,
     stack_text,
 )
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
@@ -149,6 +150,16 @@ def test_the_debug_server_of_torch_shows_each_rank_and_its_machine(name: str) ->
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "function", "first"), [("pystack.txt", "wait_for_peer", "<module>"), ("pystack-native.txt", "__futex_abstimed_wait_common64", "_start")]
+)  # fmt: skip
+def test_pystack_knows_the_main_thread_by_where_it_began(name: str, function: str, first: str) -> None:
+    (process,) = pystack.read(text(name))
+    main = main_of(process)
+    assert (process.pid, main.tid, main.frames[0].function, innermost(process)) == (25172, 25172, first, function)
+    assert "lock.acquire" not in repr(process.threads)  # source lines are not kept
+
+
 def test_py_spy_record_counts_and_the_commonest_stack_is_kept() -> None:
     (process,) = pyspy_raw.read(text("py-spy-record-subprocesses.txt"))
     assert (process.pid, process.command) == (23595, "/usr/bin/python3.11 stuck2.py")
@@ -163,6 +174,8 @@ def test_py_spy_record_counts_and_the_commonest_stack_is_kept() -> None:
     [
         ("gdb-bt-and-py-bt.txt", "the text of gdb"),
         ("gdb-py-bt.txt", "the text of gdb's py-bt"),
+        ("pystack.txt", "the text of pystack"),
+        ("pystack-native.txt", "the text of pystack"),
         ("eu-stack-verbose.txt", "the text of eu-stack"),
         ("eu-stack/rank0.txt", "the text of eu-stack"),
         ("kernel-tasks.txt", "/proc/<pid>/stack"),

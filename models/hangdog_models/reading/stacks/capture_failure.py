@@ -18,7 +18,7 @@ _WORDS = tuple(
         (r"no answer|timed out|time-?out|deadline", Reason.TIMED_OUT),
         (r"another tracer|already (?:being )?traced|TracerPid|Failed to suspend process.*EPERM", Reason.TRACED),
         (r"py-spy: (?:command )?not found|'py-spy'|tool missing|not installed", Reason.TOOL_MISSING),
-        (r"find python version from target|determine python version|not a python process", Reason.NOT_PYTHON),
+        (r"find (?:a )?python version from target|determine python version|not a python process", Reason.NOT_PYTHON),
         (r"permission denied|operation not permitted|not permitted|EPERM|EACCES|CAP_SYS_PTRACE", Reason.NOT_PERMITTED),
         (
             r"get process executable name|open process \d+ - check if it is running|no such process|ESRCH|\bexited\b|\bgone\b|contents of /proc/\d+/task",
@@ -27,7 +27,8 @@ _WORDS = tuple(
     )
 )
 _FAILED = re.compile(
-    r"\s*(?:Error: Failed to (?:get|find|suspend|open|copy|read) |Permission Denied: Try running again)"
+    r"\s*(?:Error: Failed to (?:get|find|suspend|open|copy|read) |Permission Denied: Try running again"
+    r"|(?:WARNING\(\w{1,40}\): [^\n]{1,400}\n){0,64}💀 \w|ptrace: (?:Operation not permitted|No such process)\.)"
 )
 #: How hangdog itself writes a failure whose reason it knows: no words of a tool begin so.
 _OURS = re.compile(f"hangdog: ({'|'.join(re.escape(reason) for reason in Reason)})(?:: |:?$)")
@@ -38,7 +39,7 @@ _VAGUE = frozenset({Reason.TIMED_OUT, Reason.TOOL_FAILED, Reason.NO_EVIDENCE})
 
 
 def recognises(head: str) -> bool:
-    """Whether a text is what py-spy prints when it fails."""
+    """Whether a text is what py-spy, pystack or gdb prints when it fails."""
     return _FAILED.match(head) is not None
 
 
