@@ -1,6 +1,6 @@
 """What the tools themselves printed of small programs and of a job of four ranks that hangs (recorded/).
 
-The Pythons are CPython 3.9 to 3.13, the job is torch 2.13 with gloo, the tools are gdb 13.1, elfutils 0.188, perf 6.1
+The Pythons are CPython 3.9 to 3.13, the job is torch 2.13 with gloo, the tools are gdb 13.1, elfutils 0.188, perf 6.1,
 py-spy 0.4 and pystack 1.7. Ray is 2.60. Only folders that installations differ in were renamed.
 """
 
