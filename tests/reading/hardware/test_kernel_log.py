@@ -142,12 +142,20 @@ def test_a_record_whose_lines_below_the_first_bear_no_mark(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "head", ["Feb 14 05:03:42 gpu-1 python[7]: ", "[ 1.5] python[7]: segfault at 0 in ", "12,1001,12500000,-;", ""]
+    "head",
+    [
+        "Feb 14 05:03:42 gpu-1 python[7]: ",
+        "[ 1.5] python[7]: segfault at 0 in ",
+        "[ 1.5] NVRM: Xid (PCI:0000:1b:00): 43, pid=1, name=",
+        "3,1001,12500000,-;NVRM: Xid (PCI:0000:1b:00): 43, pid=1, name=",
+        "12,1001,12500000,-;",
+        "",
+    ],
 )
 @pytest.mark.parametrize("between", ["\n          ", "\\x0a", "#012"])
-def test_what_another_program_writes_below_its_own_line_is_not_the_drivers(head: str, between: str) -> None:
+def test_what_a_user_writes_below_another_line_is_not_the_drivers(head: str, between: str) -> None:
     text = f"{head}x{between}NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.\n"
-    assert kernel_log.read(text) == ()
+    assert [found.code for found in kernel_log.read(text)] == (["Xid 43"] if "NVRM" in head else [])
 
 
 def test_xid_45_is_noise_unless_it_names_what_caused_it() -> None:

@@ -28,9 +28,11 @@ _SYSLOG = re.compile(rf"([^\s\d:\[]{{3,9}}|\d{{1,2}}月)\s{{1,2}}(\d{{1,2}}) {_C
 _UNIX = re.compile(r"(\d{9,10}\.\d{1,9}) ")
 _TAG = re.compile(r"([^\s:]{1,255}) ([^\s:\[\]]{1,64})(?:\[\d{1,9}\])?: ")
 _HOST_KERNEL = re.compile(r"(?:[^\s:]{1,255} )?kernel: ")
-#: NVIDIA's driver writes records of several lines. `dmesg` and `journalctl` pad those below the first, /dev/kmsg and rsyslog
-#: write the line ends out. Of other writers no such line is believed: a file's name may hold whatever its user likes.
+#: NVIDIA's driver writes one record of several lines: that of a GPU which is gone. `dmesg` and `journalctl` pad those below
+#: the first, /dev/kmsg and rsyslog write the line ends out. No other message is taken apart so: it may hold a user's text,
+#: such as the name of a process or of a file.
 _DRIVER = "NVRM: "
+_RECORD_OF_GPU = re.compile(r"NVRM: The NVIDIA GPU [0-9a-f:.]{7,20}\s{0,4}(?:\\x0a|#012|$)", re.IGNORECASE)
 _BELOW = re.compile(rf"[ \t]{{2,80}}(?={_DRIVER})")
 _LINE_END = re.compile(r"\\x0a|#012")
 #: Lines of one record below its first.
@@ -92,10 +94,10 @@ def split(line: str) -> KernelLine | None:
 
 
 def messages(text: str, start: int, raw: str) -> tuple[KernelLine, ...]:
-    """The messages of a line that begins there: mostly one, several where a record of the driver stands in it, or none."""
+    """The messages of a line that begins there: mostly one, several where the driver's record of a GPU is in it, or none."""
     padded = _BELOW.match(raw)
     first = split(_first_line(text, start) if padded else raw)
-    if first is None or not first.text.startswith(_DRIVER):
+    if first is None or not _RECORD_OF_GPU.match(first.text):
         return () if first is None or padded else (first,)
     parts = _LINE_END.split(raw[padded.end() :] if padded else first.text)
     return tuple(replace(first, text=part) for part in parts if part.startswith(_DRIVER))
