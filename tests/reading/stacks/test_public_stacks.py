@@ -2,7 +2,16 @@
 
 import pytest
 
-from hangdog_models.reading.stacks import faulthandler, gdb, gdb_python, proc_status, pyspy_text, pystack, stack_text
+from hangdog_models.reading.stacks import (
+    faulthandler,
+    gdb,
+    gdb_python,
+    kernel_stack,
+    proc_status,
+    pyspy_text,
+    pystack,
+    stack_text,
+)
 from hangdog_models.stack import Frame
 
 #: https://github.com/NVIDIA/TensorRT-LLM/issues/2560
@@ -90,6 +99,45 @@ DEADLOCK = """    Traceback for thread 789 (python3) [] (most recent call last):
         (Python) File "/<path_to_tutorials>/deadlock.py", line 10, in background
             with first_lock:
 """
+#: https://github.com/openzfs/zfs/issues/7484: two processes, as a shell showed them; a kernel before 4.14
+TWO_SHOWN = """    $ sudo cat /proc/32733/stack
+    [<ffffffffb3839bd0>] SyS_tee+0x3a0/0x3a0
+    [<ffffffffb383197e>] wb_wait_for_completion+0x5e/0x90
+    [<ffffffffb3603b7f>] do_syscall_64+0x8f/0xf0
+    [<ffffffffffffffff>] 0xffffffffffffffff
+    $ sudo cat /proc/29526/stack
+    [<ffffffffb36eee0>] __queue_work+0x170/0x480
+    [<ffffffffb3603b7f>] do_syscall_64+0x8f/0xf0
+    [<ffffffffffffffff>] 0xffffffffffffffff
+"""
+#: https://github.com/nfs-ganesha/nfs-ganesha/issues/1327
+OF_NFS = """cat /proc/3734491/stack
+[<0>] nfs_set_open_stateid_locked+0xfc/0x370 [nfsv4]
+[<0>] _nfs4_do_open.isra.0+0x168/0x4e0 [nfsv4]
+[<0>] do_dentry_open+0x14f/0x430
+"""
+#: https://github.com/aws/efs-utils/issues/374: another file before it
+OF_EFS = """# cat /proc/4905/wchan
+do_poll.constprop.0
+
+# cat /proc/4905/stack
+[<0>] do_poll.constprop.0+0x235/0x360
+[<0>] do_sys_poll+0x164/0x240
+[<0>] entry_SYSCALL_64_after_hwframe+0x76/0x7e
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "innermost"),
+    [
+        (TWO_SHOWN, {32733: "SyS_tee", 29526: "__queue_work"}),
+        (OF_NFS, {3734491: "nfs_set_open_stateid_locked"}),
+        (OF_EFS, {4905: "do_poll.constprop.0"}),
+    ],
+)
+def test_kernel_stacks_as_a_shell_shows_them(text: str, innermost: dict[int, str]) -> None:
+    assert stack_text.form_of(text) == "/proc/<pid>/stack"
+    assert {p.pid: p.threads[0].frames[-1].function for p in kernel_stack.read(text)} == innermost
 
 
 def test_py_spy_of_threads_without_frames() -> None:

@@ -1,7 +1,7 @@
 """Reads `/proc/PID/stack` and `/proc/PID/task/TID/stack`: where threads sleep inside the kernel."""
 
 import re
-from itertools import islice
+from itertools import islice, pairwise
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.json_document import text_of
@@ -22,16 +22,21 @@ KERNEL = "kernel"
 _FRAME = re.compile(
     r"(?:(\S{1,200}):)?\s{0,8}\[<[0-9a-fA-F]{1,16}>\] ([\w.]{1,256})\+0x[0-9a-f]{1,16}/0x[0-9a-f]{1,16}(?: \[(\w{1,64})\])?"
 )
-#: The line of the file's name before its content, as `head` and loops over files print it.
-_FILE = re.compile(r"[^\w/]{0,12}(\S{0,100}/proc/\d{1,18}(?:/task/\d{1,18})?(?:/stack)?)\W{0,12}")
+#: The line of the file's name before its content, as `head` and loops over files print it, or the command that showed it.
+_FILE = re.compile(r"(?:.{0,200}\bcat\b)?[^\w/]{0,12}(\S{0,100}/proc/\d{1,18}(?:/task/\d{1,18})?(?:/stack)?)\W{0,12}")
 _TASK = re.compile(r"/proc/(\d{1,18})(?:/task/(\d{1,18}))?(?:/stack)?$")
+
+#: Lines within which a stack begins: other files of the process may be shown before it.
+_HEAD_LINES = 100
 
 _Task = tuple[int | None, int]
 
 
 def recognises(head: str) -> bool:
-    """Whether a text begins with a frame of `/proc/PID/stack`, or with the file's name; in a kernel's log others stand first."""
-    return any(_FRAME.fullmatch(line) for line in islice(lines_of(head), 3))
+    """Whether a text begins with a frame of `/proc/PID/stack`, or has one below the file's name; in a kernel's log others stand first."""
+    lines = list(islice(lines_of(head), _HEAD_LINES))
+    named = (_FILE.fullmatch(name) and _FRAME.fullmatch(line) for name, line in pairwise(lines))
+    return any(_FRAME.fullmatch(line) for line in lines[:3]) or any(named)
 
 
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
