@@ -111,6 +111,10 @@ Jan 02 03:04:05 a kernel: NVRM: Xid (PCI:0000:01:00.0): 154, GPU recovery action
 [13.0] INFO: task python:71 blocked for more than 120 seconds.
 [13.1] nfs: server a not responding, still trying
 [13.2] Out of memory: Killed process 71 (python) total-vm:1kB
+[13.3] NVRM: The NVIDIA GPU 0000:b3:00.0
+       NVRM: (PCI ID: 10de:26b5) installed in this system has
+       NVRM: fallen off the bus and is not responding to commands.
+3,9,9,-;NVRM: The NVIDIA GPU 0000:b4:00.0\\x0aNVRM: fallen off the bus and is not responding to commands.
 """
 _NVIDIA_TEXT = """==============NVSMI LOG==============
 
@@ -227,6 +231,8 @@ _SLURM_TEXT = """NodeName=gpu-3 Arch=x86_64 CoresPerSocket=48
    Reason=gres/gpu count reported lower than configured (7 < 8) [slurm@2026-01-02T03:04:05]
 REASON               USER      TIMESTAMP           NODELIST
 Kill task failed     root      2026-01-02T03:04:05 gpu-[03-05,9]
+PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST
+gpu          up 14-00:00:0      3  down* gpu-[06-08]
 JobID           JobName      State ExitCode
 123               llama  NODE_FAIL      0:0
 """

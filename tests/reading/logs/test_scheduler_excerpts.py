@@ -35,6 +35,19 @@ OTHERS = [(name, "out of service", Impact.TELLS_NOTHING) for name in ("cpu242", 
 KILL_FAILED = """REASON               USER      TIMESTAMP           NODELIST
 Kill task failed     root      2024-01-25T15:12:23 gpu-b
 """
+#: https://github.com/ArjunaCluster/ArjunaUsers/issues/69
+PARTITIONS = """PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST
+cpu          up 7-00:00:00     55  drng@ d[001-032],f[001-004,006-024]
+cpu          up 7-00:00:00      1  fail* f005
+gpu          up 14-00:00:0      5  maint c[003,005,011,013,019]
+gpu          up 14-00:00:0      3  down* c[020-022]
+gpu          up 14-00:00:0      7    mix c[006-007,014-015,017-018,023]
+debug*       up      10:00      2   idle e[001-002]
+"""
+#: https://github.com/clusterinthecloud/terraform/issues/11
+DRAINED = """PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST
+compute*     up   infinite      3  drain compute[001-003]
+"""
 #: https://github.com/desihub/desispec/issues/2744
 ACCOUNTED = """JobID           JobName  Partition    Account  AllocCPUS      State ExitCode
 ------------ ---------- ---------- ---------- ---------- ---------- --------
@@ -51,6 +64,8 @@ ACCOUNTED = """JobID           JobName  Partition    Account  AllocCPUS      Sta
         (CUT_REASONS, [*OTHERS, ("gpu002", "GPU count", Impact.SUSPECTS)]),
         (CUT_REASONS.replace("gres/gpu count repor", "Node unexpectedly re"), [*OTHERS, ("gpu002", "node failure", Impact.RESET)]),
         (KILL_FAILED, [("gpu-b", "process not killed", Impact.SUSPECTS)]),
+        (PARTITIONS, [(name, "node failure", Impact.RESET) for name in ("f005", "c020", "c021", "c022")]),
+        (DRAINED, []),
         (ACCOUNTED, []),
     ],
 )  # fmt: skip

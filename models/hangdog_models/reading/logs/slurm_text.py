@@ -1,4 +1,4 @@
-"""Reads what Slurm's commands print: `scontrol show node`, `sinfo -R` and `sacct`; what a reason means stands in a table."""
+"""Reads what Slurm's commands print: `scontrol show node`, `sinfo`, also with -R, and `sacct`; what a reason means stands in a table."""
 
 import re
 from collections.abc import Iterator
@@ -18,6 +18,13 @@ _REASONS = re.compile(r"^REASON\s{1,80}USER\s{1,40}TIMESTAMP\s{1,40}NODELIST\s{0
 _ROW = re.compile(
     r"^(\S.{0,120}?)\s{1,80}(\S{1,40})\s{1,40}(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|Unknown)\s{1,40}(\S{1,400})\s{0,8}$"
 )
+#: `sinfo` alone: a row for each partition and state, in which `*` marks machines that do not answer.
+_PARTITIONS = re.compile(
+    r"^PARTITION\s{1,40}AVAIL\s{1,40}TIMELIMIT\s{1,40}NODES\s{1,40}STATE\s{1,40}NODELIST\s{0,40}$", re.MULTILINE
+)
+_PARTITION_ROW = re.compile(
+    r"^\S{1,64}\s{1,40}[a-z]{2,8}\s{1,40}\S{1,24}\s{1,40}\d{1,7}\s{1,40}([a-z]{2,12}\*)\s{1,40}(\S{1,400})\s{0,8}$"
+)
 _JOBS = re.compile(r"^\s{0,8}JobID\b[^\n]{0,400}\bState\b", re.MULTILINE)
 _JOB_STATE = re.compile(
     r"^\s{0,8}\d{1,12}\S{0,40}[\s|].{0,600}?\b(NODE_FAIL|OUT_OF_ME\w{0,8}|TIMEOUT|PREEMPTED|REQUEUED)\b"
@@ -30,14 +37,14 @@ _HOSTS, _LINES, _BLOCK = 1_024, 200_000, 6_000
 
 def recognises(text: str) -> bool:
     """Whether a text is what one of the commands prints; to be asked of its head."""
-    return any(pattern.search(text) for pattern in (_NODE, _REASONS, _JOBS))
+    return any(pattern.search(text) for pattern in (_NODE, _REASONS, _PARTITIONS, _JOBS))
 
 
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of a text, one for each machine, or for each state of the job."""
     text = text[: limits.file_bytes]
     found: dict[tuple[str, str], Finding] = {}
-    for finding in (*_nodes(text), *_reasons(text), *_jobs(text)):
+    for finding in (*_nodes(text), *_reasons(text), *_partitions(text), *_jobs(text)):
         found.setdefault((finding.machine, finding.code), finding)
     return tuple(found.values())
 
@@ -61,6 +68,17 @@ def _reasons(text: str) -> Iterator[Finding]:
         if row := _ROW.match(line[:1_000]):
             for host in hosts_in(row[4]):
                 yield from _of_node(host, "DOWN", row[1], row[3])
+
+
+def _partitions(text: str) -> Iterator[Finding]:
+    """Machines that do not answer; without a reason no other state tells a fault."""
+    header = _PARTITIONS.search(text)
+    if header is None:
+        return
+    for line, _ in zip(text[header.end() :].splitlines(), range(_LINES), strict=False):
+        if row := _PARTITION_ROW.match(line[:1_000]):
+            for host in hosts_in(row[2]):
+                yield from _of_node(host, row[1].upper(), "", "")
 
 
 def _of_node(host: str, state: str, reason: str, at: str) -> Iterator[Finding]:
