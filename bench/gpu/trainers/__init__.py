@@ -1,0 +1,1 @@
+"""Programs that stand where a user's trainer stands: plain torch, nothing of hangdog's."""
