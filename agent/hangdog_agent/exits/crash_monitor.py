@@ -3,7 +3,7 @@
 `now` is of `time.monotonic`; nothing here waits or reads.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hangdog_agent.discovery.discover import Key, ProcessRole, RankProcesses
@@ -76,10 +76,14 @@ class CrashMonitor:
         for one in ended:
             life = next((life for life in self._runs.values() if one.key in life.trainers), None)
             if life is not None:
-                life.ended[one.key] = one
+                life.ended.setdefault(one.key, one)
             elif one.status == -9:
                 self._launchers = dict([*self._launchers.items(), (one.key, one.at)][-_DEAD:])
             self._dead = dict([*self._dead.items(), (one.key, None)][-_DEAD:])
+
+    def dead(self) -> Collection[Key]:
+        """Those whose end is known: nobody need wait for them again while their parents let them lie."""
+        return self._dead.keys()
 
     def falling(self) -> dict[Key, RankProcesses]:
         """The trainers that ended and are not told of yet."""

@@ -41,7 +41,8 @@ class Crashes:
         self._monitor.end(self._watch.ended())  # before: who ended is not among the members any more
         self._monitor.see(members, here)
         trainers = {one.process.key: one for one in members if one.kind is ProcessRole.TRAINER}
-        self._watch.follow({*trainers, *self._launchers(list(trainers.values()))})
+        awaited = {*trainers, *self._launchers(list(trainers.values()))}
+        self._watch.follow(awaited - self._monitor.dead())  # who is not reaped would end again and again
         return self._monitor.falling()
 
     def complete(self, words: Callable[[Collection[Key]], LastWords]) -> list[JobReport]:

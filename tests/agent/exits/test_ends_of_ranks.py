@@ -55,12 +55,12 @@ class Ranks:
         self.stalls.tick(members, self.crashes.note(members, jobs(members)))
         return self.crashes.complete(self.stalls.last_words)
 
-    def ticks(self, seconds: float) -> list[JobReport]:
+    def ticks(self, seconds: float, reaped: bool = True) -> list[JobReport]:
         """All that is told within so long; of no more than one crash is waited for the rest."""
         found: list[JobReport] = []
         until = time.monotonic() + seconds
         while time.monotonic() < until and not found:
-            for process in self.processes:
+            for process in self.processes if reaped else ():
                 process.poll()  # as a launcher does
             found += self.tick()
             time.sleep(0.2)
@@ -166,3 +166,11 @@ def test_a_rank_that_falls_alone_is_told_while_the_others_stand(tools: Tools, tm
         for rank in (0, 1):
             ranks.tell(rank, "raise ValueError")
         assert not ranks.ticks(SETTLE_S + 1.0), "they are the crowd of that crash"
+
+
+def test_those_whom_nobody_reaps_are_told_once_too(tools: Tools, tmp_path: Path) -> None:
+    with job(tools, tmp_path) as ranks:
+        ranks.processes[2].kill()
+        (crash,) = ranks.ticks(SETTLE_S + 3.0, reaped=False)
+        assert statuses(crash) == {2: -9}
+        assert not ranks.ticks(SETTLE_S + 1.0, reaped=False), "it is told once"
