@@ -151,6 +151,11 @@ def _parser() -> argparse.ArgumentParser:
         help="see only trainers whose environment has that value: several agents can share one host",
     )
     parser.add_argument(
+        "--checks",
+        action="store_true",
+        help="check this machine's hardware with --match-env too, where no other agent on this host does",
+    )
+    parser.add_argument(
         "--state",
         metavar="FOLDER",
         help="folder of its own, to remember over a restart what it has read and what no server has yet "
@@ -203,7 +208,7 @@ def _assemble(options: argparse.Namespace, settings: AgentSettings) -> _Agent:
     places = CheckPaths(state=Path(folder) if folder else None)
     checks: Checks | None = None
     power: Readings = dict
-    if match is None:  # of several agents on one host none knows whose machine it is
+    if match is None or options.checks:  # of several agents on one host none knows whose machine it is
         checks, gpus = standard(settings.checks, places, watch.ranks)
         power = gpus.power
     metrics = Path(options.metrics_file) if options.metrics_file else None

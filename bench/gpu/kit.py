@@ -45,10 +45,14 @@ class NotHere(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a part measured: figures by name, in the order they are shown, and what ought not to be so."""
+    """What a part measured: figures by name, in the order they are shown, and what ought not to be so.
+
+    `rows`: figures of several cases in it, each a row of a table of its own.
+    """
 
     figures: Mapping[str, Any]
     wrong: Sequence[str] = ()
+    rows: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float
     figures: dict[str, Any] = {}
     wrong: list[str] = []
+    rows: list[dict[str, Any]] = []
     #: Why it failed or cannot run here.
     why: str = ""
 
@@ -134,6 +139,8 @@ def run(
         entry = _run(part, stand)
         journal.write(entry)
         tell(f"  {entry.outcome} after {entry.seconds:.1f} s {entry.why or json.dumps(entry.figures)[:300]}")
+        for row in entry.rows:
+            tell(f"  {json.dumps(row)[:600]}")
         for words in entry.wrong:
             tell(f"  WRONG: {words}")
         if part.name not in journal.settled():
@@ -161,4 +168,9 @@ def _run(part: Part, stand: Stand) -> Entry:
     except Exception as error:  # noqa: BLE001 - whatever one part meets, the others are still worth running
         (stand.out / "failures.txt").open("a").write(f"== {part.name}\n{traceback.format_exc()}\n")
         return entry(Outcome.FAILED, why=f"{type(error).__name__}: {error}"[:600])
-    return entry(Outcome.DONE, figures=dict(measured.figures), wrong=list(measured.wrong))
+    return entry(
+        Outcome.DONE,
+        figures=dict(measured.figures),
+        wrong=list(measured.wrong),
+        rows=[dict(row) for row in measured.rows],
+    )

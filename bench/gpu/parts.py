@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from gpu import facts
+from gpu import facts, nccl
 from gpu.kit import Part, Stand
 
 
 def all_parts(stand: Stand) -> Iterator[Part]:
     yield from facts.parts(stand)
+    yield from nccl.parts(stand)

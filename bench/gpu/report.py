@@ -1,6 +1,6 @@
 """Writes what was measured: all of it as JSON, and for people a Markdown page with a table for each family of parts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ def _page(entries: Sequence[Entry]) -> Iterator[str]:
         yield from ("", f"## {family}", "")
         yield from _table([entry for entry in own if entry.outcome is Outcome.DONE])
         for entry in own:
+            if entry.rows:
+                yield from ("", f"{entry.part}:", "", *_rows(entry.rows))
             if entry.outcome is not Outcome.DONE:
                 yield f"- {entry.part}: {entry.outcome}: {entry.why}"
     if wrong:
@@ -43,13 +45,17 @@ def _table(entries: Sequence[Entry]) -> Iterator[str]:
         yield from (f"| {name} | {_shown(value)} |" for name, value in entries[0].figures.items())
         yield f"| seconds | {entries[0].seconds:g} |"
         return
-    names = list(dict.fromkeys(name for entry in entries for name in entry.figures))
-    yield f"| part | {' | '.join(names)} | seconds |"
-    yield f"|---|{'---|' * len(names)}---:|"
-    for entry in entries:
-        which = entry.part.partition("/")[2]
-        cells = " | ".join(_shown(entry.figures.get(name, "")) for name in names)
-        yield f"| {which} | {cells} | {entry.seconds:g} |"
+    yield from _rows(
+        [{"part": entry.part.partition("/")[2], **entry.figures, "seconds": entry.seconds} for entry in entries]
+    )
+
+
+def _rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    yield f"| {' | '.join(names)} |"
+    yield f"|{'---|' * len(names)}"
+    for row in rows:
+        yield f"| {' | '.join(_shown(row.get(name, '')) for name in names)} |"
 
 
 def _shown(value: Any) -> str:
@@ -59,6 +65,8 @@ def _shown(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
         return ", ".join(_shown(one) for one in value) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(one)}" for name, one in value.items()) or "none"
     if value is None:
         return "unknown"
     return str(value).replace("|", "\\|").replace("\n", " ")
