@@ -3,7 +3,7 @@
 `now` is of `time.monotonic`; nothing here waits or reads.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hangdog_agent.discovery.discover import Key, ProcessRole, RankProcesses
@@ -81,7 +81,7 @@ class CrashMonitor:
                 self._launchers = dict([*self._launchers.items(), (one.key, one.at)][-_DEAD:])
             self._dead = dict([*self._dead.items(), (one.key, None)][-_DEAD:])
 
-    def dead(self) -> Collection[Key]:
+    def dead(self) -> KeysView[Key]:
         """Those whose end is known: nobody need wait for them again while their parents let them lie."""
         return self._dead.keys()
 

@@ -45,9 +45,10 @@ _UNUSUAL = 1.25
 class JobMonitor:
     """One job. All times are of `time.monotonic`."""
 
-    def __init__(self, settings: StallSettings, gpus: bool = False) -> None:
-        """`gpus`: whether this machine has any, as far as is known."""
-        self._settings, self._gpus = settings, gpus
+    def __init__(self, settings: StallSettings) -> None:
+        self._settings = settings
+        #: Whether this machine has any, as far as is known by now.
+        self.gpus = False
         self._trainers: dict[Key, Trainer] = {}
         self._longest: dict[object, float] = {}
         self._suspicious_since: float | None = None
@@ -213,7 +214,7 @@ class JobMonitor:
         """What it does at the one line at which it stands, by what is counted of it."""
         # a pulse is lively in a loop that polls, too, where the job's own progress has stalled
         polls = self._progress_stalled(trainer) and not trainer.baseline.pinned
-        doing = meanwhile(trainer.samples, CpuActivity.SILENT if polls else trainer.baseline.mode, self._gpus)
+        doing = meanwhile(trainer.samples, CpuActivity.SILENT if polls else trainer.baseline.mode, self.gpus)
         outside = trainer.samples[-1].state.activity in OUTSIDE
         fed = outside and now - trainer.baseline.woken_at <= self._settings.outside_s
         return Doing.LOOPING if doing is Doing.STILL and fed else doing

@@ -28,6 +28,8 @@ from hangdog_models.stall_timeouts import Sign
 
 #: Children of one rank whose work is counted: most have a loader's workers, or a compiler's. Two reads of /proc each.
 HELPERS = 64
+#: Device files of accelerators whose users may spin until they are done: NVIDIA's, AMD's, others' (`accel`), AWS's, Huawei's.
+_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/accel", "/dev/neuron0", "/dev/davinci_manager")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 T = TypeVar("T")
@@ -52,6 +54,7 @@ class StallMonitor:
         self._tools, self._power = tools, power
         self._rules = rules
         self._settings = settings
+        self._devices = any(map(os.path.exists, _DEVICES))
         self._jobs: dict[str, JobMonitor] = {}
         self._asked: dict[str, float] = {}
         self._threads = Threads(tools.proc)
@@ -79,8 +82,8 @@ class StallMonitor:
         for member in members:
             if member.kind is ProcessRole.TRAINER:
                 trainers.setdefault(member.key, {})[member.process.key] = member
-        gpus = bool(self._power())
-        self._jobs = {job: self._jobs.get(job) or JobMonitor(self._settings, gpus) for job in trainers}
+        gpus = self._devices or bool(self._power())
+        self._jobs = {job: self._jobs.get(job) or JobMonitor(self._settings) for job in trainers}
         self._helpers = _helpers(members)
         received = self._sources.hear(trainers, ended)
         self._sources.note(self._tools.steps, received)  # for captures
@@ -88,6 +91,7 @@ class StallMonitor:
         threads = self._threads.find(everybody, self._seen)
         signs: dict[str, dict[Rank, Sign]] = {}
         for job, watch in self._jobs.items():
+            watch.gpus = gpus
             watch.feel(self._beats(trainers[job], received, threads))
             watch.hear(received)
             if (until := self._asked.pop(job, None)) is not None:
