@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 
 from gpu import facts, nccl
+from gpu import capture, facts, overhead
 from gpu.kit import Part, Stand
 
 
 def all_parts(stand: Stand) -> Iterator[Part]:
     yield from facts.parts(stand)
     yield from nccl.parts(stand)
+    yield from capture.parts(stand)
+    yield from overhead.parts(stand)

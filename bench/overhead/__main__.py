@@ -21,6 +21,7 @@ if __name__ == "__main__":  # the package, which is this folder, is found from t
 
 from overhead.idle import idle
 from overhead.pauses import pauses
+from overhead.stage import NotStarted
 from overhead.steps import steps
 
 #: The parts, and how many samples each takes: captures of each kind, windows, pairs of stretches.
@@ -38,4 +39,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except NotStarted as error:
+        sys.exit(str(error))

@@ -20,47 +20,65 @@ TESTS = Path(__file__).resolve().parents[2] / "tests"
 MARK = ("HANGDOG_BENCH_OVERHEAD", str(os.getpid()))
 #: Loading PyTorch, or whatever else a start takes. Seconds.
 START_S = 120.0
+#: Characters shown of what a process wrote.
+MOST_SAID = 800
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-class Stage:
-    """Starts processes, whose files lie in `folder`."""
+class NotStarted(Exception):
+    """A process of the measurement did not come up; the words are its own."""
 
-    def __init__(self, folder: Path, processes: Processes) -> None:
-        self.folder, self._processes = folder, processes
+
+class Stage:
+    """Starts processes, whose files lie in `folder`; each comes up within `patience_s`."""
+
+    def __init__(self, folder: Path, processes: Processes, patience_s: float = START_S) -> None:
+        self.folder, self._processes, self._patience_s = folder, processes, patience_s
+        self._server = ""
         own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         self._environ = own | {"TMPDIR": str(folder), "PYTHONPATH": str(TESTS), MARK[0]: MARK[1]}
 
     def start(self, name: str, *arguments: str, says: str = "", **environ: str) -> subprocess.Popen[bytes]:
         """Starts Python with these arguments; waits for its first line where it is known what it begins with."""
         process = self._processes.start(name, (sys.executable, "-P", *arguments), self._environ | environ)
-        if says and not first_line(process, START_S).startswith(says):
-            raise SystemExit(f"{name} did not start: {self.last_words(name)}")
+        if says and not first_line(process, self._patience_s).startswith(says):
+            raise NotStarted(f"{name} did not start: {self.last_words(name)}")
         return process
 
     def last_words(self, name: str) -> str:
         return self._processes.last_line(name)
 
+    def said(self, name: str) -> str:
+        """The end of what a process wrote to stderr."""
+        return self._processes.log(name).read_text(errors="replace").strip()[-MOST_SAID:]
+
+    def server(self) -> str:
+        """The address of the one server, which is started where none runs yet."""
+        if not self._server:
+            store = str(self.folder / "hangdog.db")
+            server = self.start("server", "-m", "hangdog", "server", "--listen", "127.0.0.1:0", "--store", store)
+            line = first_line(server, self._patience_s)
+            if not line.startswith("listening on "):
+                raise NotStarted(f"the server did not start: {self.last_words('server')}")
+            self._server = line.removeprefix("listening on ").strip()
+        return self._server
+
     def agent(self, *options: str) -> subprocess.Popen[bytes]:
-        """A server and an agent as they are run in a cluster, with these options, once they are connected."""
-        store = str(self.folder / "hangdog.db")
-        server = self.start("server", "-m", "hangdog", "server", "--listen", "127.0.0.1:0", "--store", store)
-        address = first_line(server, START_S).removeprefix("listening on ").strip()
-        agent = self.start(
-            "agent", "-m", "hangdog_agent.main", "--server", address, "--match-env", "=".join(MARK), *options
-        )
-        until = time.monotonic() + START_S
+        """An agent of the server as it is run in a cluster, with these options, once it is connected."""
+        match = ("--match-env", "=".join(MARK))
+        agent = self.start("agent", "-m", "hangdog_agent.main", "--server", self.server(), *match, *options)
+        until = time.monotonic() + self._patience_s
         while "connected to" not in self._processes.log("agent").read_text():
-            if time.monotonic() > until:
-                raise SystemExit(f"the agent did not connect: {self.last_words('agent')}")
+            if time.monotonic() > until or agent.poll() is not None:
+                raise NotStarted(f"the agent did not connect: {self.last_words('agent')}")
             time.sleep(0.1)
         return agent
 
 
 @contextmanager
-def stage() -> Iterator[Stage]:
+def stage(patience_s: float = START_S) -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="ho-") as folder, Processes(Path(folder)) as processes:
-        yield Stage(Path(folder), processes)
+        yield Stage(Path(folder), processes, patience_s)
 
 
 def rank_environ(rank: int, world: int) -> dict[str, str]:

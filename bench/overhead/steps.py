@@ -104,10 +104,15 @@ def show(off: Sequence[Stretch], on: Sequence[Stretch]) -> None:
 
 
 def row(name: str, ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Prints and answers the mean of log ratios, and where it lies with 95 % confidence (percentile bootstrap)."""
-    chance = random.Random(1)
-    means = sorted(statistics.fmean(chance.choices(ratios, k=len(ratios))) for _ in range(DRAWS))
-    mean, low, high = statistics.fmean(ratios), means[DRAWS // 40], means[-DRAWS // 40 - 1]
+    """Prints and answers the mean of log ratios, and where it lies."""
+    mean, low, high = interval(ratios)
     spread = statistics.stdev(ratios)
     print(f"  {name:28} {mean:+8.3%}   95 %: {low:+.3%} to {high:+.3%}   one pair: +-{spread:.2%}")
     return mean, low, high
+
+
+def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """The mean, and between which values it lies with 95 % confidence (percentile bootstrap)."""
+    chance = random.Random(1)
+    means = sorted(statistics.fmean(chance.choices(ratios, k=len(ratios))) for _ in range(DRAWS))
+    return statistics.fmean(ratios), means[DRAWS // 40], means[-DRAWS // 40 - 1]

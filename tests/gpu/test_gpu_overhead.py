@@ -1,0 +1,58 @@
+"""What the proof on a GPU says of the cost of agent, recorder and profiler, and that it measures them without a GPU too."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gpu import overhead
+from gpu.kit import NotHere, Stand
+from gpu.stepping import block_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def blocks(*medians: float) -> Sequence[Sequence[float]]:
+    return [[median, median, 9.0 * median, median, median] for median in medians]
+
+
+def test_a_ratio_is_of_the_medians_of_neighbours() -> None:
+    compared = overhead.ratio(blocks(0.050, 0.100), blocks(0.051, 0.102))
+    assert compared == {"longer": 2.0, "longer at least": 2.0, "longer at most": 2.0, "pairs": 2}
+
+
+def test_a_cost_is_wrong_only_where_chance_does_not_explain_it() -> None:
+    sure = overhead.ratio(blocks(0.050, 0.050, 0.050), blocks(0.0503, 0.0504, 0.0505))
+    chance = overhead.ratio(blocks(0.050, 0.050, 0.050), blocks(0.049, 0.060, 0.0505))
+    (words,) = overhead.too_slow("the agent", sure)
+    assert words.startswith("steps with the agent are 0.8")
+    assert not list(overhead.too_slow("the agent", chance))
+    assert not list(overhead.too_slow("the recorder", sure, overhead.MOST_RECORDER))
+
+
+def test_a_block_is_a_few_steps_at_least() -> None:
+    assert block_of([0.05, 0.04, 9.0, 0.05, 0.05], 1.0) == 20
+    assert block_of([2.0], 1.0) == 3
+
+
+def test_the_profiler_is_left_out_where_it_was_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(overhead, "PROFILER", ROOT / "agent/profiler/none.so")
+    with pytest.raises(NotHere, match=r"agent/profiler/none.so was not built: make profiler"):
+        overhead.profiler(Stand(Path(sys.executable), tmp_path, tmp_path, dry=True))
+
+
+@pytest.mark.slow
+def test_steps_are_compared_without_a_gpu(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the trainers need PyTorch")
+    chosen = ("--only", "overhead/agent", "--only", "overhead/recorder")
+    command = [sys.executable, str(ROOT / "bench/gpu"), "--dry", "--out", str(tmp_path), *chosen]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
+    entries = {entry["part"]: entry for entry in json.loads((tmp_path / "report.json").read_text())["parts"]}
+    assert {entry["outcome"] for entry in entries.values()} == {"done"}, ran.stdout
+    figures = entries["overhead/agent"]["figures"]
+    assert figures["watched"] and figures["agent MiB"] > 10 and figures["pairs"] == overhead.DRY[0]
+    figures = entries["overhead/recorder"]["figures"]
+    assert figures["pairs"] == overhead.DRY_ROUNDS[0] and figures["without: steps"] == figures["with: steps"] > 0
