@@ -27,6 +27,8 @@ _AROUND_S = 0.005
 LONG_NATIVE_S = 15.0
 #: The agent's whole look at one process, with its tries. Seconds.
 _WHOLE_S = 4.0
+#: What a call must be given to be worth entering. Seconds.
+_LEAST_S = 2.0
 #: Times that a lost trainer is started again.
 _MOST_LOST = 2
 #: What torch says once the device has given up the process.
@@ -35,7 +37,7 @@ _CONTEXT_LOST = "CUDA error"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Reads of each kind in each call, and what all of them may take in one call, and in all calls. Seconds."""
+    """Reads of each kind in each call, and what they may take in one call, and in all of them with the start. Seconds."""
 
     nonblocking: int
     blocking: int
@@ -61,12 +63,13 @@ def measure(stand: Stand) -> Measured:
     until = time.monotonic() + counts.all_s
     with stage() as here:
         trainer = StandingTrainer(here, stand)
-        for name in NAMES:
-            if time.monotonic() + counts.call_s > until:
+        for at, name in enumerate(NAMES):
+            left_s = until - time.monotonic()
+            if left_s < _LEAST_S:
                 figures[name] = "not reached in time"
                 continue
-            looks = Looks()
-            failed = _in_call(trainer, name, partial(_look, trainer, spy, counts, looks))
+            looks, call_s = Looks(), min(counts.call_s, left_s / (len(NAMES) - at))
+            failed = _in_call(trainer, name, partial(_look, trainer, spy, replace(counts, call_s=call_s), looks))
             if not_permitted(looks):
                 raise NotHere(str(looks.nonblocking[0].read))
             figures[name] = figures_of(looks, trainer.pid) | {"turns": int(trainer.page[At.TURNS])}
@@ -90,6 +93,7 @@ def _in_call(trainer: StandingTrainer, name: str, look: Callable[[], None]) -> s
     try:
         trainer.enter(name)
         look()
+        trainer.check()
         failed = ""
     except Exception as error:  # noqa: BLE001 - the other calls are still worth looking at
         failed = f"{error}" if isinstance(error, CallFailed) else f"{type(error).__name__}: {error}"

@@ -17,7 +17,9 @@ from overhead.steps import MOST_SLOWER, interval
 #: Where `make profiler` puts the library that NCCL loads.
 PROFILER = ROOT / "agent" / "profiler" / "libhangdog_profiler.so"
 #: Everything starts within that. Seconds.
-_PATIENCE_S = 40.0
+_PATIENCE_S = 60.0
+#: A command answers, and an agent ends, within that. Seconds.
+_END_S = 10.0
 #: Pairs of blocks, and how long a block is: for a real device and for a dry run. Seconds.
 REAL, DRY = (6, 2.0), (2, 1.0)
 #: Kinds of a job alternate so often, each time for so long: their processes stay, only one kind makes steps.
@@ -38,7 +40,7 @@ RECORDER = {
 def parts(stand: Stand) -> Iterator[Part]:
     yield Part("overhead/agent", 40.0 if stand.dry else 60.0, agent)
     yield Part("overhead/recorder", 40.0, recorder)
-    yield Part("overhead/profiler", 40.0, profiler)
+    yield Part("overhead/profiler", 60.0 if stand.dry else 45.0, profiler)
 
 
 def agent(stand: Stand) -> Measured:
@@ -64,8 +66,7 @@ def agent(stand: Stand) -> Measured:
             shares.append((sum(cpu_s(agent.pid)) - used) / (time.monotonic() - began))
             memory = max(memory, memory_mib(agent.pid, "VmHWM"))
             sees = sees or _watches(stand, here.server())
-            agent.terminate()
-            agent.wait(_PATIENCE_S)
+            _end(agent)
             without.append(job.during(block_s))
     compared = ratio(without, beside)
     figures = _blocks("without", without) | _blocks("with", beside) | compared
@@ -77,8 +78,20 @@ def agent(stand: Stand) -> Measured:
 def _watches(stand: Stand, server: str) -> bool:
     """Whether the agent beside the job knows it: one that does not costs nothing."""
     command = [str(stand.python), "-P", "-m", "hangdog", "machines", "--server", server]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_PATIENCE_S)
+    try:
+        ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_END_S)
+    except subprocess.TimeoutExpired:
+        return False
     return "overhead-job" in ran.stdout
+
+
+def _end(agent: subprocess.Popen[bytes]) -> None:
+    agent.terminate()
+    try:
+        agent.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        agent.kill()
+        agent.wait(_END_S)
 
 
 def recorder(stand: Stand) -> Measured:

@@ -19,7 +19,7 @@ from overhead.stage import NotStarted, Stage, rank_environ
 BENCH = Path(__file__).resolve().parents[1]
 _SCRIPT = BENCH / "gpu" / "trainers" / "cuda_calls.py"
 #: Until torch and the device are ready; both ranks load at once. Seconds.
-START_S = 40.0
+START_S = 60.0
 #: From the order until the trainer stands in the call: a process group is made meanwhile at most. Seconds.
 ENTER_S = 25.0
 #: Until it has left it: the kernel ends as soon as the host says so. Seconds.
@@ -56,9 +56,13 @@ class StandingTrainer:
         self.page[At.ORDER] = float(order)
         if not self._until(ENTER_S, lambda: abs(self.page[At.STANDS]) == order):
             raise CallFailed(f"did not come to stand in it: {self.said()}")
+        time.sleep(SETTLE_S)
+        self.check()
+
+    def check(self) -> None:
+        """Raises CallFailed where the call it was sent into ended with an error."""
         if self.page[At.STANDS] < 0:
             raise CallFailed(f"failed in it: {self.said()}")
-        time.sleep(SETTLE_S)
 
     def leave(self) -> None:
         """Calls it back; raises CallFailed where it does not come."""

@@ -17,7 +17,7 @@ from overhead.stage import NotStarted, Stage, rank_environ
 BENCH = Path(__file__).resolve().parents[1]
 _SCRIPT = BENCH / "gpu" / "trainers" / "small_transformer.py"
 #: Until torch and the device are ready, and for a block of steps. Seconds.
-START_S, STEPS_S = 40.0, 20.0
+START_S, STEPS_S = 60.0, 20.0
 #: More steps than anything here lasts: it goes on by itself.
 _ENDLESS = 1e15
 _LOOK_S = 0.005

@@ -132,6 +132,10 @@ def test_a_trainer_that_dies_inside_a_call_is_told_and_replaced(tmp_path: Path) 
             trainer.leave()
         trainer.again()
         trainer.enter("launches")
+        trainer.check()
+        trainer.page[At.STANDS] = -1.0
+        with pytest.raises(CallFailed, match="failed in it"):
+            trainer.check()
         trainer.leave()
         assert not trainer.harm()
 

@@ -25,6 +25,7 @@ from gpu.trainers.steps import KEPT, At
 IDLE_S = 0.001
 GROUP_S = 60.0
 WORDS = 4096
+RATE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def main() -> None:
     torch.manual_seed(1)
     dist.init_process_group(where.backend, timeout=datetime.timedelta(seconds=GROUP_S))
     model = Transformer(size).to(where.name, torch.float32 if dry else torch.bfloat16)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    parameters = list(model.parameters())
     words = torch.randint(WORDS, (size.batch, size.length + 1), device=where.name)
     first = os.environ["RANK"] == "0"
     done = 0
@@ -79,10 +80,14 @@ def main() -> None:
         began = time.perf_counter()
         loss = functional.cross_entropy(model(words[:, :-1]).flatten(0, 1), words[:, 1:].flatten())
         loss.backward()
-        for parameter in model.parameters():
+        for parameter in parameters:
             dist.all_reduce(parameter.grad)
-        optimizer.step()
-        optimizer.zero_grad()
+        with (
+            torch.no_grad()
+        ):  # by hand: an optimizer of torch loads its compiler first, which takes as long as torch itself
+            for parameter in parameters:
+                parameter.sub_(parameter.grad, alpha=RATE)
+                parameter.grad = None
         where.synchronize()
         if first:
             page[At.STEPS + done % KEPT] = time.perf_counter() - began
