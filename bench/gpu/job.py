@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from gpu.cluster import MACHINE, place
 from gpu.kit import Stand
 from gpu.processes import Children
+from gpu.trainers.one_gpu import nccl_environ
 from hangdog.demo.conductor import free_port
 from hangdog_models.errors import OurFault
 
@@ -20,17 +22,8 @@ START_S = 90.0
 #: Until an order is taken up, and until training goes on after a fault is over. Seconds.
 PATIENCE_S = 45.0
 TICK_S = 0.1
-#: Ranks of one GPU are machines of their own to NCCL, and talk over its sockets.
-NCCL = {
-    "NCCL_NET": "Socket",
-    "NCCL_SOCKET_IFNAME": "lo",
-    "NCCL_IB_DISABLE": "1",
-    "NCCL_P2P_DISABLE": "1",
-    "NCCL_SHM_DISABLE": "1",
-    "NCCL_MAX_NCHANNELS": "1",
-    "NCCL_DEBUG": "INFO",
-    "NCCL_DEBUG_SUBSYS": "INIT,NET,RAS",
-}
+#: What NCCL tells of its start goes to the ranks' logs.
+TOLD = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,RAS"}
 #: Recorders answer when they are asked, and keep what most jobs that have them on keep.
 RECORDER = {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
 
@@ -39,10 +32,10 @@ class Job:
     """Started by `start`; ends with the children."""
 
     def __init__(
-        self, stand: Stand, children: Children, folder: Path, world: int, more: dict[str, str] | None = None
+        self, stand: Stand, children: Children, folder: Path, world: int, more: Mapping[str, str] = MappingProxyType({})
     ) -> None:
         self.name, self.world, self.folder = f"gpu-{world}", world, folder
-        self._stand, self._children, self._more = stand, children, more or {}
+        self._stand, self._children, self._more = stand, children, more
         self.ranks: dict[int, subprocess.Popen[bytes]] = {}
         self._orders = 0
 
@@ -59,8 +52,8 @@ class Job:
                 "RANK": str(rank), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "WORLD_SIZE": str(self.world),
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "HANGDOG_JOB": self.name,
                 "HANGDOG_TOPOLOGY": f"dp={self.world}", MACHINE: place(self.folder, f"node-{rank}"),
-                "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCHINDUCTOR_COMPILE_THREADS": "1",
-                "NCCL_HOSTID": f"node-{rank}", "NCCL_RAS_ADDR": f"localhost:{ras}", **NCCL, **RECORDER,
+                "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1",
+                "NCCL_RAS_ADDR": f"localhost:{ras}", **nccl_environ(rank), **TOLD, **RECORDER,
                 "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(self.folder / "fr_"),
                 "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(self.folder / "pipe_"),
                 "TORCH_FR_DUMP_TEMP_FILE": str(self.folder / "fr_"),

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class Fault:
     strike: Callable[[Job], None]
     guilty: bool
     undo: Callable[[Job], None] | None = None
+    #: What the ranks' environment has for it.
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 def _hang_device(job: Job) -> None:
@@ -68,6 +70,8 @@ STOPPED = Fault(
     lambda job: job.signal(VICTIM, signal.SIGCONT),
 )
 DEVICE = Fault("device hangs", _hang_device, True, lambda job: (job.folder / "released").touch())
+#: The recorder then tells whether the device has begun a collective.
+TIMED_DEVICE = replace(DEVICE, name="device hangs, collectives timed", environ={"TORCH_NCCL_ENABLE_TIMING": "1"})
 KILLED = Fault("process killed", lambda job: job.signal(VICTIM, signal.SIGKILL), True)
 SKIPPED = Fault("collective skipped", lambda job: job.order("skip", [VICTIM]), False)
 RESIZED = Fault("collective of another size", lambda job: job.order("resize", [VICTIM]), False)
@@ -82,7 +86,7 @@ def parts(stand: Stand) -> Iterator[Part]:
     for fault in (STOPPED, DEVICE, LOADER, KILLED, SKIPPED, RESIZED):
         yield _part(some, fault)
     if not stand.dry:  # so many processes do not fit on two cores
-        yield from (_part(8, STOPPED), _part(2, DEVICE), _part(8, DEVICE))
+        yield from (_part(2, TIMED_DEVICE), _part(8, STOPPED), _part(8, DEVICE))
 
 
 def _part(world: int, fault: Fault) -> Part:
@@ -102,7 +106,7 @@ def _play(stand: Stand, world: int, fault: Fault | None) -> Measured:
     name = f"{world}-{fault.name if fault else 'healthy'}".replace(" ", "-")
     folder, seen = stand.folder(f"nccl-{name}"), Played()
     with Children(folder) as children:
-        job = Job(stand, children, folder, world)
+        job = Job(stand, children, folder, world, fault.environ if fault else {})
         try:
             with Cluster(stand, children, folder, job.machines) as cluster:
                 began = time.monotonic()

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpu import facts, nccl
-from gpu import capture, facts, overhead
+from gpu import capture, facts, nccl, overhead
 from gpu.kit import Part, Stand
 
 
