@@ -219,9 +219,9 @@ def _ask(stand: Stand, job: Job, name: str, figures: dict[str, Any]) -> None:
     raw = stand.out / "raw" / name
     raw.mkdir(parents=True, exist_ok=True)
     tools = Tools(Proc(), pyspy.load(), CaptureSettings(), threading.Event())
-    members = [
-        one for one in find(ProcessTable(Proc(), frozenset([MACHINE])).take()) if one.kind is ProcessRole.TRAINER
-    ]
+    pids = {process.pid for process in job.ranks.values()}
+    found = find(ProcessTable(Proc(), frozenset([MACHINE])).take())
+    members = [one for one in found if one.kind is ProcessRole.TRAINER and one.process.pid in pids]
     _statement(
         figures, "RAS", [one for one in members if one.rank != VICTIM][:1], lambda one: ras.report(one, tools), raw
     )
