@@ -40,6 +40,8 @@ STEADY = {
     "NCCL_MAX_NCHANNELS": "4",
     "PYTHONHASHSEED": "0",
 }
+#: More threads than these add nothing to the checks of one device.
+_MOST_THREADS = 8
 #: What a launcher told its own ranks, and tokens of ours: no test of a machine has any use for them.
 _DROPPED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "HANGDOG_TOKEN",
             "HANGDOG_TOKEN_FILE")  # fmt: skip
@@ -107,6 +109,13 @@ class Probe:
         if self.accelerators:
             return tuple(f"cuda:{index}" for index in range(self.accelerators))
         return tuple(f"cpu:{index}" for index in range(processes))
+
+    def threads(self) -> int:
+        """Of the host, for what each accelerator's process checks there; where processes stand for devices, one each.
+
+        No bit of an accelerator depends on them.
+        """
+        return min(_MOST_THREADS, max(1, (os.cpu_count() or 1) // self.accelerators)) if self.accelerators else 1
 
 
 def read(ended: Ended) -> Report:

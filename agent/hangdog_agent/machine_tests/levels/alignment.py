@@ -91,7 +91,7 @@ class Alignment:
         asked = {
             "name": device,
             "device": "cpu" if on_cpu else device,
-            "threads": 1,
+            "threads": self.probe.threads(),
             "kinds": list(_KINDS),
             "type": "float32" if on_cpu else "bfloat16",
             "repetitions": s.alignment_repetitions,

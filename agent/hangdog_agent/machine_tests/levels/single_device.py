@@ -86,7 +86,7 @@ class OneDevice:
         return {
             "name": device,
             "device": "cpu" if on_cpu else device,
-            "threads": 1,
+            "threads": self.probe.threads(),
             "tests": list(tests),
             "memory_bytes": s.memory_bytes if on_cpu else 0,
             "memory_share": s.memory_share,

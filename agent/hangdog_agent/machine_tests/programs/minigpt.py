@@ -132,11 +132,13 @@ def update(parameter: Any) -> None:
         parameter.mul_(1 - 1e-5).sub_(1e-3 * mean / (square.sqrt() + 1e-8))
 
 
-def step(kind: str, asked: dict[str, Any], layout: ParallelLayout, device: str) -> dict[str, str]:
-    """One step of training from the start; the digests of what came of it, by item."""
+def step(
+    kind: str, asked: dict[str, Any], layout: ParallelLayout, device: str, start: dict[str, Any]
+) -> dict[str, str]:
+    """One step of training from the weights of `start`; the digests of what came of it, by item."""
     width, kept = asked["width"], getattr(torch, asked["type"])
     stage = GptStage(kind, width, asked["layers"], layout)
-    stage.load_state_dict(weights(stage, layout))
+    stage.load_state_dict(start)
     stage.to(device=device, dtype=kept)
     maker = torch.Generator().manual_seed(layout.dp_at)
     tokens = torch.randint(0, _VOCABULARY, (asked["batch"], asked["tokens"] + 1), generator=maker).to(device)
@@ -172,9 +174,10 @@ def main() -> None:
     parts = []
     for kind in asked["kinds"]:
         outcomes: Counter[tuple[tuple[str, str], ...]] = Counter()
+        start = weights(GptStage(kind, asked["width"], asked["layers"], layout), layout)
         for turn in range(asked["repetitions"]):
             stated.at(f"step {turn} of {kind} on {asked['name']}")
-            outcomes[tuple(step(kind, asked, layout, device).items())] += 1
+            outcomes[tuple(step(kind, asked, layout, device, start).items())] += 1
         (most, times), *rest = outcomes.most_common(_REPORTED)
         usual = dict(most)
         odd = [name for other, _ in rest for name, mark in other if usual[name] != mark]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ _PIECE = 1 << 22
 _REPORTED = 4
 #: Non-zero factors of a row of exact operands: their sums stay below 2**8, which bfloat16 holds exactly.
 _FACTORS = 16
+#: Scales of the operands by regime; the others have 1. Half precision ends at 65,504: two large ones would be infinite there.
+_SCALES = {"small": (1e-3, 1e-3), "large": (1e3, 1e3)}
+_LARGE_HALF = (1e3, 1e-2)
 #: Rows of a product that the host checks at a time: the check in double precision shall not need the memory of the product.
 _ROWS = 1024
 #: Repetitions whose time does not count: the first load kernels, and clocks rise.
@@ -65,18 +69,25 @@ def _read(piece: Any, pattern: int | str, start: int) -> tuple[int, list[dict[st
 
 def operands(regime: str, kind: Any, size: int) -> tuple[Any, Any]:
     """Two matrices made on the host, equal everywhere. Products of `exact` ones are exact in any order and any type."""
+    pair = _drawn(regime if regime in ("exact", "ones") else "uniform", size)
+    scales = _LARGE_HALF if (regime, kind) == ("large", torch.float16) else _SCALES.get(regime, (1.0, 1.0))
+    left, right = (each if scale == 1.0 else each * scale for each, scale in zip(pair, scales, strict=True))
+    return left.to(kind), right.to(kind)
+
+
+@lru_cache(maxsize=1)  # the host takes longer to draw them than a device to multiply them
+def _drawn(how: str, size: int) -> tuple[Any, Any]:
+    """What operands of several regimes and all types are made from."""
     maker = torch.Generator().manual_seed(20261101)
-    if regime == "exact":
+    if how == "exact":
         left = torch.zeros(size, size)
         columns = torch.randint(0, size, (size, min(_FACTORS, size)), generator=maker)
         left.scatter_(1, columns, torch.randint(0, 2, columns.shape, generator=maker).float() * 2 - 1)
-        right = torch.randint(-8, 9, (size, size), generator=maker).float()
-    elif regime == "ones":
-        left = right = torch.ones(size, size)
-    else:
-        scale = {"small": 1e-3, "large": 1e3}.get(regime, 1.0)
-        left, right = (uniform(maker, size, size) * scale for _ in range(2))
-    return left.to(kind), right.to(kind)
+        return left, torch.randint(-8, 9, (size, size), generator=maker).float()
+    if how == "ones":
+        ones = torch.ones(size, size)
+        return ones, ones
+    return uniform(maker, size, size), uniform(maker, size, size)
 
 
 def wrong_rows(product: Any, left: Any, right: Any, exact: bool) -> list[int]:
@@ -87,17 +98,19 @@ def wrong_rows(product: Any, left: Any, right: Any, exact: bool) -> list[int]:
     size = product.shape[0]
     maker = torch.Generator().manual_seed(7)
     x = (torch.randint(1, 1000, (size, 2), generator=maker) * 2 - 1).double()
-    over_b, over_b_size = right.double() @ x, right.double().abs() @ x.abs()
-    rounding = torch.finfo(product.dtype).eps
+    over_b, over_b_size = torch.empty_like(x), torch.empty_like(x)
+    for at in range(0, size, _ROWS):
+        b = right[at : at + _ROWS].double()
+        over_b[at : at + _ROWS] = b @ x
+        over_b_size[at : at + _ROWS] = b.abs_() @ x.abs()
+    sums, kind = size * torch.finfo(torch.float32).eps, torch.finfo(product.dtype)
+    least = x.abs().sum(dim=0) * kind.tiny * kind.eps  # of numbers so small that all have the same distance
     found: list[int] = []
     for at in range(0, size, _ROWS):
         c, a = product[at : at + _ROWS].double(), left[at : at + _ROWS].double()
-        limit = (
-            0.0
-            if exact
-            else (a.abs() @ over_b_size) * (size * torch.finfo(torch.float32).eps) + c.abs() @ x.abs() * rounding
-        )
-        within = ((c @ x - a @ over_b).abs() <= limit).all(dim=1)  # not a number is never within
+        error = (c @ x - a @ over_b).abs()
+        limit = 0.0 if exact else (a.abs_() @ over_b_size) * sums + (c.abs_() @ x.abs()) * kind.eps + least
+        within = (error <= limit).all(dim=1)  # not a number is never within
         found += [at + row for row in (~within).nonzero().view(-1).tolist()]
     return found
 
@@ -171,8 +184,8 @@ def main() -> None:
     if "gemm" in asked["tests"]:
         report["gemm"] = [
             multiply(stated, device, name, regime, asked["size"], repetitions)
-            for name in asked["types"]
             for regime in asked["regimes"]
+            for name in asked["types"]
         ]
     if "speed" in asked["tests"]:
         report["speed"] = speed(stated, device, asked["types"][0], asked["size"], asked["speed_repetitions"])
