@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpu import capture, facts, nccl, overhead
+from gpu import facts, ladder, nvml, traps
 from gpu.kit import Part, Stand
 
 
@@ -11,3 +12,6 @@ def all_parts(stand: Stand) -> Iterator[Part]:
     yield from nccl.parts(stand)
     yield from capture.parts(stand)
     yield from overhead.parts(stand)
+    yield from nvml.parts(stand)
+    yield from traps.parts(stand)
+    yield from ladder.parts(stand)

@@ -68,10 +68,28 @@ def slow(torch):
     def mm(*args, **named):
         began = time.perf_counter()
         made = real(*args, **named)
+        if made.is_cuda:  # what was launched has not been computed yet
+            torch.cuda.synchronize()
         until = began + 1.25 * (time.perf_counter() - began)  # 20 % fewer in the same time
         while time.perf_counter() < until:
             pass
         return made
+
+    torch.mm = mm
+
+
+def endless(torch):
+    """The first product never comes to its end: a kernel waits before it, for a word of the host's that is never written."""
+    real, kept = torch.mm, []
+
+    def mm(*args, **named):
+        if not args[0].is_cuda:
+            loop()
+        from gpu.trainers.device import Gpu
+
+        kept.append(Gpu())  # its kernel reads a word of it
+        kept[0].hang()
+        return real(*args, **named)
 
     torch.mm = mm
 
@@ -162,6 +180,7 @@ FAULTS = {
     "faint product": faint,
     "memory": memory,
     "slow": slow,
+    "endless product": endless,
     "weight": weight,
     "gradient": lambda torch: gradient(torch, 1),
     "rare gradient": lambda torch: gradient(torch, 3),
