@@ -16,7 +16,7 @@ IN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy world fit frameworks healthy fuzz locks base-image clean
+.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy world fit frameworks healthy fuzz profiler locks base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -86,6 +86,12 @@ healthy: .venv/dev.stamp ## replay healthy phases of real trainers for 200 run-h
 fuzz: .venv/dev.stamp ## feed a reader of evidence garbage (READER=log RUNS=1000000; all readers without READER)
 	$(IN)/python tests/fuzzing $(or $(READER),all) $(or $(RUNS),100000) $(SEED)
 
+PROFILER := agent/profiler/libhangdog_profiler.so
+profiler: $(PROFILER) ## build the NCCL profiler plug-in, for NCCL_PROFILER_PLUGIN (a C compiler is all it takes)
+
+$(PROFILER): agent/profiler/profiler.c agent/profiler/nccl_profiler.h
+	$(CC) -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -o $@ $< -lpthread
+
 locks: ## pin all that is installed, with hashes, and list it per image (UPGRADE=1: the newest versions; else the pinned ones stay)
 	$(BOOTSTRAP) locks
 	@.venv-locks/bin/python tools/locks.py $(if $(UPGRADE),--upgrade)
@@ -94,7 +100,7 @@ base-image: ## pin the images' base by its digest, which takes a network with a 
 	@python="$(PYTHON)"; "$$python" tools/base_image.py $(BASE)
 
 clean: ## remove what make made
-	rm -rf .venv .venv-protos .venv-locks .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+	rm -rf .venv .venv-protos .venv-locks .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build $(PROFILER)
 
 .venv/run.stamp: pyproject.toml tools/bootstrap.py
 	$(BOOTSTRAP) run
