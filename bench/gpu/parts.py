@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gpu import capture, facts, nccl, overhead
 from gpu import facts, ladder, nvml, traps
+from gpu import facts, profiler
 from gpu.kit import Part, Stand
 
 
@@ -15,3 +16,4 @@ def all_parts(stand: Stand) -> Iterator[Part]:
     yield from nvml.parts(stand)
     yield from traps.parts(stand)
     yield from ladder.parts(stand)
+    yield from profiler.parts(stand)

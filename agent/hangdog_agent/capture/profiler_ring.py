@@ -16,7 +16,10 @@ VERSION = 1
 _MAGIC = b"HDNCCLPR"
 _COMMS, _OPS, _FLOWS = 64, 768, 512
 _HEADER = struct.Struct("<8sIIIIII QQQQ")
-_COMM = struct.Struct("<QIiii4xQQQ64s 8Q 4Q 6Q 6Q 24x QQQQ i H B x 16s 12s 20s 12s 84x")
+_COMM = struct.Struct("<QIiii QQQ 64s 8Q 4Q 6Q 6Q 208x")
+#: The last operation of a communicator, within its record.
+_LAST = struct.Struct("<QQQQ i H B x 16s 12s 20s 12s")
+_AT_LAST = 328
 _OP = struct.Struct("<QII 4Q 4Q 4I i H B x 16s 12s 20s 12s 28x")
 _FLOW = struct.Struct("<QII QQQQ 5i 4I 44x")
 _AT_COMMS = 4096
@@ -153,6 +156,7 @@ class CollectiveProgress:
     left_out: int
     #: Since the last operation was enqueued; None before the first.
     idle_s: float | None
+    #: What was enqueued last.
     last: Call | None
     sent: Moved
     received: Moved
@@ -178,7 +182,8 @@ def parse(fetch: Fetch, now_ns: int) -> tuple[CollectiveProgress, ...]:
         transfers = _transfers([each for _, each in flows if each[2] == place], now_ns)
         own = sorted((each for _, each in operations if each[2] == place), key=lambda each: int(each[3]))
         in_flight = tuple(_operation(each, transfers.get(each[3], ()), now_ns) for each in own)
-        if (read := _progress(fields, in_flight, now_ns)) is not None:
+        last = _whole(fetch, _AT_COMMS + place * _COMM.size + _AT_LAST, _LAST)
+        if (read := _progress(fields, last, in_flight, now_ns)) is not None:
             found.append((fields[6], read))
     return tuple(read for _, read in sorted(found, key=lambda each: int(each[0])))
 
@@ -192,14 +197,18 @@ def _records(
         state = int.from_bytes(table[place * layout.size + 8 :][:4], "little")
         if state not in states:
             continue
-        for _ in range(_TRIES):
-            offset = at + place * layout.size
-            before, data, after = fetch(offset, 8), fetch(offset, layout.size), fetch(offset, 8)
-            if len(data) == layout.size and before == data[:8] == after and not data[0] & 1:
-                fields = layout.unpack(data)
-                if fields[1] in states:
-                    yield place, fields
-                break
+        fields = _whole(fetch, at + place * layout.size, layout)
+        if fields is not None and fields[1] in states:
+            yield place, fields
+
+
+def _whole(fetch: Fetch, at: int, layout: struct.Struct) -> tuple[Any, ...] | None:
+    """A record that nobody wrote while it was read: its first number counts the writes, and is odd during one."""
+    for _ in range(_TRIES):
+        before, data, after = fetch(at, 8), fetch(at, layout.size), fetch(at, 8)
+        if len(data) == layout.size and before == data[:8] == after and not data[0] & 1:
+            return layout.unpack(data)
+    return None
 
 
 def _transfers(flows: list[tuple[Any, ...]], now_ns: int) -> dict[int, tuple[Transfer, ...]]:
@@ -221,8 +230,7 @@ def _transfers(flows: list[tuple[Any, ...]], now_ns: int) -> dict[int, tuple[Tra
 
 def _operation(fields: tuple[Any, ...], transfers: tuple[Transfer, ...], now_ns: int) -> Operation:
     order, _, sequence, count, enqueued_at, launched_at, _, moved_at, started, ended, _, _ = fields[3:15]
-    moved_at = max([moved_at, launched_at])
-    idle = [_since(moved_at, now_ns) or 0.0, *(each.idle_s for each in transfers)]
+    idle = [_since(max(moved_at, launched_at), now_ns) or 0.0, *(each.idle_s for each in transfers)]
     if started > ended or transfers:
         phase = Phase.RUNNING
     elif started:
@@ -240,12 +248,13 @@ def _operation(fields: tuple[Any, ...], transfers: tuple[Transfer, ...], now_ns:
     )
 
 
-def _progress(fields: tuple[Any, ...], in_flight: tuple[Operation, ...], now_ns: int) -> CollectiveProgress | None:
+def _progress(
+    fields: tuple[Any, ...], last: tuple[Any, ...] | None, in_flight: tuple[Operation, ...], now_ns: int
+) -> CollectiveProgress | None:
     _, state, rank, ranks, nodes, communicator, _, _, name = fields[:9]
     collectives, p2ps, launched, started, finished, left_out, _, _, enqueued_at, _, _, _ = fields[9:21]
     if not 0 <= rank < ranks:
         return None  # nothing that a communicator can be
-    _, _, sequence, count = fields[33:37]
     return CollectiveProgress(
         communicator=communicator,
         name=_text(name),
@@ -260,7 +269,7 @@ def _progress(fields: tuple[Any, ...], in_flight: tuple[Operation, ...], now_ns:
         finished=finished,
         left_out=left_out,
         idle_s=_since(enqueued_at, now_ns),
-        last=_call(fields[37:], count, sequence) if collectives + p2ps else None,
+        last=_call(last[4:], last[3], last[2]) if last is not None and collectives + p2ps else None,
         sent=Moved(*fields[21:27]),
         received=Moved(*fields[27:33]),
         in_flight=() if state == _ENDED else in_flight,
