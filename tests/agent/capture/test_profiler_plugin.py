@@ -14,6 +14,7 @@ import pytest
 
 from hangdog_agent.capture import collective_progress, profiler_ring
 from hangdog_agent.capture.profiler_ring import Awaited, CollectiveProgress, Phase
+from hangdog_agent.procfs import Proc
 from hangdog_models.errors import UnreadableEvidence
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -104,6 +105,15 @@ def test_what_a_job_did_and_what_it_is_inside_of(built: tuple[Path, Path], tmp_p
         assert [path.stat().st_mode & 0o777 for path in played.files()] == [0o600]
 
 
+def test_a_step_that_waits_is_idle_however_often_nccl_says_so(built: tuple[Path, Path], tmp_path: Path) -> None:
+    with playing(built, tmp_path, "polls") as played:
+        assert played.said() == "ready"
+        ((stuck,),) = (found.in_flight for found in played.read())
+        (sends,) = stuck.transfers
+        assert (sends.ready, sends.transmitted, sends.awaits) == (1, 0, Awaited.CREDIT)
+        assert stuck.idle_s >= 0.4
+
+
 def test_channels_that_never_start_end_with_the_next_kernel(built: tuple[Path, Path], tmp_path: Path) -> None:
     with playing(built, tmp_path, "channels") as played:
         played.said()
@@ -145,7 +155,7 @@ def test_more_communicators_than_it_has_places_for(built: tuple[Path, Path], tmp
         played.said()
         found = played.read()
         assert [each.communicator for each in found if not each.ended] == [100]
-        assert [len(each.in_flight) for each in found if not each.ended] == [1]
+        assert [(each.collectives, len(each.in_flight)) for each in found if not each.ended] == [(1, 1)]
 
 
 def test_more_operations_in_flight_than_it_has_places_for(built: tuple[Path, Path], tmp_path: Path) -> None:
@@ -172,12 +182,12 @@ def test_it_stays_readable_after_an_abort_until_it_is_stale(built: tuple[Path, P
         data = ring.read_bytes()
         (found,) = profiler_ring.parse(lambda at, size: data[at : at + size], time.monotonic_ns())
         assert [each.phase for each in found.in_flight] == [Phase.RUNNING]
-        written = ring.stat().st_mtime
+        written, nobody = ring.stat().st_mtime, Proc(tmp_path / "proc")
         other = ring.with_name("notes")
         other.write_bytes(data)
-        assert collective_progress.remove_stale(str(played.folder), written + 60) == ()
+        assert collective_progress.remove_stale(str(played.folder), written + 60, nobody) == ()
         late = written + collective_progress.KEPT_S + 60
-        assert collective_progress.remove_stale(str(played.folder), late) == (ring.name,)
+        assert collective_progress.remove_stale(str(played.folder), late, nobody) == (ring.name,)
         assert played.files() == [other]
 
 
@@ -262,6 +272,35 @@ def ring(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 
 def parsed(data: bytes) -> tuple[CollectiveProgress, ...]:
     return profiler_ring.parse(lambda at, size: data[at : at + size], 10**15)
+
+
+@pytest.mark.parametrize(("changes", "count"), [(0, 7), (3, 7), (1000, None)])
+def test_a_record_that_changes_while_it_is_read_is_read_again_or_left_out(
+    ring: bytes, changes: int, count: int | None
+) -> None:
+    data = bytearray(ring)
+    operations = range(4096 + 64 * 512, 4096 + 64 * 512 + 768 * 192, 192)
+    (at,) = (place for place in operations if data[place + 8] == 2)
+    left = changes
+
+    def fetch(start: int, size: int) -> bytes:
+        nonlocal left
+        found = bytes(data[start : start + size])
+        if start == at and size > 8 and left:  # written after its number was read, and before its count was
+            left -= 1
+            data[at : at + 8] = (int.from_bytes(data[at : at + 8], "little") + 2).to_bytes(8, "little")
+            return found[:40] + b"\xff" * 8 + found[48:]
+        return found
+
+    stuck, _ = profiler_ring.parse(fetch, 10**15)
+    assert [each.call.count for each in stuck.in_flight] == ([count] if count else [])
+
+
+def test_a_record_that_is_half_written_is_left_out(ring: bytes) -> None:
+    data = bytearray(ring)
+    for place in range(4096 + 64 * 512, 4096 + 64 * 512 + 768 * 192, 192):
+        data[place] |= 1
+    assert [each.in_flight for each in parsed(bytes(data))] == [(), ()]
 
 
 @pytest.mark.parametrize(
