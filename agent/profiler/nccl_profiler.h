@@ -1,11 +1,12 @@
 /* What NCCL and a profiler plug-in pass each other: only the parts that hangdog's plug-in reads.
  *
  * Facts of the interface, written anew from NCCL's headers (https://github.com/NVIDIA/nccl; BSD-3-Clause, later Apache-2.0):
- *   v4  ext-profiler/example/nccl/profiler_v4.h             NCCL 2.27
- *   v5  src/include/plugin/profiler/profiler_v5.h           NCCL 2.28 (read at its first commit, f1308997, and as of 2.30)
- *   v6  src/include/plugin/profiler/profiler_v6.h           NCCL 2.29 on; 2.31 looks for v7 first, and then takes v6
+ *   v4  ext-profiler/example/nccl/profiler_v4.h             NCCL 2.27 (2.26 knows v3 and older only)
+ *   v5  src/include/plugin/profiler/profiler_v5.h           NCCL 2.28
+ *   v6  src/include/plugin/profiler/profiler_v6.h           NCCL 2.29 on
  *   states and event types: src/include/plugin/nccl_profiler.h
- * Each NCCL looks for the newest version it knows and then for older ones. Up to v6 the newer versions only add to the older. */
+ * Each NCCL looks for the newest version it knows and then for older ones. The offsets asserted below were compared with the
+ * debug information of libnccl.so.2 in the wheels nvidia-nccl-cu12 2.27.7 (v4), 2.28.9 (v5), 2.30.7 and 2.32.3 (v6). */
 #ifndef HANGDOG_NCCL_PROFILER_H
 #define HANGDOG_NCCL_PROFILER_H
 

@@ -96,7 +96,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class NcclCall:
     """What an operation was called with. `peer` is a collective's root; `sequence` is NCCL's own, for each function."""
 
     function: str
@@ -114,7 +114,7 @@ class Call:
 class Operation:
     """An operation in flight: `order` counts those of its communicator from 0 on."""
 
-    call: Call
+    call: NcclCall
     order: int
     phase: Phase
     age_s: float
@@ -157,7 +157,7 @@ class CollectiveProgress:
     #: Since the last operation was enqueued; None before the first.
     idle_s: float | None
     #: What was enqueued last.
-    last: Call | None
+    last: NcclCall | None
     sent: Moved
     received: Moved
     in_flight: tuple[Operation, ...]
@@ -276,9 +276,9 @@ def _progress(
     )
 
 
-def _call(what: tuple[Any, ...], count: int, sequence: int) -> Call:
+def _call(what: tuple[Any, ...], count: int, sequence: int) -> NcclCall:
     peer, channels, kind, function, datatype, algorithm, protocol = what
-    return Call(
+    return NcclCall(
         function=_text(function),
         datatype=_text(datatype),
         count=count,
