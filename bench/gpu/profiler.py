@@ -21,12 +21,11 @@ from gpu.environment import ROOT
 from gpu.kit import Measured, NotHere, Part, Stand
 from hangdog_agent.capture import collective_progress
 from hangdog_agent.capture.profiler_ring import CollectiveProgress, Operation
-from hangdog_models.errors import HangdogError
 
 HERE = Path(__file__).parent
 SOURCE = ROOT / "agent" / "profiler" / "profiler.c"
-#: No longer than this until both ranks run, which torch's start and five communicators take. Seconds.
-BEGIN_S = 32.0
+#: No longer than this until both ranks run, and for the rounds that are timed at the end: each makes communicators. Seconds.
+BEGIN_S, ROUNDS_S = 25.0, 16.0
 #: Rings are read for so long while the job runs, then while a rank is stopped. Seconds.
 RUNNING_S, STOPPED_S, AFTER_S = 2.0, 3.0, 1.0
 END_S = 6.0
@@ -159,10 +158,10 @@ class Job:
         return collective_progress.read(pid, time.monotonic_ns(), str(self.rings))
 
     def watch(self) -> None:
-        for look in (self._running, self._stopped, self._counted):
+        for look in (self._running, self._stopped, self._counted, self._timed):
             try:
                 look()
-            except (HangdogError, OSError, LookupError, ValueError) as error:
+            except Exception as error:  # noqa: BLE001 - what one finds is told whatever another meets
                 self.wrong.append(f"{look.__name__.strip('_')}: {type(error).__name__}: {error}"[:300])
 
     def _running(self) -> None:
@@ -237,6 +236,16 @@ class Job:
             if done.get("right") is not True:
                 self.wrong.append(f"rank {number} computed something wrong")
 
+    def _timed(self) -> None:
+        """Rounds with and without it, last: to begin each NCCL unloads the plug-in and loads it again."""
+        if self.stand.dry:
+            return
+        for rank in self.ranks:
+            if rank.process.stdin is not None:
+                rank.process.stdin.write(b"\n")
+                rank.process.stdin.flush()
+        self.wait("timed", ROUNDS_S)
+
     def end(self) -> None:
         """Lets both ranks go, and kills what does not."""
         for rank in self.ranks:
@@ -245,7 +254,7 @@ class Job:
             if rank.process.stdin is not None:
                 with contextlib.suppress(OSError):
                     rank.process.stdin.close()
-        until = time.monotonic() + (END_S if not self.wrong else 1.0)
+        until = time.monotonic() + END_S
         for number, rank in enumerate(self.ranks):
             try:
                 status: int | str = rank.process.wait(max(0.1, until - time.monotonic()))
@@ -324,7 +333,10 @@ def _behind(waiting: Sequence[CollectiveProgress], stopped: Sequence[CollectiveP
 
 
 def _tail(path: Path) -> str:
+    """The end of a file, and before it the lines that warn."""
     try:
-        return path.read_text(errors="replace")[-700:]
+        lines = path.read_text(errors="replace").splitlines()
+        warns = [line[-200:] for line in lines if re.search(r"\b(WARN|ERROR|Error)\b", line)][:5]
+        return "\n".join([*warns, "…", "\n".join(lines)[-700:]])
     except OSError as error:
         return str(error)

@@ -1,9 +1,9 @@
-"""One rank of a job that does nothing but collectives, in rounds with and without the profiler plug-in: plain torch and NCCL.
+"""One rank of a job that does nothing but collectives, then rounds of them with and without the profiler plug-in: plain torch.
 
-    RANK=0 WORLD_SIZE=2 python ring_trainer.py STORES STOP      STORES: an empty folder; it ends when the file STOP is there
+    RANK=0 WORLD_SIZE=2 python ring_trainer.py STORES STOP      STORES: an empty folder; STOP: a file that ends the first part
 
-It says each thing as a line of JSON. What it reports at the end counts the collectives of the last communicators, which stay
-until its standard input ends.
+It says each thing as a line of JSON. What it did in the first part stays in its communicators until a line comes on its
+standard input. Then it times the rounds; where the input ends instead, it ends.
 """
 
 import datetime
@@ -75,9 +75,7 @@ def main() -> None:
     torch.cuda.set_device(0)
     rank = int(os.environ["RANK"])
     say(torch=torch.__version__, nccl=".".join(map(str, torch.cuda.nccl.version())), pid=os.getpid())
-    for number, which in enumerate(ROUNDS):
-        timed(number, which == "on")
-    join(len(ROUNDS), True)
+    join(0, True)
     made = dict.fromkeys(("all_reduce", "all_gather", "send", "recv"), 0)
     data, gathered = torch.empty(ELEMENTS, device="cuda"), torch.empty(2 * ELEMENTS, device="cuda")
     passed, ends = torch.empty(1024, device="cuda"), torch.zeros(1, device="cuda")
@@ -106,8 +104,12 @@ def main() -> None:
         step += 1
     torch.cuda.synchronize()
     say(done=True, steps=step, right=right, **made)
-    sys.stdin.read()
+    goes_on = sys.stdin.readline()
     dist.destroy_process_group()
+    if goes_on:
+        for number, which in enumerate(ROUNDS, 1):
+            timed(number, which == "on")
+        say(timed=True)
 
 
 if __name__ == "__main__":
