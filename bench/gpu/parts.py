@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpu import capture, facts, nccl, overhead
-from gpu import facts, ladder, nvml, traps
-from gpu import facts, profiler
+from gpu import capture, facts, ladder, nccl, nvml, overhead, profiler, traps
 from gpu.kit import Part, Stand
 
 
