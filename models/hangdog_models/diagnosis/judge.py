@@ -44,6 +44,9 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     stalled_s = snapshot.job.stalled_s
     if stalled_s is not None and stalled_s >= motion.STATED_S:
         moved = motion.stated(moved, looks, stalled_s)
+    seen_s = (moved.rounds - 1) * (snapshot.interval_s or 0.0)
+    if seen_s > (stalled_s or motion.STATED_S):  # looks minutes apart state a standstill themselves
+        stalled_s = seen_s
     last, moved = writers.tell_passing(_last(looks), looks, moved)
     last = call_lines.tell_apart(last, moved, topology)
     crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import ProcessTrace
-from hangdog_models.verdict import Kind, StallCause, Verdict
+from hangdog_models.verdict import Act, Kind, StallCause, Verdict
 from support.cases.stories import C10D, first, job, look, snapshot, trace
 
 SHAPE = job(dp=8)
@@ -16,6 +17,7 @@ STEP = ["<module> train.py", "fit trainer.py", "training_step trainer.py", f"all
 EVALUATES = ["<module> train.py", "fit trainer.py", "_validate trainer.py", "score metrics.py"]
 READS_BACK = [*EVALUATES[:3], "item torch/_tensor.py"]
 AT_BARRIER = ["<module> train.py", "prepare data.py", f"barrier {C10D}"]
+COUNTS = ["<module> train.py", "prepare data.py", "count data.py"]
 
 
 def of(first: Sequence[str], others: Sequence[str], *, active: bool = False, gil: bool = False) -> list[ProcessTrace]:
@@ -112,16 +114,15 @@ def test_a_value_that_an_evaluation_reads_back_is_no_sick_gpu() -> None:
 
 
 def test_one_that_works_while_all_others_are_at_a_barrier_works_for_them() -> None:
-    counts = ["<module> train.py", "prepare data.py", "count data.py"]
-    looks = [of(counts, AT_BARRIER, active=True, gil=True) for _ in range(2)]
-    looks[1][0] = trace(0, counts, state="R", shift=1, active=True, gil=True)
+    looks = [of(COUNTS, AT_BARRIER, active=True, gil=True) for _ in range(2)]
+    looks[1][0] = trace(0, COUNTS, state="R", shift=1, active=True, gil=True)
     verdict = judged(*looks)
     assert verdict.kind is Kind.NONE and "while the others are at a barrier" in " ".join(verdict.because)
 
 
 def goes_about(*last: str) -> list[list[ProcessTrace]]:
     """Two looks at ranks at a barrier, and at rank 0, which computed in the first and is elsewhere in the second."""
-    works = of(["<module> train.py", "prepare data.py", "count data.py"], AT_BARRIER, active=True, gil=True)
+    works = of(COUNTS, AT_BARRIER, active=True, gil=True)
     return [works, [trace(0, last if len(last) > 1 else last[0], state="S"), *works[1:]]]
 
 
@@ -135,9 +136,8 @@ def test_one_that_goes_about_while_all_others_are_at_a_barrier_works_for_them() 
 
 def test_work_for_all_that_lasts_longer_than_a_duty_is_open() -> None:
     """A loop without an end shows other lines in each look, as work does: nobody can tell, so it is not sound."""
-    counts = ["<module> train.py", "prepare data.py", "count data.py"]
-    looks = [of(counts, AT_BARRIER, active=True, gil=True) for _ in range(2)]
-    looks[1][0] = trace(0, counts, state="R", shift=1, active=True, gil=True)
+    looks = [of(COUNTS, AT_BARRIER, active=True, gil=True) for _ in range(2)]
+    looks[1][0] = trace(0, COUNTS, state="R", shift=1, active=True, gil=True)
     assert judged(*looks, stalled_s=300.0).kind is Kind.NONE
     late = judged(*looks, stalled_s=840.0)
     assert late.kind is Kind.UNDETERMINED and not late.evict.machines
@@ -171,3 +171,48 @@ def test_one_that_is_met_in_the_attempt_polls_for_the_lock_file_like_all_others(
     assert "at work while the others wait for a lock file" in " ".join(verdict.because)
     asleep = [trace(0, maps, state="S"), *sleeps]
     assert judged(asleep, asleep, asleep).kind is not Kind.NONE, "who sleeps is not at work"
+
+
+def at_one_line(
+    stack: Sequence[str] = COUNTS, others: Sequence[str] = AT_BARRIER, *, cpu_s: float = 0.8, looks: int = 3
+) -> list[list[ProcessTrace]]:
+    """Looks at rank 0, which runs Python at one line in all of them and used so many seconds of the processor in between."""
+    found = []
+    for at in range(looks):
+        runs, *waiting = of(stack, others, active=True, gil=True)
+        assert runs.state is not None
+        used = structs.replace(runs.state, cpu_s=5.0 + at * cpu_s)
+        found.append([structs.replace(runs, state=used), *waiting])
+    return found
+
+
+def test_work_for_all_at_one_line_is_open_as_a_loop_without_an_end_shows_one_as_well() -> None:
+    """A real review was met in the same layer in three looks, with the interpreter's lock each time."""
+    verdict = judged(*at_one_line())
+    assert verdict.kind is Kind.UNDETERMINED and not verdict.evict.machines
+    assert verdict.culprit is not None and verdict.culprit.ranks == first(verdict) == (0,)
+    assert verdict.causes[StallCause.HEALTHY] < 0.5
+    assert verdict.next[0].do is Act.COLLECT and "minutes later" in verdict.next[0].why
+    assert judged(*at_one_line(EVALUATES)).kind is Kind.NONE, "a name tells that this one evaluates"
+
+
+def test_who_blocks_or_sleeps_or_holds_a_step_up_does_no_work_for_all() -> None:
+    blocks, holds_up = at_one_line(cpu_s=0.0), at_one_line(others=STEP)
+    sleeps = at_one_line([*COUNTS, "forward torch/nn/modules/linear.py"])
+    sleeps[0][0] = trace(0, [*COUNTS, "forward torch/nn/modules/linear.py"], state="S")
+    for verdict in (judged(*looks) for looks in (blocks, holds_up, sleeps)):
+        assert verdict.kind is not Kind.UNDETERMINED, verdict.because
+        assert verdict.culprit is not None and verdict.culprit.ranks == (0,)
+
+
+def test_one_line_for_longer_than_a_duty_is_a_loop() -> None:
+    open_for = [judged(*at_one_line(), stalled_s=s).causes[StallCause.UNKNOWN] for s in (60.0, 1800.0, 7200.0)]
+    assert open_for == sorted(open_for, reverse=True) and open_for[0] > 0.8 > open_for[1]
+    late = judged(*at_one_line(), stalled_s=36000.0)
+    assert (late.kind, first(late), late.evict.machines) == (Kind.SOFTWARE, (0,), ())
+
+
+def test_looks_that_far_apart_say_themselves_how_long_nothing_moved() -> None:
+    story = snapshot(*at_one_line(cpu_s=18000.0))
+    verdict = diagnose(replace(story, interval_s=18000.0), SHAPE)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (0,), ())

@@ -29,6 +29,10 @@ _OF_DEVICES = ("cuda", "cuStream", "cuCtx", "cuEvent", "cuMem", "c10::cuda", "hi
 WHY_IN_A_DUTY = by_cause("why_in_a_duty")
 WHY_ALL_ARE_SERVED = by_cause("why_all_are_served")
 WHY_MANY_ARE_SERVED = by_cause("why_many_are_served")
+#: What tells work from a loop without an end.
+LATER = (
+    "collect next: looks some minutes later: work is elsewhere or done by then, a loop without an end is where it was"
+)
 #: What a loop without an end shows as well.
 LOOPS = (Activity.COMPUTE, Activity.GC)
 AT_WORK_IF_SEEN_ONCE = likelihood("at_work_if_seen_once")
@@ -54,6 +58,8 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     lead = scene.look[rank]
     if (does := _own_duty(rank, lead, scene)) is not None:
         return _duty(blamed, rank, does, scene)
+    if (does := _hot_line(rank, lead, scene)) is not None:
+        return _duty(blamed, rank, does, scene, looped=True)
     if not scene.motion.known and scene.stalled_s is not None and (does := _duty_of_all(lead, scene)) is not None:
         because = (f"each rank {does}: no step ends in it, and one look cannot tell whether it gets on",)
         causes = _shared_out(blamed, {**WHY_IN_A_DUTY})
@@ -80,17 +86,22 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     return _as_kind(causes, Kind.SLOW, Kind.UNDETERMINED, because)
 
 
-def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene) -> list[Hypothesis]:
-    """The causes of standing in what one rank does for all: a healthy phase first of all, as long as phases last."""
+def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene, looped: bool = False) -> list[Hypothesis]:
+    """The causes of standing in what one rank does for all: a healthy phase first of all, as long as phases last.
+
+    `looped`: a loop without an end would have looked the same, so it is open whether this is a phase.
+    """
     weights = {**WHY_IN_A_DUTY, Kind.NONE: WHY_IN_A_DUTY[Kind.NONE] * _at_work(rank, scene.look[rank], scene, False)}
-    because = (f"rank {rank} {does}: a healthy job waits for that as well",)
     causes = _shared_out(blamed, weights)
     motion = scene.motion
     seen = rank in motion.moving or rank in motion.travelling or gets_on(rank, motion)
     if seen and (scene.stalled_s or 0.0) > DUTY_S:
         because = (f"rank {rank} {does}, and for longer than most do: one that does not end looks like that as well",)
         return _as_kind(causes, Kind.NONE, Kind.UNDETERMINED, because)
-    return _as_kind(causes, Kind.NONE, Kind.NONE, because)
+    if looped:
+        open_why = f"rank {rank} {does}: a loop that does not end looks like that as well"
+        return _as_kind(causes, Kind.NONE, Kind.UNDETERMINED, (open_why, LATER))
+    return _as_kind(causes, Kind.NONE, Kind.NONE, (f"rank {rank} {does}: a healthy job waits for that as well",))
 
 
 def _shared_out(blamed: Hypothesis, weights: Mapping[str, float]) -> list[Hypothesis]:
@@ -134,6 +145,19 @@ def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
     # a stack that does not show the way which both came tells nothing of where they parted
     parted = [other for other in others if not other.isdisjoint(way[:at])]
     return f"{does}, which no other rank does" if parted and all(way[at] not in other for other in others) else None
+
+
+def _hot_line(rank: Rank, state: RankState, scene: Scene) -> str | None:
+    """What it does that runs Python for all at one line in every look: seconds apart, a hot loop of sound work shows no other.
+
+    That it used the processor in between tells it from a call that blocks and keeps the interpreter's lock.
+    """
+    motion = scene.motion
+    runs = rank in motion.still and rank in motion.running and rank in motion.working
+    meanwhile = let_one_work(scene.look, scene.waits)
+    if meanwhile is None or not (runs and state.activity is Activity.COMPUTE and state.interpreting):
+        return None
+    return f"is at work while the others {meanwhile}, at one line in {motion.over}"
 
 
 def _nobody(explanation: Hypothesis, kind: Kind, because: tuple[str, ...]) -> Hypothesis:

@@ -24,7 +24,7 @@ class Contradiction:
 class Scene:
     """`records` are the ranks' counters, `captured` how many ranks were seen in any way, at most as many as there are.
 
-    `stalled_s`: for how many seconds nothing had moved, as somebody stated; None when nobody did.
+    `stalled_s`: for how many seconds nothing had moved, as somebody stated, or looks minutes apart show; else None.
     `outliers` do something else than their peers; `contradictions` are where stacks and counters deny each other.
     """
 
