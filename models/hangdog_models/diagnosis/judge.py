@@ -14,7 +14,7 @@ from hangdog_models.diagnosis.findings import (
 from hangdog_models.diagnosis.hypotheses import contradiction, outliers
 from hangdog_models.diagnosis.hypotheses.explanations import explain
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.observe import activity, call_lines, motion, writers
+from hangdog_models.diagnosis.observe import activity, call_lines, motion, work, writers
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict import conclude
@@ -40,7 +40,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     snapshot = event_dates.dated(first_exits.with_first_failure(snapshot, topology))
     reader = activity.RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
-    moved = motion.observe(looks, motion.work(snapshot.rounds, snapshot.interval_s, snapshot.got_on))
+    moved = motion.observe(looks, work.count(snapshot.rounds, snapshot.interval_s, snapshot.got_on))
     stalled_s = snapshot.job.stalled_s
     if stalled_s is not None and stalled_s >= motion.STATED_S:
         moved = motion.stated(moved, looks, stalled_s)

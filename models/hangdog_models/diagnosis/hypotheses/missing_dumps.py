@@ -15,7 +15,7 @@ from hangdog_models.diagnosis.hypotheses.stuck_groups import (
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.rank_words import ranks_of, wait
-from hangdog_models.diagnosis.waits.collective_counters import awaited_by_dim, follows
+from hangdog_models.diagnosis.waits.lost_dumps import awaited_by_dim, follows
 from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood

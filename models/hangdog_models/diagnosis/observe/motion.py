@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 from hangdog_models.diagnosis.observe.activity import RankState
+from hangdog_models.diagnosis.observe.work import FREED_AT_LEAST, NO_WORK, Work
 from hangdog_models.ranks import Rank
-from hangdog_models.snapshot import Round
-from hangdog_models.stack import TRAINER, Frame, ProcessState, ProcessTrace
+from hangdog_models.stack import Frame
 from hangdog_models.verdict import Activity
 
 Look = Mapping[Rank, RankState]
@@ -17,21 +17,8 @@ _KNOWN_TO_KERNEL = (Activity.STORAGE, Activity.DEVICE_SYNC, Activity.STOPPED, Ac
 #: What no frame tells: who came to be so between two looks has changed, whatever its frames.
 _KNOWN_TO_KERNEL_ALONE = frozenset({Activity.STOPPED, Activity.DEAD})
 
-#: A collective that completes frees at least two ranks; one alone may be a torn non-blocking read of its stack.
-FREED_AT_LEAST = 2
 #: From this share of the ranks, stacks that changed are progress whatever they changed from: a hang leaves its waiters still.
 MOVED_SHARE = 0.5
-#: A process works that used the processor for this share of the time between two looks, or so many seconds where that is
-#: not known: blocked writers of recorded jobs used 1 % at most, writing ones 12 % at least.
-WORKED_SHARE, WORKED_S = 0.05, 0.1
-#: A thread that reads or writes is woken for each piece. One that is stuck is woken by a timer at most, to look around: data
-#: loaders do so every five seconds. Times a second, and times where the seconds between two looks are not known.
-WOKEN_PER_S, WOKEN = 3.0, 10
-#: The same of one that is woken by data alone, in a read or a write: a look that has to stop it wakes it twice.
-FED_PER_S = 1.5
-#: And of one that sleeps by a timer of its own: each wake that no look causes is a sleep that ended. Those of a recorded job ended
-#: once a second, where ranks at a lock, an answer or a pipe were not woken in five; a retry that waits for minutes ends none.
-TICKS_PER_S, TICKS = 0.5, 3
 #: A standstill of so many seconds that is stated says as much as a second look: a phase of a job seldom lasts longer.
 STATED_S = 120.0
 #: And from so many that went to another place: a culprit that is busy for ever does, two may, a crowd of victims does not.
@@ -89,30 +76,6 @@ class Motion:
             if self.rounds > 1 or self.stated_s is None
             else f"the {self.stated_s:.0f} s that were stated"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The ranks whose trainer used the processor between the last two looks, and those that were woken again and again.
-
-    `counted` are those of which it is known how often; at the `stepped` ones the job's own progress advanced; of the `helped` ones other processes were at work.
-    Those `working_before` used the processor between two looks of which the later one is not the last.
-    `helpers_too`: the seconds between the last two looks of those of which only those of all threads are known.
-    """
-
-    working: frozenset[Rank] = frozenset()
-    woken: frozenset[Rank] = frozenset()
-    counted: frozenset[Rank] = frozenset()
-    stepped: tuple[Rank, ...] = ()
-    helped: frozenset[Rank] = frozenset()
-    fed: frozenset[Rank] = frozenset()
-    ticking: frozenset[Rank] = frozenset()
-    working_before: frozenset[Rank] = frozenset()
-    helpers_too: Mapping[Rank, float] = field(default_factory=dict)
-
-
-#: Nothing is known of it.
-NO_WORK = Work()
 
 
 def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
@@ -185,96 +148,6 @@ def stated(motion: Motion, looks: Sequence[Look], stated_s: float) -> Motion:
         return replace(motion, stated_s=stated_s)
     still = frozenset(rank for rank, state in looks[0].items() if _shows(state) and not state.busy)
     return replace(motion, still=still, stated_s=stated_s)
-
-
-def work(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Rank] = ()) -> Work:
-    """What trainers did between the last two looks that count it: by the thread that trains where that is counted, else by all.
-
-    `got_on`: the ranks whose flight records show that they completed operations.
-    """
-    counted = {*got_on} if len(got_on) >= FREED_AT_LEAST else set[Rank]()
-    if len(rounds) < 2:
-        return Work(stepped=tuple(sorted(counted)))
-    wakes, by_thread = _spent(rounds, _wakes), _spent(rounds, _ran_s)
-    worked, woken = (WORKED_SHARE * interval_s, WOKEN_PER_S * interval_s) if interval_s else (WORKED_S, WOKEN)
-    fed, ticks = (FED_PER_S * interval_s, max(TICKS, TICKS_PER_S * interval_s)) if interval_s else (WOKEN, TICKS)
-    dozing = {trace.rank for trace in rounds[-1].traces if trace.role == TRAINER and _dozes(trace)}
-    return Work(
-        frozenset(rank for rank, used in _seconds(rounds).items() if used >= worked),
-        frozenset(rank for rank, times in wakes.items() if times >= woken),
-        frozenset(wakes),
-        tuple(sorted(counted.union(rank for rank, times in _spent(rounds, _steps).items() if times > 0))),
-        frozenset(rank for rank, used in _of_children(rounds).items() if used >= worked),
-        frozenset(rank for rank, times in wakes.items() if times >= fed and rank not in dozing),
-        frozenset(rank for rank, times in wakes.items() if times >= ticks and rank in dozing),
-        frozenset(
-            rank
-            for at in range(1, len(rounds) - 1)
-            for rank, used in _seconds(rounds[at - 1 : at + 1]).items()
-            if used >= worked
-        ),
-        {rank: used for rank, used in _spent(rounds, _cpu_s).items() if rank not in by_thread},
-    )
-
-
-def _dozes(trace: ProcessTrace) -> bool:
-    return trace.state is not None and "nanosleep" in trace.state.wchan
-
-
-def _of_children(rounds: Sequence[Round]) -> dict[Rank, float]:
-    """The processor time that the other processes of each rank used between the last two looks, those that began in between included."""
-    before = {(trace.rank, trace.pid): _cpu(trace) for trace in rounds[-2].traces if _is_child(trace)}
-    spent: dict[Rank, float] = {}
-    for trace in rounds[-1].traces:
-        if _is_child(trace):
-            used = _cpu(trace) - before.get((trace.rank, trace.pid), 0.0)
-            spent[trace.rank] = spent.get(trace.rank, 0.0) + max(0.0, used)
-    return spent
-
-
-def _cpu(trace: ProcessTrace) -> float:
-    return (trace.state.cpu_s if trace.state is not None else None) or 0.0
-
-
-def _is_child(trace: ProcessTrace) -> bool:
-    return trace.role != TRAINER and trace.state is not None
-
-
-def _ran_s(state: ProcessState) -> float | None:
-    return state.ran_s
-
-
-def _wakes(state: ProcessState) -> float | None:
-    return state.wakes
-
-
-def _steps(state: ProcessState) -> float | None:
-    return state.steps
-
-
-def _cpu_s(state: ProcessState) -> float | None:
-    return state.cpu_s
-
-
-def _seconds(rounds: Sequence[Round]) -> dict[Rank, float]:
-    """The processor seconds of each trainer between the last two looks: of the thread that trains where they are known, else of all."""
-    return {**_spent(rounds, _cpu_s), **_spent(rounds, _ran_s)}
-
-
-def _spent(rounds: Sequence[Round], count: Callable[[ProcessState], float | None]) -> dict[Rank, float]:
-    """By how much a count of each trainer grew between the last two looks that have it."""
-    last: dict[Rank, float] = {}
-    spent: dict[Rank, float] = {}
-    for round_ in reversed(rounds):
-        for trace in round_.traces:
-            now = count(trace.state) if trace.state is not None and trace.role == TRAINER else None
-            if now is None or trace.rank in spent:
-                continue
-            if trace.rank in last:
-                spent[trace.rank] = last[trace.rank] - now
-            else:
-                last[trace.rank] = now
-    return spent
 
 
 def _shows(state: RankState) -> bool:

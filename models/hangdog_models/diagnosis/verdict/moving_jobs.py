@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hangdog_models.collectives import INSPECTOR
 from hangdog_models.diagnosis.observe.activity import RankState
-from hangdog_models.diagnosis.observe.motion import FREED_AT_LEAST
+from hangdog_models.diagnosis.observe.work import FREED_AT_LEAST
 from hangdog_models.diagnosis.stragglers import fail_slow, straggler
 from hangdog_models.diagnosis.stragglers.fail_slow import LATE_DECIDES, Slowness
 from hangdog_models.diagnosis.verdict import eviction

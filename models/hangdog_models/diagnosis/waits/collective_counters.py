@@ -1,30 +1,24 @@
 """Exact waits from collective counters: which operation each process group is stuck in, who is inside, who has not come."""
 
 import sys
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hangdog_models.collectives import COALESCED, WATCHDOG, RankCounters
+from hangdog_models.collectives import RankCounters
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.waits import left_out
-from hangdog_models.diagnosis.waits.laggards import ends_together, freed, laggards, left_behind, without_doubtful
-from hangdog_models.diagnosis.waits.positions import (
-    DEFAULT_GROUP,
-    Group,
-    Position,
-    by_group,
-    called,
-    comparable,
-    operation,
-)
+from hangdog_models.diagnosis.waits.group_holds import one_of_several, stuck
+from hangdog_models.diagnosis.waits.laggards import freed, laggards, left_behind, without_doubtful
+from hangdog_models.diagnosis.waits.lost_dumps import assumed_in_the_first, assumed_once
+from hangdog_models.diagnosis.waits.positions import by_group, comparable
 from hangdog_models.diagnosis.waits.transfers import transfers
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.stack import MERELY_FAILED
-from hangdog_models.topology import WORLD, Topology
+from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
 #: The rules that standings made here go by.
@@ -83,13 +77,13 @@ def count(
     groups = {group: comparable(positions) for group, positions in by_group(records).items()}
     for group, positions in sorted(groups.items()):
         if any(position.completed < position.enqueued for position in positions.values()):
-            whole = _one_of_several(group, groups, topology)
-            found, late = _stuck(group, positions, unrecorded, look, topology, whole)
+            whole = one_of_several(group, groups, topology)
+            found, late = stuck(group, positions, unrecorded, look, topology, whole)
             holds += found
             behind.update(late)
-    holds = _assumed_once(holds, recorded)
+    holds = assumed_once(holds, recorded)
     pairs, late = transfers(records, joined=any(hold.joined for hold in holds))
-    holds = [*_assumed_in_the_first(holds, pairs, recorded), *pairs]
+    holds = [*assumed_in_the_first(holds, pairs, recorded), *pairs]
     behind.update(late)
     left = left_behind(groups)
     by_the_program = {rank for one in left_out.find(holds, groups) for rank in (*one.ranks, *one.inside)}
@@ -147,175 +141,6 @@ def _lost(state: RankState) -> bool:
     return state.waits or (failed and state.activity is Activity.MISSING)
 
 
-def _stuck(
-    group: Group,
-    positions: Mapping[Rank, Position],
-    unrecorded: set[Rank],
-    look: Look,
-    topology: Topology,
-    whole: bool,
-) -> tuple[list[GroupWait], dict[Rank, str]]:
-    """The holds of one group, oldest operation first, and the ranks whose device has not reached what they launched.
-
-    `whole`: those that used it may be all of it, where nobody lists its members.
-    """
-    name, listed = group
-    members = listed or _members(name, positions, topology)
-    dim = _dim(members, topology) or f"group {name}"
-    pending = {rank: p for rank, p in positions.items() if p.completed < p.enqueued}
-    holds: list[GroupWait] = []
-    behind: dict[Rank, str] = {}
-    for number in sorted({p.completed + 1 for p in pending.values()}):
-        inside = tuple(
-            sorted(
-                rank
-                for rank, p in pending.items()
-                if p.completed + 1 == number and (p.started is None or p.started >= number)
-            )
-        )
-        if not inside or operation(positions[inside[0]], name, number) == COALESCED:
-            continue  # a batch of sends counts as a collective before torch 2.7, so stages differ: see _pairs
-        running = operation(positions[inside[0]], name, number)
-        what = f"{running} {number} of {called(name, positions)}"
-        with_them = {look[rank].place for rank in inside if rank in look}
-        assumed = tuple(
-            rank
-            for rank in members
-            if rank in unrecorded and rank not in positions and not _elsewhere(look.get(rank), with_them)
-        )
-        awaited = tuple(
-            rank
-            for rank in members
-            if rank not in inside and rank not in assumed and _late(positions.get(rank), number)
-        )
-        if ends_together(running) and _ended_without(awaited, positions, number):
-            continue  # they came to it all the same: what says so is younger than their own records
-        for rank in awaited:
-            position = positions.get(rank)
-            if position is not None and position.enqueued >= number:
-                behind.setdefault(rank, what)
-        lasting = all(positions[rank].record.source == WATCHDOG for rank in inside)
-        complete = len(inside) + len(assumed) == len(members) and (
-            bool(listed) or (whole and not _may_be_more(members, unrecorded, look, with_them))
-        )
-        guessed = assumed if complete else ()
-        inside = tuple(sorted((*inside, *guessed)))
-        begun = lasting or any(positions[rank].started is not None for rank in inside if rank in positions)
-        holds.append(
-            GroupWait(
-                dim,
-                inside,
-                awaited,
-                what,
-                counted=True,
-                complete=complete,
-                lasting=lasting,
-                assumed=len(guessed),
-                group=name,
-                begun=begun,
-            )
-        )
-    return holds, behind
-
-
-def _assumed_once(holds: Sequence[GroupWait], recorded: Container[Rank]) -> list[GroupWait]:
-    """A rank whose dump was lost is inside of one operation only: of that of which most others tell; in the rest it is late."""
-    best: dict[Rank, tuple[int, GroupWait]] = {}
-    for hold in holds:
-        if hold.assumed:
-            lost = [rank for rank in hold.inside if rank not in recorded]
-            for rank in lost:
-                best[rank] = max(
-                    best.get(rank, (0, hold)), (len(hold.inside) - len(lost), hold), key=lambda one: one[0]
-                )
-    found = []
-    for hold in holds:
-        late = tuple(rank for rank in hold.inside if hold.assumed and rank in best and best[rank][1] is not hold)
-        inside = tuple(rank for rank in hold.inside if rank not in late)
-        found.append(replace(hold, inside=inside, awaited=late, assumed=0) if late else hold)
-    return found
-
-
-def _assumed_in_the_first(
-    holds: Sequence[GroupWait], pairs: Sequence[GroupWait], recorded: Container[Rank]
-) -> list[GroupWait]:
-    """A rank whose dump was lost is assumed in no operation that comes after a message for which another one waits."""
-    for_messages: dict[Rank, list[GroupWait]] = {}
-    for pair in pairs:
-        for rank in pair.awaited:
-            if rank not in recorded:
-                for_messages.setdefault(rank, []).append(pair)
-    late_in = awaited_by_dim(holds) if for_messages else {}
-    found = []
-    for hold in holds:
-        asked = [rank for rank in hold.inside if rank in for_messages] if hold.assumed else []
-        late = tuple(rank for rank in asked if any(follows(hold, pair, late_in) for pair in for_messages[rank]))
-        inside = tuple(rank for rank in hold.inside if rank not in late)
-        found.append(replace(hold, inside=inside, awaited=late, assumed=0, complete=False) if late else hold)
-    return found
-
-
-def awaited_by_dim(holds: Iterable[GroupWait]) -> dict[str | None, set[Rank]]:
-    """Who is awaited in some operation of each kind of group."""
-    found: dict[str | None, set[Rank]] = {}
-    for hold in holds:
-        found.setdefault(hold.dim, set()).update(hold.awaited)
-    return found
-
-
-def follows(hold: GroupWait, other: GroupWait, late_in: Mapping[str | None, Container[Rank]]) -> bool:
-    """Whether the operation of `hold` comes after the `other` one, for whoever takes part in both.
-
-    Replicas run the same operations in the same order, and somebody in the other one is awaited in one of this kind.
-    """
-    late = late_in.get(hold.dim, ())
-    return hold.dim != other.dim and any(rank in late for rank in other.inside)
-
-
-def _elsewhere(state: RankState | None, with_them: Container[object]) -> bool:
-    """Its stack is known, and no rank that is inside stands where it does."""
-    return state is not None and bool(state.frames) and state.place not in with_them
-
-
-def _one_of_several(group: Group, groups: Mapping[Group, Mapping[Rank, Position]], topology: Topology) -> bool:
-    """Whether the users of a group are all of it: as a group of the layout, or beside another one of other ranks.
-
-    A program parts its ranks among groups. Where the others have used none that these have not, theirs is not known to be apart.
-    """
-    users = frozenset(groups[group])
-    if _dim(tuple(sorted(users)), topology) is not None or 2 * len(users) > topology.world_size:
-        return True
-    others = [ranks for ranks in groups.values() if not users.issuperset(ranks)]
-    return not others or any(users.isdisjoint(ranks) for ranks in others)
-
-
-def _may_be_more(
-    members: Sequence[Rank], unrecorded: Container[Rank], look: Look, with_them: Container[object]
-) -> bool:
-    """Whether the members of a group that nobody lists may be more: one rank alone waits for nobody, and others stand
-    where these do without a record of theirs."""
-    known = frozenset(members)
-    return len(known) < 2 or any(
-        rank in unrecorded and rank not in known and state.place in with_them for rank, state in look.items()
-    )
-
-
-def _late(position: Position | None, number: int) -> bool:
-    """Not yet in operation `number`: never launched it, or launched it and the device is not there."""
-    if position is None or position.enqueued < number:
-        return True
-    return position.completed < number and (
-        position.completed + 1 < number or (position.started is not None and position.started < number)
-    )
-
-
-def _ended_without(awaited: Iterable[Rank], positions: Mapping[Rank, Position], number: int) -> bool:
-    """Whether an operation has ended on somebody that one of these never launched, by its own record."""
-    known = (positions[rank] for rank in awaited if rank in positions)
-    ended = any(position.counts_done and position.completed >= number for position in positions.values())
-    return ended and any(position.enqueued < number for position in known)
-
-
 def _under_way(record: RankCounters) -> str:
     """The operation that its device is in with others, as a message whose sender never came; empty where there is none.
 
@@ -343,26 +168,3 @@ def _in_pythons_own(state: RankState) -> bool:
     """Whether the innermost function of Python is one of its standard library, which has nothing to do with any device."""
     innermost = next((frame.file for frame in reversed(state.frames) if not frame.native), "")
     return innermost.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names
-
-
-def _members(name: str, positions: Mapping[Rank, Position], topology: Topology) -> tuple[Rank, ...]:
-    """The members of a group whose recorder lists none: by its description, else by who used it."""
-    world = topology.groups[WORLD][0]
-    if any(position.record.descriptions.get(name) == DEFAULT_GROUP for position in positions.values()):
-        return world
-    users = set(positions)
-    for dim_groups in topology.groups.values():
-        for ranks in dim_groups:
-            if len(ranks) > 1 and len(users) == len(ranks) and users.issuperset(ranks):
-                return ranks
-    # More than half of the world used it: then it is the world's, and who kept no record is a member too.
-    return world if 2 * len(users) > len(world) else tuple(sorted(users))
-
-
-def _dim(members: tuple[Rank, ...], topology: Topology) -> str | None:
-    """The dimension that has exactly these members as a group: a group of a rank is looked up, never searched for."""
-    if members:
-        for dim in topology.dims:
-            if topology.group(dim, members[0]) == members:
-                return dim
-    return None
