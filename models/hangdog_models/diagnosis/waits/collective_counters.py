@@ -160,7 +160,8 @@ def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, gets_
     launches = seen is not None and seen.activity is Activity.LAUNCH and seen.busy is False
     waits = crowd or spins or launches or (seen is not None and seen.wait is Wait.SOME)
     under_way = any(count > record.completed.get(group, -1) for group, count in record.enqueued.items())
-    known = any(started >= 0 for started in record.started.values())
+    # NCCL notes what has ended in any case, and what has begun only where collectives are timed
+    known = any(count >= 0 for counts in (record.started, record.completed) for count in counts.values())
     return LAUNCHED_BEFORE if waits and known and not under_way else ""
 
 
