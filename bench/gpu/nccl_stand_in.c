@@ -324,11 +324,15 @@ static void cost(int many) {
     wait_for_reader();
 }
 
-/* A rank of two that truly wait for each other, by a file both have mapped; until a file FILE.stop is there. */
+/* A rank of two that truly wait for each other, by a file both have mapped; until a file FILE.stop is there. While FILE.hang is
+ * there and FILE.release is not, the device of rank 1 does not begin what is launched. */
+static int is_there(const char *file, const char *sign) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s.%s", file, sign);
+    return !access(path, F_OK);
+}
 static void pair(const char *file, int rank) {
     enum { LAST = 2 };
-    char stopping[4096];
-    snprintf(stopping, sizeof stopping, "%s.stop", file);
     int fd = open(file, O_RDWR | O_CREAT, 0600);
     if (fd < 0 || ftruncate(fd, 64)) exit(6);
     volatile uint64_t *entered = mmap(NULL, 64, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -340,18 +344,19 @@ static void pair(const char *file, int rank) {
         void *plan = group(context), *op = coll(context, plan, made, 1024, 0), *kernels[CHANNELS];
         stop(op);
         stop(plan);
-        for (int channel = 0; channel < CHANNELS; channel++) kernels[channel] = kernel(context, op, channel);
         void *send = proxy(context, op, 0, 1, getpid()), *receive = proxy(context, op, 0, 0, getpid());
         void *sent = step(context, send, 0), *received = step(context, receive, 0);
+        move(received, 0, 1);
+        while (rank && is_there(file, "hang") && !is_there(file, "release") && now() < until) usleep(1000);
+        for (int channel = 0; channel < CHANNELS; channel++) kernels[channel] = kernel(context, op, channel);
         move(sent, 1, 4);
         stop(send);
-        move(received, 0, 1);
         entered[rank] = made + 1;
         while (entered[1 - rank] < made + 1 && now() < until) usleep(50);
         move(received, 0, 4);
         stop(receive);
         for (int channel = 0; channel < CHANNELS; channel++) end_kernel(kernels[channel]);
-        if (!rank && !entered[LAST] && !access(stopping, F_OK)) entered[LAST] = made + 3; /* both end after the same one */
+        if (!rank && !entered[LAST] && is_there(file, "stop")) entered[LAST] = made + 3; /* both end after the same one */
         usleep(200);
     }
     char sign;

@@ -20,7 +20,7 @@ from typing import Any
 from gpu.environment import ROOT
 from gpu.kit import Measured, NotHere, Part, Stand
 from hangdog_agent.capture import collective_progress
-from hangdog_agent.capture.profiler_ring import CollectiveProgress, Operation
+from hangdog_agent.capture.profiler_ring import CollectiveProgress, Operation, Phase
 
 HERE = Path(__file__).parent
 SOURCE = ROOT / "agent" / "profiler" / "profiler.c"
@@ -29,7 +29,7 @@ BUILT = SOURCE.with_name("libhangdog_profiler.so")
 #: No longer than this until both ranks run, and for the rounds that are timed at the end: each makes communicators. Seconds.
 BEGIN_S, ROUNDS_S = 25.0, 16.0
 #: Rings are read for so long while the job runs, then while a rank is stopped. Seconds.
-RUNNING_S, STOPPED_S, AFTER_S = 2.0, 3.0, 1.0
+RUNNING_S, STOPPED_S, HUNG_S, AFTER_S = 2.0, 3.0, 3.0, 1.0
 END_S = 6.0
 #: Between two readings of a job that runs. Seconds.
 LOOK_S = 0.02
@@ -103,9 +103,9 @@ class Job:
     def rings(self) -> Path:
         return self.folder / "rings"
 
-    @property
-    def stop_file(self) -> Path:
-        return self.folder / "pair.stop"
+    def sign(self, name: str) -> None:
+        """Tells the ranks to do something."""
+        (self.folder / f"pair.{name}").touch()
 
     def begin(self) -> None:
         (self.folder / "stores").mkdir()
@@ -117,7 +117,7 @@ class Job:
                 command: list[str | Path] = [program, self.plugin, "5", "pair", self.folder / "pair", str(rank)]
             else:
                 trainer = HERE / "trainers" / "ring_trainer.py"
-                command = [self.stand.python, trainer, self.folder / "stores", self.stop_file]
+                command = [self.stand.python, trainer, self.folder / "stores", self.folder / "pair"]
             out, errors = self.folder / f"out-{rank}", self.folder / f"errors-{rank}"
             with out.open("wb") as said, errors.open("wb") as complained:
                 process = subprocess.Popen(
@@ -163,7 +163,7 @@ class Job:
         return collective_progress.read(pid, time.monotonic_ns(), str(self.rings))
 
     def watch(self) -> None:
-        for look in (self._running, self._stopped, self._counted, self._timed):
+        for look in (self._running, self._stopped, self._hung, self._counted, self._timed):
             try:
                 look()
             except Exception as error:  # noqa: BLE001 - what one finds is told whatever another meets
@@ -214,8 +214,28 @@ class Job:
         if _counts(self.read(1)) <= before:
             self.wrong.append("rank 1 does not go on after SIGCONT")
 
+    def _hung(self) -> None:
+        """The device of rank 1 hangs: its host has launched a collective that its GPU does not begin."""
+        self.sign("hang")
+        try:
+            time.sleep(HUNG_S)
+            waiting, hung = self.read(0), self.read(1)
+        finally:
+            self.sign("release")
+        for rank, found in enumerate((waiting, hung)):
+            self.seen[f"rank {rank} while the device of rank 1 hangs"] = [
+                f"{each.call.function} {each.phase} for {each.age_s:.2f} s, {each.kernels_running} kernels,"
+                f" {', '.join(f'awaits {one.awaits}' for one in each.transfers) or 'no transfers'}"
+                for each in _in_flight(found)
+            ]
+        if failed := self.ranks[1].line("no_hang"):
+            self.seen["no hang"] = failed["no_hang"]
+        elif not [each for each in _in_flight(hung) if each.phase is Phase.LAUNCHED and each.age_s > HUNG_S / 3]:
+            self.wrong.append("the device of rank 1 hung, and nothing is launched and not begun on it")
+        time.sleep(AFTER_S)
+
     def _counted(self) -> None:
-        self.stop_file.touch()
+        self.sign("stop")
         if not self.wait("done", END_S):
             return
         for number, rank in enumerate(self.ranks):

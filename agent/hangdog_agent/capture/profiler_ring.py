@@ -42,7 +42,7 @@ class Phase(StrEnum):
 
     #: The host has begun it, and has not launched its kernel.
     ENQUEUED = "enqueued"
-    #: It is launched; no kernel of it runs yet: the GPU does other work, or the event has not come.
+    #: It is launched, and no kernel of it has begun: the GPU does other work. Its transfers may be posted.
     LAUNCHED = "launched"
     RUNNING = "running"
     #: All of its kernels that began have ended. NCCL stated more channels than it used, or an event was lost.
@@ -231,12 +231,10 @@ def _transfers(flows: list[tuple[Any, ...]], now_ns: int) -> dict[int, tuple[Tra
 def _operation(fields: tuple[Any, ...], transfers: tuple[Transfer, ...], now_ns: int) -> Operation:
     order, _, sequence, count, enqueued_at, launched_at, _, moved_at, started, ended, _, _ = fields[3:15]
     idle = [_since(max(moved_at, launched_at), now_ns) or 0.0, *(each.idle_s for each in transfers)]
-    if started > ended or transfers:
-        phase = Phase.RUNNING
-    elif started:
-        phase = Phase.ENDED
-    else:
+    if not started:
         phase = Phase.LAUNCHED if launched_at else Phase.ENQUEUED
+    else:
+        phase = Phase.RUNNING if started > ended or transfers else Phase.ENDED
     return Operation(
         call=_call(fields[15:], count, sequence),
         order=order,

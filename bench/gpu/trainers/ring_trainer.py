@@ -1,7 +1,8 @@
 """One rank of a job that does nothing but collectives, then rounds of them with and without the profiler plug-in: plain torch.
 
-    RANK=0 WORLD_SIZE=2 python ring_trainer.py STORES STOP      STORES: an empty folder; STOP: a file that ends the first part
+    RANK=0 WORLD_SIZE=2 python ring_trainer.py STORES SIGNS      STORES: an empty folder; SIGNS.stop: a file that ends the first part
 
+Where SIGNS.hang is there, the device of rank 1 hangs once, until SIGNS.release is there.
 It says each thing as a line of JSON. What it did in the first part stays in its communicators until a line comes on its
 standard input. Then it times the rounds; where the input ends instead, it ends.
 """
@@ -11,11 +12,16 @@ import json
 import os
 import statistics
 import sys
+import threading
 import time
 from pathlib import Path
 
+sys.path[0] = str(Path(__file__).resolve().parents[2])
+
 import torch
 import torch.distributed as dist
+
+from gpu.trainers.device import Gpu
 
 #: Calls timed in a round, and elements of each: small, for two processes that spin share one GPU by time slices.
 CALLS, ELEMENTS = 60, 16_384
@@ -23,6 +29,8 @@ CALLS, ELEMENTS = 60, 16_384
 ROUND_S = 1.0
 #: Steps between two looks at the file that ends the job; it ends by itself after so long. Seconds.
 LOOK, MOST_S = 10, 60.0
+#: The device's hang ends by itself after so long. Seconds.
+HANG_S = 8.0
 ROUNDS = ("off", "on", "off", "on")
 
 
@@ -71,6 +79,28 @@ def timed(number: int, on: bool) -> None:
     )
 
 
+def sign(name: str) -> bool:
+    return Path(f"{sys.argv[2]}.{name}").exists()
+
+
+def hang() -> None:
+    """Gives the device work that waits for the host; what comes after it on the stream does not begin."""
+    try:
+        device = Gpu()
+        device.hang()
+    except Exception as error:  # noqa: BLE001 - the job is worth more than its fault
+        say(no_hang=f"{type(error).__name__}: {error}"[:300])
+        return
+    threading.Thread(target=_release, args=[device]).start()
+
+
+def _release(device: Gpu) -> None:
+    until = time.monotonic() + HANG_S
+    while not sign("release") and time.monotonic() < until:
+        time.sleep(0.05)
+    device.release()
+
+
 def main() -> None:
     torch.cuda.set_device(0)
     rank = int(os.environ["RANK"])
@@ -80,7 +110,11 @@ def main() -> None:
     data, gathered = torch.empty(ELEMENTS, device="cuda"), torch.empty(2 * ELEMENTS, device="cuda")
     passed, ends = torch.empty(1024, device="cuda"), torch.zeros(1, device="cuda")
     right, step, began = True, 0, time.monotonic()
+    hung = rank != 1
     while not ends.item():
+        if not hung and sign("hang"):
+            hung = True
+            hang()
         data.fill_(rank + 1.0)
         dist.all_reduce(data)
         dist.all_gather_into_tensor(gathered, data)
@@ -95,7 +129,7 @@ def main() -> None:
         made["all_reduce"] += 1
         made["all_gather"] += 1
         if step % LOOK == 0:
-            ends.fill_(float(Path(sys.argv[2]).exists() or time.monotonic() - began > MOST_S))
+            ends.fill_(float(sign("stop") or time.monotonic() - began > MOST_S))
             dist.all_reduce(ends)
             made["all_reduce"] += 1
         right = right and data[0].item() == 3.0 and gathered[-1].item() == 3.0 and passed[0].item() == float(step)
