@@ -27,7 +27,7 @@ SOURCE = ROOT / "agent" / "profiler" / "profiler.c"
 #: Where `make profiler` puts it, and where other parts look for it.
 BUILT = SOURCE.with_name("libhangdog_profiler.so")
 #: No longer than this until both ranks run, and for the rounds that are timed at the end: each makes communicators. Seconds.
-BEGIN_S, ROUNDS_S = 25.0, 16.0
+BEGIN_S, ROUNDS_S = 25.0, 12.0
 #: Rings are read for so long while the job runs, then while a rank is stopped. Seconds.
 RUNNING_S, STOPPED_S, HUNG_S, AFTER_S = 2.0, 3.0, 3.0, 1.0
 END_S = 6.0

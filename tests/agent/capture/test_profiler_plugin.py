@@ -71,6 +71,7 @@ def playing(
         [program, plugin, str(version), *map(str, words)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        cwd=folder,
         env=os.environ | {"HANGDOG_PROFILER_DIR": str(rings)} | environ,
     ) as process:
         try:
@@ -241,8 +242,8 @@ def test_no_record_is_read_torn(built: tuple[Path, Path], tmp_path: Path) -> Non
     calls = 0
     with playing(built, tmp_path, "busy") as played:
         assert played.said() == "ready"
-        until = time.monotonic() + 2
-        while time.monotonic() < until:
+        until = time.monotonic() + 30
+        while calls < 2000 and time.monotonic() < until:
             for found in played.read():
                 for call in (*(each.call for each in found.in_flight), *([found.last] if found.last else [])):
                     assert (call.function, call.algorithm, call.channels) == ("AllReduce", "RING", 2)
