@@ -72,6 +72,9 @@ STOPPED = Fault(
 DEVICE = Fault("device hangs", _hang_device, True, lambda job: (job.folder / "released").touch())
 #: The recorder then tells whether the device has begun a collective.
 TIMED_DEVICE = replace(DEVICE, name="device hangs, collectives timed", environ={"TORCH_NCCL_ENABLE_TIMING": "1"})
+#: As most jobs run: no recorder, and RAS by itself.
+BARE = {"TORCH_FR_BUFFER_SIZE": "0", "TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": ""}
+BARE_DEVICE = replace(DEVICE, name="device hangs, no recorder", environ=BARE)
 KILLED = Fault("process killed", lambda job: job.signal(VICTIM, signal.SIGKILL), True)
 SKIPPED = Fault("collective skipped", lambda job: job.order("skip", [VICTIM]), False)
 RESIZED = Fault("collective of another size", lambda job: job.order("resize", [VICTIM]), False)
@@ -86,7 +89,7 @@ def parts(stand: Stand) -> Iterator[Part]:
     for fault in (STOPPED, DEVICE, LOADER, KILLED, SKIPPED, RESIZED):
         yield _part(some, fault)
     if not stand.dry:  # so many processes do not fit on two cores
-        yield from (_part(2, TIMED_DEVICE), _part(8, STOPPED), _part(8, DEVICE))
+        yield from (_part(some, BARE_DEVICE), _part(8, STOPPED), _part(2, TIMED_DEVICE))
 
 
 def _part(world: int, fault: Fault) -> Part:
