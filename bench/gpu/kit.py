@@ -45,19 +45,15 @@ class NotHere(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a part measured: figures by name, in the order they are shown, and what ought not to be so.
-
-    `rows`: figures of several cases in it, each a row of a table of its own.
-    """
+    """What a part measured: figures by name, in the order they are shown, and what ought not to be so."""
 
     figures: Mapping[str, Any]
     wrong: Sequence[str] = ()
-    rows: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing that is measured. The name is `family/which`; parts of one family are rows of one table."""
+    """One thing that is measured. The name is `family/which`; parts of one family are columns of one table."""
 
     name: str
     #: It takes so long at most, on a machine that does nothing else. Seconds.
@@ -84,7 +80,6 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float
     figures: dict[str, Any] = {}
     wrong: list[str] = []
-    rows: list[dict[str, Any]] = []
     #: Why it failed or cannot run here.
     why: str = ""
 
@@ -139,8 +134,6 @@ def run(
         entry = _run(part, stand)
         journal.write(entry)
         tell(f"  {entry.outcome} after {entry.seconds:.1f} s {entry.why or json.dumps(entry.figures)[:300]}")
-        for row in entry.rows:
-            tell(f"  {json.dumps(row)[:600]}")
         for words in entry.wrong:
             tell(f"  WRONG: {words}")
         if part.name not in journal.settled():
@@ -166,11 +159,11 @@ def _run(part: Part, stand: Stand) -> Entry:
     except NotHere as error:
         return entry(Outcome.NOT_HERE, why=str(error))
     except Exception as error:  # noqa: BLE001 - whatever one part meets, the others are still worth running
-        (stand.out / "failures.txt").open("a").write(f"== {part.name}\n{traceback.format_exc()}\n")
+        with (stand.out / "failures.txt").open("a") as log:
+            log.write(f"== {part.name}\n{traceback.format_exc()}\n")
         return entry(Outcome.FAILED, why=f"{type(error).__name__}: {error}"[:600])
     return entry(
         Outcome.DONE,
         figures=dict(measured.figures),
         wrong=list(measured.wrong),
-        rows=[dict(row) for row in measured.rows],
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpu import capture, facts, ladder, nccl, nvml, overhead, profiler, traps
+from gpu.families import capture, facts, ladder, nccl, nvml, overhead, profiler, traps
 from gpu.kit import Part, Stand
 
 

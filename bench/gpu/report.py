@@ -8,54 +8,60 @@ import msgspec
 
 from gpu.kit import Entry, Journal, Outcome
 
+#: Figures longer than this stand below the table, not in it. Characters.
+LONGEST = 60
+
 
 def write(out: Path, journal: Journal) -> None:
     """Writes report.json and report.md into the folder of results."""
     entries = list(journal.latest().values())
-    (out / "report.json").write_bytes(
-        msgspec.json.format(msgspec.json.encode({"schema": "hangdog.gpu/1", "parts": entries}), indent=1) + b"\n"
-    )
-    (out / "report.md").write_text("\n".join(_page(entries)) + "\n")
+    document = msgspec.json.encode({"schema": "hangdog.gpu/1", "parts": entries})
+    (out / "report.json").write_bytes(msgspec.json.format(document, indent=1) + b"\n")
+    (out / "report.md").write_text("\n".join(page(entries)) + "\n")
 
 
-def _page(entries: Sequence[Entry]) -> Iterator[str]:
+def page(entries: Sequence[Entry]) -> Iterator[str]:
+    """The lines of the page."""
     done = [entry for entry in entries if entry.outcome is Outcome.DONE]
     wrong = [(entry.part, words) for entry in entries for words in entry.wrong]
     yield f"{len(done)} of {len(entries)} parts done, {len(wrong)} findings."
     for family in dict.fromkeys(entry.part.partition("/")[0] for entry in entries):
         own = [entry for entry in entries if entry.part.partition("/")[0] == family]
         yield from ("", f"## {family}", "")
-        yield from _table([entry for entry in own if entry.outcome is Outcome.DONE])
-        for entry in own:
-            if entry.rows:
-                yield from ("", f"{entry.part}:", "", *_rows(entry.rows))
-            if entry.outcome is not Outcome.DONE:
-                yield f"- {entry.part}: {entry.outcome}: {entry.why}"
+        yield from _family([entry for entry in own if entry.outcome is Outcome.DONE])
+        yield from (
+            f"- {entry.part}: {entry.outcome}: {entry.why}" for entry in own if entry.outcome is not Outcome.DONE
+        )
     if wrong:
         yield from ("", "## what is wrong", "")
         yield from (f"- {part}: {words}" for part, words in wrong)
 
 
-def _table(entries: Sequence[Entry]) -> Iterator[str]:
-    """A row a part; a family of one part has a row a figure."""
+def _family(entries: Sequence[Entry]) -> Iterator[str]:
+    """A column a part, a row a figure; what is too long for a cell stands below, a line each."""
     if not entries:
         return
-    if len(entries) == 1:
-        yield from ("| | |", "|---|---|")
-        yield from (f"| {name} | {_shown(value)} |" for name, value in entries[0].figures.items())
-        yield f"| seconds | {entries[0].seconds:g} |"
-        return
-    yield from _rows(
-        [{"part": entry.part.partition("/")[2], **entry.figures, "seconds": entry.seconds} for entry in entries]
-    )
+    names = list(dict.fromkeys(name for entry in entries for name in entry.figures))
+    cells = {name: [_shown(entry.figures.get(name, "")) for entry in entries] for name in names}
+    short = [name for name in names if max(map(len, cells[name])) <= LONGEST]
+    yield f"| | {' | '.join(entry.part.partition('/')[2] for entry in entries)} |"
+    yield f"|---|{'---|' * len(entries)}"
+    yield from (f"| {name} | {' | '.join(cells[name])} |" for name in short)
+    yield f"| seconds | {' | '.join(f'{entry.seconds:g}' for entry in entries)} |"
+    for entry in entries:
+        own = [name for name in entry.figures if name not in short]
+        if own:
+            yield from ("", f"**{entry.part}**", "")
+            for name in own:
+                yield from _told(name, entry.figures[name])
 
 
-def _rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    yield f"| {' | '.join(names)} |"
-    yield f"|{'---|' * len(names)}"
-    for row in rows:
-        yield f"| {' | '.join(_shown(row.get(name, '')) for name in names)} |"
+def _told(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping) and len(_shown(value)) > LONGEST:
+        yield f"- {name}"
+        yield from (f"  - {key}: {_shown(one)}" for key, one in value.items())
+    else:
+        yield f"- {name}: {_shown(value)}"
 
 
 def _shown(value: Any) -> str:
@@ -65,7 +71,7 @@ def _shown(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
         return ", ".join(_shown(one) for one in value) or "none"
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return ", ".join(f"{name} {_shown(one)}" for name, one in value.items()) or "none"
     if value is None:
         return "unknown"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from gpu.families.looks import Looks, Taken, figures_of, not_permitted, wrong_of
+from gpu.families.standing import CallFailed, StandingTrainer
 from gpu.kit import Stand
-from gpu.looks import Looks, Taken, figures_of, not_permitted, wrong_of
-from gpu.standing import CallFailed, StandingTrainer
 from gpu.trainers import page
 from gpu.trainers.turns import NAMES, At, Turns, number
 from hangdog_models.stack import Frame, Missing, Reason, Thread
@@ -95,7 +95,7 @@ def test_the_longest_gap_between_two_turns_is_seen_from_outside(tmp_path: Path) 
 
 
 def test_the_proof_itself_loads_no_torch() -> None:
-    code = "import sys, gpu.capture, gpu.overhead; sys.exit('torch' in sys.modules)"
+    code = "import sys, gpu.families.capture, gpu.families.overhead; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT / "bench", check=False, timeout=60).returncode == 0
 
 

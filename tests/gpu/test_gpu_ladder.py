@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpu import ladder
-from gpu.machine import ladder_faults
+from gpu.families import ladder, ladder_faults
 from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.level_runner import Climbed, LevelsReport, to_json
 from support.stands import dry_stand

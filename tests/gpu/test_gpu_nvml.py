@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu import nvml
-from gpu.machine import nvml_here, nvml_raw
-from gpu.machine.nvml_here import NvmlHere
-from gpu.nvml import NvmlProof
+from gpu.families import nvml, nvml_here, nvml_raw
+from gpu.families.nvml import NvmlProof
+from gpu.families.nvml_here import NvmlHere
 from support.stands import dry_stand
 
 #: As nvidia-smi prints it (CUDA 12.8), of a GPU whose memory has a row that could not be remapped.
@@ -76,7 +75,7 @@ def test_raw_texts_are_kept_as_they_are_and_read_again(tmp_path: Path) -> None:
     nvml_raw.keep(stand, {"PATH": "/usr/bin:/bin"})
     figures, wrong = nvml_raw.read_again(stand)
     assert wrong == [] and figures["nvidia-smi-q.xml"] == "nothing against it"
-    (stand.out / "raw" / "nvidia-smi-q.txt").write_text(WORN, encoding="utf-8")
+    (stand.out / "raw" / "machine" / "nvidia-smi-q.txt").write_text(WORN, encoding="utf-8")
     _, wrong = nvml_raw.read_again(stand)
     assert "speaks against a sound device" in wrong[0] and "could not be remapped" in wrong[0]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu import overhead
+from gpu.families import overhead
+from gpu.families.stepping import block_of
 from gpu.kit import NotHere, Stand
-from gpu.stepping import block_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu import profiler
+from gpu.families import profiler
 from gpu.kit import Stand
 
 pytestmark = [

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu import traps
-from gpu.machine import nvml_here
-from gpu.machine.trap_process import TrapProcess
+from gpu.families import nvml_here, traps
+from gpu.families.trap_process import TrapProcess
 from support.stands import dry_stand
 
 SAYS = "import json, sys; print(json.dumps({'ready': 1}), flush=True); sys.stdin.readline(); sys.exit('RuntimeError: it broke')"

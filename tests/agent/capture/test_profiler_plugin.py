@@ -34,7 +34,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         [compiler, *strict, *shared, "-o", plugin, ROOT / "agent/profiler/profiler.c", "-lpthread"], check=True
     )
     subprocess.run(
-        [compiler, *strict, "-o", program, ROOT / "bench/gpu/nccl_stand_in.c", "-ldl", "-lpthread"], check=True
+        [compiler, *strict, "-o", program, ROOT / "bench/gpu/trainers/nccl_stand_in.c", "-ldl", "-lpthread"], check=True
     )
     return plugin, program
 

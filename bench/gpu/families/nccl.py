@@ -23,7 +23,7 @@ from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.procfs import Proc
 from hangdog_models.errors import OurFault
 from hangdog_models.incident import Incident
-from hangdog_models.verdict import Verdict
+from hangdog_models.verdict import Kind, Verdict
 from hangdog_models.views.first_line import headline
 from hangdog_proto.codec.collectives import Statement
 
@@ -85,7 +85,7 @@ DUTIES = {"evaluate": ([0], 15.0), "checkpoint": ([0], 15.0), "compile": (None, 
 def parts(stand: Stand) -> Iterator[Part]:
     """One job each: a standstill that a job survived makes its agents patient."""
     some = 2 if stand.dry else 4
-    yield Part(f"nccl/{some} ranks, healthy", 120.0, lambda stand: _play(stand, some, None))
+    yield Part(f"nccl/{some} ranks, healthy", 85.0, lambda stand: _play(stand, some, None))
     for fault in (STOPPED, DEVICE, LOADER, KILLED, SKIPPED, RESIZED):
         yield _part(some, fault)
     if not stand.dry:  # so many processes do not fit on two cores
@@ -93,7 +93,7 @@ def parts(stand: Stand) -> Iterator[Part]:
 
 
 def _part(world: int, fault: Fault) -> Part:
-    return Part(f"nccl/{world} ranks, {fault.name}", 130.0, lambda stand: _play(stand, world, fault))
+    return Part(f"nccl/{world} ranks, {fault.name}", 85.0, lambda stand: _play(stand, world, fault))
 
 
 @dataclass(slots=True)
@@ -202,7 +202,7 @@ def _told(incident: Incident, verdict: Verdict | None, stood: float, judged: flo
 
 
 def _missed(fault: Fault, verdict: Verdict | None) -> Iterator[str]:
-    """What is wrong with a verdict: somebody innocent is evicted, or the victim is not the first who is suspected."""
+    """What is wrong with a verdict: somebody innocent is evicted, or the victim, or the software, is not suspected first."""
     if verdict is None:
         yield "no verdict"
         return
@@ -213,6 +213,8 @@ def _missed(fault: Fault, verdict: Verdict | None) -> Iterator[str]:
         first = {verdict.crash.machine} if verdict.crash.machine else set()
     else:
         first = set(verdict.suspects[0].machines) if verdict.suspects else set()
+    if not fault.guilty and verdict.kind is not Kind.SOFTWARE:
+        yield f"it says {verdict.kind}, and the software is at fault"
     if fault.guilty and first != guilty:
         yield f"the first suspect is {' '.join(sorted(first)) or 'nobody'}, not node-{VICTIM}"
 
@@ -229,6 +231,8 @@ def _ask(stand: Stand, job: Job, name: str, figures: dict[str, Any]) -> None:
         figures, "RAS", [one for one in members if one.rank != VICTIM][:1], lambda one: ras.report(one, tools), raw
     )
     _statement(figures, "recorder", members, lambda one: recorder.record(one, tools), raw)
+    for dump in job.folder.glob("fr_*"):  # what torch wrote by itself, too
+        shutil.copy(dump, raw)
 
 
 def _statement(

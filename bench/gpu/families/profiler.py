@@ -22,7 +22,7 @@ from gpu.kit import Measured, NotHere, Part, Stand
 from hangdog_agent.capture import collective_progress
 from hangdog_agent.capture.profiler_ring import CollectiveProgress, Operation, Phase
 
-HERE = Path(__file__).parent
+TRAINERS = Path(__file__).parents[1] / "trainers"
 SOURCE = ROOT / "agent" / "profiler" / "profiler.c"
 #: Where `make profiler` puts it, and where other parts look for it.
 BUILT = SOURCE.with_name("libhangdog_profiler.so")
@@ -110,13 +110,13 @@ class Job:
     def begin(self) -> None:
         (self.folder / "stores").mkdir()
         if self.stand.dry:
-            program = compiled(HERE / "nccl_stand_in.c", self.folder / "nccl_stand_in")
+            program = compiled(TRAINERS / "nccl_stand_in.c", self.folder / "nccl_stand_in")
             self._cost(program)
         for rank in (0, 1):
             if self.stand.dry:
                 command: list[str | Path] = [program, self.plugin, "5", "pair", self.folder / "pair", str(rank)]
             else:
-                trainer = HERE / "trainers" / "ring_trainer.py"
+                trainer = TRAINERS / "ring_trainer.py"
                 command = [self.stand.python, trainer, self.folder / "stores", self.folder / "pair"]
             out, errors = self.folder / f"out-{rank}", self.folder / f"errors-{rank}"
             with out.open("wb") as said, errors.open("wb") as complained:

@@ -16,7 +16,7 @@ from hangdog.demo.pipes import first_line
 from hangdog_agent.procfs import Proc
 from overhead.stage import NotStarted, Stage, rank_environ
 
-BENCH = Path(__file__).resolve().parents[1]
+BENCH = Path(__file__).resolve().parents[2]
 _SCRIPT = BENCH / "gpu" / "trainers" / "cuda_calls.py"
 #: Until torch and the device are ready; both ranks load at once. Seconds.
 START_S = 60.0

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gpu.environment import ROOT
+from gpu.families.stepping import SteppingJob, block_of
 from gpu.kit import Measured, NotHere, Part, Stand
-from gpu.stepping import SteppingJob, block_of
 from overhead.stage import Stage, cpu_s, memory_mib, stage
 from overhead.steps import MOST_SLOWER, interval
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpu.families import nvml_here
+from gpu.families.nvml_here import NvmlHere
+from gpu.families.trap_process import TrapProcess
 from gpu.kit import Measured, Part, Stand
-from gpu.machine import nvml_here
-from gpu.machine.nvml_here import NvmlHere
-from gpu.machine.trap_process import TrapProcess
 from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.checks.check_result import CheckResult, CheckVerdict
 from hangdog_agent.checks.check_scheduler import Checks
@@ -186,7 +186,7 @@ def _listening(stand: Stand, nvml: NvmlHere) -> Iterator[Listeners]:
     why = kmsg.open()
     for _ in kmsg.records(_RECORDS):
         pass
-    command: Sequence[str] = (str(stand.python), "-u", "-m", "gpu.machine.nvml_calls", "events")
+    command: Sequence[str] = (str(stand.python), "-u", "-m", "gpu.families.nvml_calls", "events")
     with TrapProcess(command, nvml.environ, stand.folder("events")) as events:
         listeners = Listeners(nvml, checks, gpus, events, kmsg, why)
         thread = threading.Thread(target=listeners.keep, daemon=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from gpu.families import nvml_here, nvml_raw
+from gpu.families.nvml_here import NvmlHere
 from gpu.kit import Measured, Part, Stand
-from gpu.machine import nvml_here, nvml_raw
-from gpu.machine.nvml_here import NvmlHere
 from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.checks.check_result import CheckResult, CheckVerdict, Moment
 from hangdog_agent.checks.check_state import Notes
@@ -87,7 +87,7 @@ class NvmlProof:
 
     def calls(self) -> None:
         """Each call by itself."""
-        ended = self.program("calls", "-m", "gpu.machine.nvml_calls", "all")
+        ended = self.program("calls", "-m", "gpu.families.nvml_calls", "all")
         if not ended.well:
             raise RuntimeError(f"{ended.words}: {' | '.join(ended.last(4))}")
         (self.stand.out / "nvml-calls.json").write_text(ended.stdout, encoding="utf-8")
@@ -200,7 +200,7 @@ class NvmlProof:
         self.wrong += [f"a check speaks against a sound device ({when}): {words}" for words in against]
 
     def _watched(self, seconds: float) -> list[Mapping[str, Any]]:
-        ended = self.program("watch", "-m", "gpu.machine.nvml_calls", "watch", str(seconds))
+        ended = self.program("watch", "-m", "gpu.families.nvml_calls", "watch", str(seconds))
         found: list[Mapping[str, Any]] = json.loads(ended.stdout)
         return found
 

@@ -1,8 +1,8 @@
 """Asks NVML by itself, call by call, beside the agent's sweep: what each answers, with its code; a program of its own.
 
-python -m gpu.machine.nvml_calls all            every call that the checks make, and some more, once
-python -m gpu.machine.nvml_calls watch SECONDS  what load changes, twice a second
-python -m gpu.machine.nvml_calls events         a line for each event until its input ends
+python -m gpu.families.nvml_calls all            every call that the checks make, and some more, once
+python -m gpu.families.nvml_calls watch SECONDS  what load changes, twice a second
+python -m gpu.families.nvml_calls events         a line for each event until its input ends
 """
 
 import argparse

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from gpu.families.looks import Looks, Read, Taken, figures_of, not_permitted, wrong_of
+from gpu.families.standing import CallFailed, StandingTrainer
 from gpu.kit import Measured, NotHere, Part, Stand
-from gpu.looks import Looks, Read, Taken, figures_of, not_permitted, wrong_of
-from gpu.standing import CallFailed, StandingTrainer
 from gpu.trainers.page import Page
 from gpu.trainers.turns import NAMES, At
 from hangdog_agent.capture import native_stacks, process_capture, pyspy

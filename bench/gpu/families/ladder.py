@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from gpu.families import ladder_faults, nvml_here
 from gpu.kit import Measured, Part, Stand
-from gpu.machine import ladder_faults, nvml_here
 from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.machine_tests.gpu_settings_backup import GpuSettingsBackup
 from hangdog_agent.machine_tests.group import Group

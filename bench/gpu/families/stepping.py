@@ -14,7 +14,7 @@ from hangdog.demo.conductor import free_port
 from hangdog.demo.pipes import first_line
 from overhead.stage import NotStarted, Stage, rank_environ
 
-BENCH = Path(__file__).resolve().parents[1]
+BENCH = Path(__file__).resolve().parents[2]
 _SCRIPT = BENCH / "gpu" / "trainers" / "small_transformer.py"
 #: Until torch and the device are ready, and for a block of steps. Seconds.
 START_S, STEPS_S = 60.0, 20.0

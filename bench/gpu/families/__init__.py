@@ -1,0 +1,1 @@
+"""What is measured: a module for each family of parts, and what it is made of."""
