@@ -100,24 +100,6 @@ def test_the_proof_itself_loads_no_torch() -> None:
 
 
 @pytest.mark.slow
-def test_every_call_is_entered_read_and_left_without_a_gpu(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="the trainers need PyTorch")
-    command = [sys.executable, str(ROOT / "bench/gpu"), "--dry", "--out", str(tmp_path), "--only", "capture"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
-    (entry,) = json.loads((tmp_path / "report.json").read_text())["parts"]
-    assert entry["outcome"] == "done", ran.stdout
-    figures = entry["figures"]
-    assert set(NAMES) < set(figures)
-    for name in NAMES:
-        reads, _, tried = figures[name]["nonblocking"].partition(" of ")
-        assert int(reads) >= int(tried) - 1 > 0, figures[name]
-        assert figures[name]["turns"] > 20
-        assert not any("trainer" in words for words in entry.get("wrong", ())), entry["wrong"]
-    assert any("_collective" in place for place in figures["collective"]["top"])
-    assert figures["collective"]["native frames"]
-
-
-@pytest.mark.slow
 def test_a_trainer_that_dies_inside_a_call_is_told_and_replaced(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="the trainers need PyTorch")
     with stage() as here:

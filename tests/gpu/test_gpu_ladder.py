@@ -1,6 +1,5 @@
 """The ladder's part of the proof: what speaks against a sound device is wrong, and so is a fault that goes unseen."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from gpu.families import ladder, ladder_faults
 from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.level_runner import Climbed, LevelsReport, to_json
-from support.stands import dry_stand
 
 PASSED = LevelResult(1, "memory", LevelOutcome.PASS, "it kept every pattern", measures={"tested_bytes": 8.0})
 FAILED = LevelResult(
@@ -65,11 +63,3 @@ def test_a_fault_that_is_not_found_as_it_ought_to_be_is_wrong(
 
 def test_a_kernel_that_never_ends_convicts_nobody_and_it_is_wrong_where_it_does() -> None:
     assert "proves nothing" in ladder_faults._wrong(HANGS, [OPEN, FAILED], [OPEN], "")
-
-
-@pytest.mark.slow
-def test_each_fault_of_a_dry_run_is_found(tmp_path: Path) -> None:
-    measured = ladder.faults(dry_stand(tmp_path))
-    assert list(measured.wrong) == []
-    assert "injected: a kernel waits for ever" in measured.figures["endless product"]
-    assert measured.figures["level 0 beside"] == {"reading: pass": 1}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu.families import nvml, nvml_here, nvml_raw
+from gpu.families import nvml_here, nvml_raw
 from gpu.families.nvml import NvmlProof
 from gpu.families.nvml_here import NvmlHere
 from support.stands import dry_stand
@@ -78,11 +78,3 @@ def test_raw_texts_are_kept_as_they_are_and_read_again(tmp_path: Path) -> None:
     (stand.out / "raw" / "machine" / "nvidia-smi-q.txt").write_text(WORN, encoding="utf-8")
     _, wrong = nvml_raw.read_again(stand)
     assert "speaks against a sound device" in wrong[0] and "could not be remapped" in wrong[0]
-
-
-@pytest.mark.slow
-def test_a_dry_run_finds_nothing_wrong(tmp_path: Path) -> None:
-    measured = nvml.measure(dry_stand(tmp_path))
-    assert list(measured.wrong) == []
-    assert "TFLOP/s" in measured.figures["load trainer"]
-    assert measured.figures["doctor: works"] in (True, False)

@@ -1,7 +1,5 @@
 """What the proof on a GPU says of the cost of agent, recorder and profiler, and that it measures them without a GPU too."""
 
-import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,17 +40,3 @@ def test_the_profiler_is_left_out_where_it_was_not_built(monkeypatch: pytest.Mon
     monkeypatch.setattr(overhead, "PROFILER", ROOT / "agent/profiler/none.so")
     with pytest.raises(NotHere, match=r"agent/profiler/none.so was not built: make profiler"):
         overhead.profiler(Stand(Path(sys.executable), tmp_path, tmp_path, dry=True))
-
-
-@pytest.mark.slow
-def test_steps_are_compared_without_a_gpu(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="the trainers need PyTorch")
-    chosen = ("--only", "overhead/agent", "--only", "overhead/recorder")
-    command = [sys.executable, str(ROOT / "bench/gpu"), "--dry", "--out", str(tmp_path), *chosen]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
-    entries = {entry["part"]: entry for entry in json.loads((tmp_path / "report.json").read_text())["parts"]}
-    assert {entry["outcome"] for entry in entries.values()} == {"done"}, ran.stdout
-    figures = entries["overhead/agent"]["figures"]
-    assert figures["watched"] and figures["agent MiB"] > 10 and figures["pairs"] == overhead.DRY[0]
-    figures = entries["overhead/recorder"]["figures"]
-    assert figures["pairs"] == overhead.DRY_ROUNDS[0] and figures["without: steps"] == figures["with: steps"] > 0

@@ -28,19 +28,6 @@ def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
         assert not Path(f"/proc/{process.pid}").exists()
 
 
-@pytest.mark.slow
-def test_a_trap_accuses_no_machine(tmp_path: Path) -> None:
-    measured = traps.measure(dry_stand(tmp_path))
-    assert list(measured.wrong) == []
-    trap = measured.figures["trap"]
-    assert [one.rpartition(" after")[0] for one in trap["events"]] == ["type 0x8 data 13"]
-    assert {one.rpartition(" after")[0] for one in trap["checks"]} == {
-        "gpu: Xid 13 is telemetry (blames the program)",
-        "kernel: Xid 13 is telemetry (blames the program)",
-    }
-    assert trap["last words"] == ["CUDA launch failure (blames the program)"] and trap["ending"] == "crashed"
-
-
 def test_an_event_that_convicts_the_machine_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traps, "_STAND_INS", {"trap": (79, "GPU has fallen off the bus.")})
     stand = dry_stand(tmp_path)
