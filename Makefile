@@ -16,7 +16,7 @@ IN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy world fit frameworks healthy fuzz profiler locks base-image clean
+.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy world fit frameworks healthy gpu fuzz profiler locks base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +82,9 @@ frameworks: .venv/dev.stamp ## record real trainers of other frameworks anew, bu
 
 healthy: .venv/dev.stamp ## replay healthy phases of real trainers for 200 run-hours and count false alarms (ARGS="--hours 20" for a look)
 	$(IN)/python bench/healthy replay $(ARGS)
+
+gpu: .venv/dev.stamp .venv/torch.stamp ## prove all of it on this machine's GPU, or without one (ARGS="--dry --out DIR"; docs/gpu.md)
+	$(IN)/python bench/gpu $(ARGS)
 
 fuzz: .venv/dev.stamp ## feed a reader of evidence garbage (READER=log RUNS=1000000; all readers without READER)
 	$(IN)/python tests/fuzzing $(or $(READER),all) $(or $(RUNS),100000) $(SEED)

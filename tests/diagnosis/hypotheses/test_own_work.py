@@ -67,6 +67,16 @@ def test_who_sleeps_in_a_transfer_and_is_woken_again_and_again_gets_on(stack: li
     assert first(stuck) == (3,) and stuck.culprit is not None and stuck.culprit.probability >= 0.5
 
 
+def test_who_sleeps_by_its_own_timer_asks_again_and_again_and_is_not_said_to_get_on() -> None:
+    """Its wakes are the ends of its own sleeps: nothing that it waits for has come."""
+    sleeper = trace(3, ["<module> train.py", "wait_for_flag own.py"], state="S")
+    assert sleeper.state is not None
+    sleeper = structs.replace(sleeper, state=structs.replace(sleeper.state, wchan="hrtimer_nanosleep"))
+    verdict = beside_a_barrier(sleeper, ran_s=0.001, wakes=20)
+    assert (first(verdict), verdict.evict.machines) == ((3,), ())
+    assert verdict.kind is not Kind.NONE and "gets on" not in " ".join(verdict.because)
+
+
 def test_a_sleeper_that_nobody_counted_is_named_and_not_evicted() -> None:
     writer = trace(3, WRITER, state="S")
     verdict = beside_a_barrier(writer)

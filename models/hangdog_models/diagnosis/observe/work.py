@@ -60,7 +60,7 @@ def count(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Ra
     dozing = {trace.rank for trace in rounds[-1].traces if trace.role == TRAINER and _dozes(trace)}
     return Work(
         frozenset(rank for rank, used in _seconds(rounds).items() if used >= worked),
-        frozenset(rank for rank, times in wakes.items() if times >= woken),
+        frozenset(rank for rank, times in wakes.items() if times >= woken and rank not in dozing),
         frozenset(wakes),
         tuple(sorted(counted.union(rank for rank, times in _spent(rounds, _steps).items() if times > 0))),
         frozenset(rank for rank, used in _of_children(rounds).items() if used >= worked),
