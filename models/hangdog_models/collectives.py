@@ -55,6 +55,7 @@ class RankCounters:
     A process group goes by its name, which all its members share; a dump's numbers for it differ between ranks.
     `enqueued`, `started` and `completed` map a group to its last collective's sequence number (-1: none yet). A group
     that `completed` or `started` does not hold is one of which the source does not tell (NCCL's log tells no completion).
+    `age_s`: so many seconds before it was asked for, its process wrote it by itself; 0 where it answered, or nobody knows.
     `members` maps a group to its ranks where the dump says so (gloo's does not). `entries` run from old to new.
     """
 
@@ -66,6 +67,7 @@ class RankCounters:
     descriptions: dict[str, str]
     started: dict[str, int] = field(default_factory=dict)
     source: str = FLIGHT_RECORDER
+    age_s: int = 0
 
 
 def counts_of(records: Iterable[CollectiveRecord]) -> tuple[dict[str, int], dict[str, int]]:

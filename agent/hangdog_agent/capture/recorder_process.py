@@ -1,10 +1,12 @@
 """Asks one trainer for its flight record, in a process of its own that has the trainer's rights on files and no others.
 
-Started by recorder.py with one JSON object as its argument, and killed at its deadline. It writes the record to stdout and
-ends with 0, or says on stderr why there is none. What it opens may lie on a file system that hangs, and its names are the
-trainer's, who may exchange what they stand for at any moment: so each is opened once, and only then looked at.
+Started by recorder.py with one JSON object as its argument, and killed at its deadline. It writes to stdout how many seconds
+before it was asked the record was written, a line, and then the record; it ends with 0, or says on stderr why there is none.
+What it opens may lie on a file system that hangs, and its names are the trainer's, who may exchange what they stand for at
+any moment: so each is opened once, and only then looked at.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -12,72 +14,63 @@ import socket
 import stat
 import struct
 import sys
+import termios
 import time
-from collections.abc import Iterator
 from typing import Any
 
+from hangdog_agent.capture import kept_dump
+from hangdog_agent.capture.asked_rank import AskedRank
+from hangdog_agent.capture.dump_files import SETTLED_S, Identity, identity, whole
 from hangdog_agent.confinement import syscalls
 from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
-from hangdog_agent.confinement.pinned_process import Inode, PinnedProcess
 
 #: Between two looks at the dump's file. Seconds.
 _BEAT_S = 0.02
-#: A dump that did not change for so long is written: PyTorch writes all of it with one call. Seconds.
-_SETTLED_S = 0.1
 #: What the worker server may be asked for, best first: the recorder of NCCL, whole; then that of the other backends.
 _HANDLERS = ("dump_nccl_trace_json", "fr_trace_json")
 _NO_ENTRIES = re.compile(rb'"entries"\s*:\s*\[\s*\]')
 
-#: Device, inode, time of the last change, size.
-Identity = tuple[int, int, int, int] | None
 
-
-class Rank:
-    """The trainer that is asked, once this process has its rights: where its paths lead, and which FIFOs it listens at."""
-
-    def __init__(self, order: dict[str, Any]) -> None:
-        """Gives up the agent's rights; raises Refused, OSError."""
-        trainer = PinnedProcess(order["proc"], order["pid"], order["started"])
-        self.pid, self.who = trainer.pid, trainer.credentials()
-        number, pipe = order["rank"], trainer.absolute(order["pipe"])
-        self.socket = trainer.absolute(order["socket"])
-        self.pipe = f"{pipe}{number}.pipe" if pipe else ""
-        self.dumps = tuple(f"{trainer.absolute(prefix)}{number}" for prefix in order["dumps"])
-        self.listens_at: set[Inode] = set()
-        self._unseen = ""
-        if pipe:
-            try:
-                self.listens_at = trainer.fifos(self.pipe.rpartition("/")[2])
-            except OSError as error:
-                self._unseen = f"what it has open cannot be seen: {error.strerror}"
-        self._root = trainer.root()
-        syscalls.become(self.who, order["cpu_s"])
-
-    def open(self, path: str) -> int:
-        """An O_PATH descriptor of what its path leads to; raises OSError, Refused."""
-        return syscalls.open_inside(self._root, path, os.O_PATH)
-
-    def has_open(self, about: os.stat_result) -> bool:
-        """Whether it has this very FIFO open itself; raises Refused where that cannot be seen."""
-        if self._unseen:
-            raise CredentialsRefused(self._unseen)
-        return (about.st_dev, about.st_ino) in self.listens_at
+class NewDumpRefused(CredentialsRefused):
+    """The rank wrote a dump when it was asked, which cannot be taken: one that it wrote before is gone."""
 
 
 def main() -> None:
     order = json.loads(sys.argv[1])
+    asked_s = time.time()  # noqa: TID251 - a program of its own, which compares it with the times of files
     try:
-        rank = Rank(order)
+        rank = AskedRank(order)
     except CredentialsRefused as error:
         sys.exit(str(error))
     except OSError as error:
         sys.exit(f"it cannot be reached: {error.strerror or error}")
     reasons: list[str] = []
+    record, age_s = b"", 0
+    try:
+        record = _answer(order, rank, reasons)
+        if order["dumps"] and (not record or _NO_ENTRIES.search(record[:4096])):
+            record, age_s = kept_dump.find(rank, order["most"], asked_s, order["stated"]) or (record, 0)
+    except CredentialsRefused as error:
+        reasons.append(str(error))
+    except OSError as error:
+        reasons.append(f"{kept_dump.THERE}: {error.strerror or error}")
+    if not record:
+        sys.exit("; ".join(reasons))
+    sys.stdout.buffer.write(b"%d\n" % age_s + record)
+
+
+def _answer(order: dict[str, Any], rank: AskedRank, reasons: list[str]) -> bytes:
+    """The record that the rank gave when it was asked, of no operations where there is no better; `reasons` why others gave none.
+
+    Raises NewDumpRefused.
+    """
     meagre = b""
     for name, ask in (("socket", worker_server), ("pipe", pipe)):
         if order[name]:
             try:
                 record = ask(order, rank)
+            except NewDumpRefused:
+                raise
             except CredentialsRefused as error:
                 reasons.append(str(error))
                 continue
@@ -85,16 +78,12 @@ def main() -> None:
                 reasons.append(f"its {name}: {error.strerror or error}")
                 continue
             if not _NO_ENTRIES.search(record[:4096]):
-                break
+                return record
             meagre = record
-    else:
-        record = meagre
-    if not record:
-        sys.exit("; ".join(reasons))
-    sys.stdout.buffer.write(record)
+    return meagre
 
 
-def worker_server(order: dict[str, Any], rank: Rank) -> bytes:
+def worker_server(order: dict[str, Any], rank: AskedRank) -> bytes:
     """What PyTorch's worker server behind a unix socket tells; raises Refused, OSError."""
     meagre = b""
     for handler in _HANDLERS:
@@ -107,7 +96,7 @@ def worker_server(order: dict[str, Any], rank: Rank) -> bytes:
     return meagre
 
 
-def _posted(rank: Rank, handler: str, most: int, within_s: float) -> bytes:
+def _posted(rank: AskedRank, handler: str, most: int, within_s: float) -> bytes:
     """The content of one answer, empty when the server knows no such handler."""
     until = time.monotonic() + within_s
     try:
@@ -161,7 +150,7 @@ def _part(line: socket.socket, until: float) -> bytes:
     return line.recv(1 << 16)
 
 
-def pipe(order: dict[str, Any], rank: Rank) -> bytes:
+def pipe(order: dict[str, Any], rank: AskedRank) -> bytes:
     """Writes to the rank's FIFO and waits for the dump that follows; raises Refused, OSError.
 
     Only a file that changed since is taken, and only once it is whole: a pickle from its first to its last byte.
@@ -176,84 +165,58 @@ def pipe(order: dict[str, Any], rank: Rank) -> bytes:
             raise CredentialsRefused("what stands in its pipe's place is no pipe")
         if not rank.has_open(about):
             raise CredentialsRefused("it does not listen at its pipe")
-        before = {file: _identity(rank, file) for file in rank.dumps}
+        before = {file: identity(rank, file) for file in rank.dumps}
         try:
             opened = syscalls.reopen(handle, os.O_WRONLY)
         except OSError as error:
             raise CredentialsRefused(f"nobody listens at its pipe ({error.strerror})") from None
+        seen = syscalls.reopen(handle, os.O_RDONLY)
     finally:
         os.close(handle)
     try:
-        os.write(opened, b"1\n")
-    except BlockingIOError:
-        raise CredentialsRefused("its pipe is full: nobody reads it") from None
+        # its time is that of the last writing, by this kernel's clock
+        if _unread(seen) and time.time() - about.st_mtime > order["read_s"]:  # noqa: TID251 - as in `main`
+            raise CredentialsRefused("nobody reads its pipe: what was written there before still lies there")
+        try:
+            os.write(opened, b"1\n")
+        except BlockingIOError:
+            raise CredentialsRefused("its pipe is full: nobody reads it") from None
+        finally:
+            os.close(opened)
+        return _awaited(order, rank, before, seen)
     finally:
-        os.close(opened)
-    return _awaited(rank, before, order["most"], order["dump_s"])
+        os.close(seen)
 
 
-def _awaited(rank: Rank, before: dict[str, Identity], most: int, within_s: float) -> bytes:
-    until = time.monotonic() + within_s
+def _unread(pipe: int) -> int:
+    """The bytes that were written to a FIFO and nobody has read yet."""
+    (size,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return int(size)
+
+
+def _awaited(order: dict[str, Any], rank: AskedRank, before: dict[str, Identity], pipe: int) -> bytes:
+    began, within_s, most = time.monotonic(), order["dump_s"], order["most"]
     seen: dict[str, tuple[Identity, float]] = {}
-    size = None
-    while (now := time.monotonic()) < until:
+    size, read = None, False
+    while (now := time.monotonic()) < began + within_s:
         for file, old in before.items():
-            new = _identity(rank, file)
+            new = identity(rank, file)
             if new is None or new == old:
                 continue
             size = new[3]
             if size > most:
-                raise CredentialsRefused(f"its dump of {size} bytes is longer than {most}")
+                raise NewDumpRefused(f"its dump of {size} bytes is longer than {most}")
             if seen.get(file, (None, 0.0))[0] != new:
                 seen[file] = new, now
-            elif now - seen[file][1] >= _SETTLED_S and (record := _whole(rank, file, new)):
+            elif now - seen[file][1] >= SETTLED_S and (record := whole(rank, file, new)):
                 return record
+        read = read or not _unread(pipe)
+        if not read and size is None and now > began + order["read_s"]:
+            raise CredentialsRefused(f"nobody read its pipe within {order['read_s']:g} s")
         time.sleep(_BEAT_S)
     if size is not None:
-        raise CredentialsRefused(f"its new dump is not whole after {within_s:g} s")
+        raise NewDumpRefused(f"its new dump is not whole after {within_s:g} s")
     raise CredentialsRefused(f"no new dump within {within_s:g} s")
-
-
-def _identity(rank: Rank, file: str) -> Identity:
-    """What changes when a file is written: never a clock's word, for the file server has another one than we."""
-    try:
-        handle = rank.open(file)
-    except OSError:
-        return None
-    try:
-        return _file_identity(os.fstat(handle))
-    finally:
-        os.close(handle)
-
-
-def _file_identity(about: os.stat_result) -> Identity:
-    return (about.st_dev, about.st_ino, about.st_mtime_ns, about.st_size) if stat.S_ISREG(about.st_mode) else None
-
-
-def _whole(rank: Rank, file: str, seen: Identity) -> bytes:
-    """The file, if it is still the one that was seen and a whole pickle, else nothing: from its protocol to STOP."""
-    handle = rank.open(file)
-    try:
-        if seen is None or _file_identity(os.fstat(handle)) != seen:
-            return b""
-        opened = syscalls.reopen(handle, os.O_RDONLY)
-    finally:
-        os.close(handle)
-    try:
-        size = seen[3]
-        head, tail = os.pread(opened, 2, 0), os.pread(opened, 2, size - 1) if size else b""
-        if head[:1] != b"\x80" or tail != b".":
-            return b""
-        record = b"".join(_pieces(opened, size))
-        return record if _file_identity(os.fstat(opened)) == seen else b""
-    finally:
-        os.close(opened)
-
-
-def _pieces(opened: int, size: int) -> Iterator[bytes]:
-    while size > 0 and (piece := os.read(opened, min(size, 1 << 20))):
-        size -= len(piece)
-        yield piece
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ MOST_DESCRIPTORS = 1 << 16
 #: Read of `stat` and `status`: the groups of a user may be many. So much at once, which is all of nearly every one; room for
 #: the most would cost more than the reading.
 _MOST_BYTES, _AT_ONCE = 1 << 20, 1 << 14
+#: Read of `maps`: Linux allows 65,530 of them unless told otherwise (vm.max_map_count), some 80 bytes each.
+_MOST_MAPS = 16 << 20
 
 Inode = tuple[int, int]
 
@@ -79,15 +81,22 @@ class PinnedProcess:
             os.close(folder)
         return found
 
+    def maps(self) -> str:
+        """What its memory is made of (proc(5)); raises Refused. Ask for it within `syscalls.privileged`."""
+        read = self._bytes("maps", _MOST_MAPS)
+        if len(read) >= _MOST_MAPS:
+            raise CredentialsRefused(f"its memory is in more pieces than {_MOST_MAPS} bytes tell")
+        return read.decode("utf-8", "replace")
+
     def _text(self, name: str) -> str:
         return self._bytes(name).decode("utf-8", "replace")
 
-    def _bytes(self, name: str) -> bytes:
+    def _bytes(self, name: str, most: int = _MOST_BYTES) -> bytes:
         try:
             opened = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._home)
             try:
                 read = part = os.read(opened, _AT_ONCE)
-                while part and len(read) < _MOST_BYTES:
+                while part and len(read) < most:
                     part = os.read(opened, _AT_ONCE)
                     read += part
                 return read

@@ -184,7 +184,7 @@ class LocalCapture:
             if given.missing is not None:
                 lacking.setdefault(given.missing.message, []).append(given)
             else:
-                found.append(RecordedCounters(self._machine, given.rank, given.data))
+                found.append(RecordedCounters(self._machine, given.rank, given.data, given.age_s))
         remarks = []
         for why, of in lacking.items():
             ranks = sorted(one.rank for one in of if one.rank is not None)

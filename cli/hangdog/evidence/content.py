@@ -214,7 +214,7 @@ def _read_document(name: Name, document: object, limits: Limits) -> Content:
     if flight_recorder.recognises(document):
         if name.rank is None and not flight_recorder.names_rank(document):
             return UnnamedRecord(flight_recorder.read(document, Rank(0), limits))
-        return flight_recorder.read(document, name.rank, limits)
+        return replace(flight_recorder.read(document, name.rank, limits), age_s=name.age_s)
     if proc_status.recognises(document):
         return proc_status.read(document, limits)
     if ras_json.recognises(document):

@@ -19,13 +19,18 @@ _MACHINE = re.compile(r"machine-(.+)")
 #: torchrun's folder of a process, `attempt_0/3/`: the number is that on its machine.
 _ATTEMPT = re.compile(r"(?:^|/)attempt_\d{1,6}/(\d{1,4})/")
 _ROUND = re.compile(r"round-(\d{1,9})")
+#: A flight record that its process wrote by itself, so many seconds before it was asked for.
+_KEPT = re.compile(r"\.written-(\d{1,9})s-before\.")
 #: Endings that say what a file holds and are no part of a role; else anything short after the last dot.
 _SUFFIX = re.compile(r"(\.proc\.json|\.error\.txt|\.[A-Za-z0-9]{1,8})$")
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What a path tells; `rank`, `machine`, `round` and `local`, the rank on its machine, are None where it does not."""
+    """What a path tells; `rank`, `machine`, `round` and `local`, the rank on its machine, are None where it does not.
+
+    `age_s`: so many seconds before it was asked for, a flight record was written; 0 where it was written then.
+    """
 
     path: str
     rank: Rank | None = None
@@ -33,6 +38,7 @@ class Name:
     machine: str | None = None
     round: int | None = None
     local: int | None = None
+    age_s: int = 0
 
 
 def name_of(path: str) -> Name:
@@ -49,7 +55,9 @@ def name_of(path: str) -> Name:
     rank = Rank(int(digits.pop())) if digits else None
     local = _ATTEMPT.search(path)
     machine = _last(_MACHINE, folders)
-    return Name(path, rank, _role(file), machine, _round(folders), int(local[1]) if local else None)
+    kept = _KEPT.search(file)
+    inside = int(local[1]) if local else None
+    return Name(path, rank, _role(file), machine, _round(folders), inside, int(kept[1]) if kept else 0)
 
 
 def number_of(path: str) -> int | None:

@@ -47,7 +47,8 @@ def files(incident: Replayed, remarks: Iterable[str] = ()) -> Iterator[File]:
     for one in incident.counted:
         if one.rank is not None:
             kind = "pickle" if plain_pickle.recognises(one.data) else "json"
-            yield f"rank{one.rank}.flight.{kind}", one.data
+            kept = f".written-{one.age_s}s-before" if one.age_s else ""
+            yield f"rank{one.rank}.flight{kept}.{kind}", one.data
         else:  # one folder a machine: reports of several machines at one moment are read as one
             number = machines.setdefault(one.machine, len(machines))
             folder = one.machine if _PLAIN.fullmatch(one.machine) else f"without-a-plain-name-{number}"

@@ -19,7 +19,7 @@ from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict import conclude
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.diagnosis.waits import collective_counters, positions, ras_waits, waits
+from hangdog_models.diagnosis.waits import collective_counters, kept_records, positions, ras_waits, waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot
@@ -40,13 +40,15 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     snapshot = event_dates.dated(first_exits.with_first_failure(snapshot, topology))
     reader = activity.RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
-    moved = motion.observe(looks, work.count(snapshot.rounds, snapshot.interval_s, snapshot.got_on))
+    worked = work.count(snapshot.rounds, snapshot.interval_s, snapshot.got_on)
+    moved = motion.observe(looks, worked)
     stalled_s = snapshot.job.stalled_s
     if stalled_s is not None and stalled_s >= motion.STATED_S:
         moved = motion.stated(moved, looks, stalled_s)
     seen_s = (moved.rounds - 1) * (snapshot.interval_s or 0.0)
     if seen_s > (stalled_s or motion.STATED_S):  # looks minutes apart state a standstill themselves
         stalled_s = seen_s
+    snapshot = kept_records.current(snapshot, stalled_s, worked.stepped)
     last, moved = writers.tell_passing(_last(looks), looks, moved)
     last = call_lines.tell_apart(last, moved, topology)
     crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()

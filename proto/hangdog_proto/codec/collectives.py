@@ -4,7 +4,7 @@ They travel deflated: a flight record is text that repeats itself, and shrinks t
 """
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hangdog_models.collectives import RankCounters, RasReport
@@ -35,12 +35,16 @@ class StatementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a library gave: `data`, or why it is `missing`. `rank` is None where a machine speaks as a whole."""
+    """What a library gave: `data`, or why it is `missing`. `rank` is None where a machine speaks as a whole.
+
+    `age_s`: so many seconds before it was asked for, its process wrote it by itself; 0 where it answered.
+    """
 
     kind: StatementKind
     rank: Rank | None
     data: bytes = b""
     missing: Missing | None = None
+    age_s: int = 0
 
     @property
     def name(self) -> str:
@@ -50,7 +54,9 @@ class Statement:
 
 def pack(statement: Statement) -> pb.Statement:
     """Writes a statement, deflated."""
-    packed = pb.Statement(kind=statement.kind, rank=statement.rank or 0, size=len(statement.data))
+    packed = pb.Statement(
+        kind=statement.kind, rank=statement.rank or 0, size=len(statement.data), age_s=statement.age_s
+    )
     if statement.data:
         packed.deflated = zlib.compress(statement.data, _LEVEL)
     if statement.missing is not None:
@@ -82,7 +88,7 @@ def unpack_all(capture: pb.Capture) -> LibraryCounters | None:
             if statement.missing is not None:
                 missing.append((statement.rank, statement.missing))
             elif statement.rank is not None:
-                counters.append(flight_record(statement.data, statement.rank))
+                counters.append(replace(flight_record(statement.data, statement.rank), age_s=statement.age_s))
             else:
                 report = ras_report(statement.data)
         except UnreadableEvidence as error:
@@ -105,7 +111,7 @@ def unpack(packed: pb.Statement) -> Statement:
         except ValueError:
             reason = Reason.TOOL_FAILED  # a newer agent's word; what it says beside it is kept
         return Statement(kind, rank, missing=Missing(reason, packed.missing.message[:_REASON_CHARS]))
-    return Statement(kind, rank, _inflated(packed))
+    return Statement(kind, rank, _inflated(packed), age_s=packed.age_s)
 
 
 def _inflated(packed: pb.Statement) -> bytes:

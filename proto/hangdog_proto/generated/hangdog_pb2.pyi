@@ -275,6 +275,7 @@ class Statement(google.protobuf.message.Message):
     DEFLATED_FIELD_NUMBER: builtins.int
     SIZE_FIELD_NUMBER: builtins.int
     MISSING_FIELD_NUMBER: builtins.int
+    AGE_S_FIELD_NUMBER: builtins.int
     kind: builtins.str
     """One of hangdog_proto.codec.collectives.Kind, by its written value."""
     rank: builtins.int
@@ -283,6 +284,8 @@ class Statement(google.protobuf.message.Message):
     """What was given, deflated (zlib); empty when nothing was."""
     size: builtins.int
     """Its bytes before it was deflated."""
+    age_s: builtins.int
+    """Seconds before it was asked for that its process wrote it by itself; 0 where it answered."""
     @property
     def missing(self) -> global___Missing:
         """Why there is nothing; absent when there is something."""
@@ -295,9 +298,10 @@ class Statement(google.protobuf.message.Message):
         deflated: builtins.bytes = ...,
         size: builtins.int = ...,
         missing: global___Missing | None = ...,
+        age_s: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["missing", b"missing"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["deflated", b"deflated", "kind", b"kind", "missing", b"missing", "rank", b"rank", "size", b"size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "deflated", b"deflated", "kind", b"kind", "missing", b"missing", "rank", b"rank", "size", b"size"]) -> None: ...
 
 global___Statement = Statement
 

@@ -42,11 +42,15 @@ class StoredRound:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCounters:
-    """What a library counted, as it gave it: a flight record of `rank`, or (None) the machine's report of NCCL RAS."""
+    """What a library counted, as it gave it: a flight record of `rank`, or (None) the machine's report of NCCL RAS.
+
+    `age_s`: so many seconds before it was asked for, its process wrote it by itself; 0 where it answered.
+    """
 
     machine: str
     rank: Rank | None
     data: bytes
+    age_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +188,7 @@ def _counted(inside: _Kept, owners: Mapping[Rank, str]) -> Iterator[RecordedCoun
                     continue
             except UnreadableEvidence:
                 continue
-            yield RecordedCounters(machine, given.rank, given.data)
+            yield RecordedCounters(machine, given.rank, given.data, given.age_s)
 
 
 def announced(stated: Mapping[str, Mapping[str, Any]]) -> dict[str, AnnouncedJob]:

@@ -26,7 +26,8 @@ def test_a_dump_is_awaited_until_it_is_whole(tmp_path: Path, how: str) -> None:
 def test_an_old_dump_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     (tmp_path / "dump-0").write_bytes(pickled(99, 98))
     with played(tmp_path, 0, pickled(7, 6), "never") as process:
-        assert words(ask(process, SHORT)) == (Reason.TIMED_OUT, "no new dump within 0.5 s")
+        refused = "the dump that lies there tells no time: it may be of an earlier start"
+        assert words(ask(process, SHORT)) == (Reason.TIMED_OUT, f"no new dump within 0.5 s; {refused}")
     assert (tmp_path / "dump-0").read_bytes() == pickled(99, 98)
 
 

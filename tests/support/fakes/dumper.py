@@ -17,10 +17,17 @@ from pathlib import Path
 from support.fakes.targets import running
 
 #: How it answers a poke: `at once`, `late` (after 0.4 s), `never`, `in halves` (0.3 s apart), `half` and no more, or
-#: `touch` (the old dump is looked at, and stays as it is).
+#: `touch` (the old dump is looked at, and stays as it is). `deaf` never reads its FIFO. `by itself` does not either, and has
+#: written its record at once, as of its own thread and its own time; `by another` likewise, as of a thread it does not have.
 DUMPER = """
-import os, select, sys, time
+import os, pickle, select, sys, threading, time
 pipe, dump, record, how = sys.argv[1:5]
+if how in ("by itself", "by another"):
+    document = pickle.load(open(record, "rb"))
+    for entry in document["entries"]:
+        elsewhere = how == "by another"
+        entry |= {"thread_id": str(threading.get_ident() ^ elsewhere << 45), "time_created_ns": time.time_ns()}
+    pickle.dump(document, open(dump, "wb"), protocol=2)
 if pipe:
     os.mkfifo(pipe)
     door = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -33,7 +40,7 @@ def write(*parts):
 os.write(1, b"ready\\n")
 while not select.select([0], [], [], 0.02)[0]:
     try:
-        poked = pipe and os.read(door, 128)
+        poked = pipe and how not in ("deaf", "by itself", "by another") and os.read(door, 128)
     except BlockingIOError:
         continue
     if not poked or how == "never":
