@@ -1,5 +1,6 @@
 """The files that PyTorch writes its flight records into: opened once, and only then looked at."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -30,12 +31,18 @@ def _file_identity(about: os.stat_result) -> Identity:
     return (about.st_dev, about.st_ino, about.st_mtime_ns, about.st_size) if stat.S_ISREG(about.st_mode) else None
 
 
-def whole(rank: AskedRank, file: str, seen: Identity) -> bytes:
-    """The file, if it is still the one that was seen and a whole pickle, else nothing: from its protocol to STOP."""
+def whole(rank: AskedRank, file: str, seen: Identity, owner: int | None = None) -> bytes:
+    """The file, if it is still the one that was seen and a whole pickle, else nothing: from its protocol to STOP.
+
+    Raises PermissionError where it is not of that owner, OSError.
+    """
     handle = rank.open(file)
     try:
-        if seen is None or _file_identity(os.fstat(handle)) != seen:
+        about = os.fstat(handle)
+        if seen is None or _file_identity(about) != seen:
             return b""
+        if owner is not None and about.st_uid != owner:
+            raise PermissionError(errno.EPERM, "it is another user's")
         opened = syscalls.reopen(handle, os.O_RDONLY)
     finally:
         os.close(handle)

@@ -7,7 +7,6 @@ it, and lie elsewhere in each process (ASLR).
 """
 
 import math
-import os
 import re
 import struct
 import time
@@ -53,18 +52,12 @@ def find(rank: AskedRank, most: int, now: float, stated: bool) -> tuple[bytes, i
 
 
 def _read(rank: AskedRank, file: str, seen: Identity, most: int) -> bytes:
-    handle = rank.open(file)
-    try:
-        owner = os.fstat(handle).st_uid
-    finally:
-        os.close(handle)
-    if owner != rank.who.uid:
-        raise CredentialsRefused(f"{THERE} is another user's")
     if seen is not None and seen[3] > most:
         raise CredentialsRefused(f"{THERE}, of {seen[3]} bytes, is longer than {most}")
-    record = whole(
-        rank, file, seen
-    )  # the very file, if it is still the one of that identity, which inode and device are in
+    try:
+        record = whole(rank, file, seen, rank.who.uid)
+    except PermissionError:
+        raise CredentialsRefused(f"{THERE} is another user's") from None
     if not record:
         raise CredentialsRefused(f"{THERE} is not whole")
     return record

@@ -160,7 +160,8 @@ def incidents(draw: st.DrawFn) -> Told:
             if number == rounds - 1 and counting:
                 said = [
                     Statement(collectives.StatementKind.RECORD, rank, draw(st.sampled_from(
-                        [flight(5, 4), flight(6, 5), flight(5, 5), pickled(7, 6), b"no record"])))
+                        [flight(5, 4), flight(6, 5), flight(5, 5), pickled(7, 6), b"no record"])),
+                        age_s=draw(st.sampled_from([0, 0, 5, 90])))
                     for rank in mine
                 ]  # fmt: skip
                 report = RAS.format(draw(st.sampled_from(["ab", "cd"])), mine[0]).encode()

@@ -82,6 +82,13 @@ async def test_counters_come_with_the_last_look(tmp_path: Path) -> None:
     assert snapshot.account.unreadable == {} and snapshot.account.notes == ()
 
 
+async def test_how_old_a_record_was_comes_with_it(tmp_path: Path) -> None:
+    listener = Listener()
+    async with stage(tmp_path / "s.db", listener) as on, on.agent("a") as agent:
+        await asked(on, agent, looked(0, 1, said=(replace(record(0), age_s=12), record(1)), last=True))
+    assert {one.rank: one.age_s for one in seen(listener).counters} == {0: 12, 1: 0}
+
+
 async def test_counters_behind_the_last_look_are_waited_for_and_kept(tmp_path: Path) -> None:
     listener = Listener()
     async with stage(tmp_path / "s.db", listener) as on, on.agent("a") as agent:
