@@ -78,6 +78,7 @@ class Reason(StrEnum):
     TOOL_MISSING = "capture tool missing"
     TOOL_FAILED = "capture tool failed"
     NOT_SAFE = "not safe to hold"
+    MOVED = "moved while it was read"
     NO_AGENT = "no agent answered"
     NO_EVIDENCE = "no evidence"
 
@@ -91,6 +92,7 @@ MERELY_FAILED = frozenset(
         Reason.NOT_PERMITTED,
         Reason.TOOL_MISSING,
         Reason.NOT_SAFE,
+        Reason.MOVED,
     }
 )
 

@@ -98,6 +98,8 @@ def _stacks(process: Process, tools: Tools, until: float, attach: bool) -> tuple
         read = tools.pyspy.dump(process.pid, min(left, settings.nonblocking_s), settings, stop=tools.stop)
         if not isinstance(read, Missing) or read.reason in _FINAL:
             return read
+        if read.reason is Reason.MOVED:  # it was read several times
+            break
     if not attach:
         return read
     now = process_condition.read(tools.proc, process.pid)

@@ -7,6 +7,7 @@ import contextlib
 import importlib.metadata
 import os
 import threading
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,7 +43,11 @@ _TEXTS = (
     (("Failed to suspend process", "EPERM"), Reason.TRACED),
     (("Failed to find python version from target process",), Reason.NOT_PYTHON),
     (("No such process (os error 3)",), Reason.EXITED),
+    (("Failed to copy Py", "Bad address (os error 14)"), Reason.MOVED),
 )
+#: Whoever changes its frames while they are read is read again at once, so often: of 30 reads in a loop that replayed a CUDA graph
+#: 4 failed so. One read takes 10 ms.
+_AGAIN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,23 @@ class PySpy:
         `native` shows the frames of C and C++ too; py-spy can only do so blocking, and reads symbols meanwhile.
         Answers within `deadline_s` seconds; py-spy is then gone, and with it every hold it had on the process.
         """
+        until = time.monotonic() + deadline_s
+        for _ in range(_AGAIN):
+            read = self._dump(pid, deadline_s, settings, blocking, stop, native)
+            deadline_s = until - time.monotonic()
+            if not isinstance(read, Missing) or read.reason is not Reason.MOVED or deadline_s <= 0:
+                return read
+        return self._dump(pid, deadline_s, settings, blocking, stop, native)
+
+    def _dump(
+        self,
+        pid: int,
+        deadline_s: float,
+        settings: CaptureSettings,
+        blocking: bool,
+        stop: threading.Event | None,
+        native: bool,
+    ) -> tuple[Thread, ...] | Missing:
         how = ("--native",) if native else () if blocking else ("--nonblocking",)
         arguments = (*self.command, "dump", "--json", *how, "--pid", str(pid))
         if not settings.stacks:
@@ -90,7 +112,7 @@ class PySpy:
             confined_children.tool(who, _LIMITS),
         )
         if outcome.status != 0:
-            return explain(outcome)
+            return explain(outcome, held=blocking or native)
         try:
             threads = threads_from_json(outcome.stdout.decode("utf-8", "replace"))
         except UnreadableEvidence as error:
@@ -131,8 +153,8 @@ def load(distribution: str = "py-spy") -> PySpy | Missing:
     return Missing(Reason.TOOL_MISSING, _words(f"py-spy cannot be run: {outcome.why or outcome.stderr}"))
 
 
-def explain(outcome: ProcessOutcome) -> Missing:
-    """The reason a run of py-spy gave no stacks, in its own words on one line."""
+def explain(outcome: ProcessOutcome, held: bool = False) -> Missing:
+    """The reason a run of py-spy gave no stacks, in its own words on one line. Whoever is `held` does not move."""
     if outcome.refused:
         return Missing(Reason.NOT_PERMITTED, f"py-spy: {outcome.why}")
     if outcome.timed_out:
@@ -143,6 +165,10 @@ def explain(outcome: ProcessOutcome) -> Missing:
     reason = next((reason for texts, reason in _TEXTS if all(text in stated for text in texts)), Reason.TOOL_FAILED)
     if reason is Reason.NOT_PERMITTED:
         return Missing(reason, f"py-spy: permission denied; {GRANT}")
+    if reason is Reason.MOVED:
+        if not held:
+            return Missing(reason, "py-spy: frames of its threads went away while they were read: they get on")
+        reason = Reason.TOOL_FAILED
     return Missing(reason, _words(f"py-spy: {stated.strip() or f'exit status {outcome.status}, no output'}"))
 
 

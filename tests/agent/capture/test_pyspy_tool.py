@@ -98,6 +98,11 @@ def test_a_tool_gone_wrong_is_contained(tmp_path: Path, script: str, reason: Rea
 
 
 NO_NAME = "Error: Failed to get process executable name. Check that the process is running.\n\nCaused by:\n    0: "
+#: As py-spy 0.4.3 failed on an H200 while Python 3.12 replayed a CUDA graph in a loop.
+MOVED = (
+    "Error: Failed to get stack traces\n\nCaused by:\n    0: Failed to call get_stack_trace for thread 140386640310592\n"
+    "    1: Failed to copy {}\n    2: Bad address (os error 14)\n    3: Bad address (os error 14)\n"
+)
 NOT_STOPPED = "Error: Failed to get stack traces\n\nCaused by:\n    0: Failed to suspend process\n    1: "
 
 
@@ -111,6 +116,8 @@ NOT_STOPPED = "Error: Failed to get stack traces\n\nCaused by:\n    0: Failed to
         (f"{NOT_STOPPED}EPERM: Operation not permitted\n", Reason.TRACED),
         (f"{NOT_STOPPED}unexpected waitpid result PtraceEvent(Pid(5), SIGSTOP, 128) to 5\n", Reason.STOPPED),
         ("Error: Bad address (os error 14)\n", Reason.TOOL_FAILED),
+        (MOVED.format("PyFrameObject"), Reason.MOVED),
+        (MOVED.format("PyCodeObject"), Reason.MOVED),
         ("Error: UNW_EBADREG: bad register number\n", Reason.TOOL_FAILED),
     ],
 )
@@ -119,3 +126,52 @@ def test_the_words_of_the_pinned_version_tell_the_reason(stderr: str, reason: Re
     assert missing.reason is reason
     assert "\n" not in missing.message
     assert missing.message.startswith("py-spy: ")
+
+
+#: Leaves a folder for each of its runs, for it may write no file; the first ones fail as on a process that moves.
+MOVES = """
+mkdir {runs}/$$
+[ $(ls {runs} | wc -l) -gt {failing} ] || {{ printf '{words}' >&2; exit 1; }}
+echo '[{{"pid": 1, "thread_id": 1, "thread_name": "MainThread", "os_thread_id": 1, "active": true, "owns_gil": false, "frames": []}}]'
+"""
+
+
+def runs_of(folder: Path, failing: int, blocking: bool = False) -> tuple[int, object]:
+    """How often a py-spy was run that fails so many times, and what it answered in the end."""
+    runs = folder / "runs"
+    runs.mkdir(mode=0o777)
+    words = MOVED.format("PyCodeObject").replace("\n", "\\n")
+    tool = fake(folder, MOVES.format(runs=runs, failing=failing, words=words))
+    answer = tool.dump(os.getpid(), 5.0, SETTINGS, blocking)
+    return len(list(runs.iterdir())), answer
+
+
+def test_whoever_moves_while_it_is_read_is_read_again_at_once(tmp_path: Path) -> None:
+    runs, answer = runs_of(tmp_path, 2)
+    assert (runs, isinstance(answer, Missing)) == (3, False)
+
+
+def test_who_moves_each_time_is_said_to_move(tmp_path: Path) -> None:
+    runs, answer = runs_of(tmp_path, 9)
+    assert runs == 3 and isinstance(answer, Missing)
+    assert answer.reason is Reason.MOVED and "get on" in answer.message
+
+
+def test_who_is_held_does_not_move(tmp_path: Path) -> None:
+    runs, answer = runs_of(tmp_path, 9, blocking=True)
+    assert runs == 1 and isinstance(answer, Missing) and answer.reason is Reason.TOOL_FAILED
+
+
+def test_nothing_else_is_tried_again(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    fake(tmp_path, f"mkdir {runs}/$$; exit 1").dump(os.getpid(), 5.0, SETTINGS)
+    assert len(list(runs.iterdir())) == 1
+
+
+def test_a_process_that_moves_costs_no_more_than_the_deadline(tmp_path: Path) -> None:
+    words = MOVED.format("PyCodeObject").replace("\n", "\\n")
+    tool = fake(tmp_path, f"sleep 0.4; printf '{words}' >&2; exit 1")
+    began = time.monotonic()
+    answer = tool.dump(os.getpid(), 0.6, SETTINGS)
+    assert isinstance(answer, Missing) and time.monotonic() - began < 1.1

@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, ProcessTrace
 from hangdog_models.topology import Layout, Topology, build
-from hangdog_models.verdict import Kind, Verdict
+from hangdog_models.verdict import Kind, StallCause, Verdict
 from support.cases.stories import C10D, first, job, look, snapshot, trace, twice
 
 WIDE = job(dp=64, per_machine=8)
@@ -66,6 +66,15 @@ def test_who_spins_or_was_not_captured_is_looked_at_first_and_not_accused() -> N
         verdict = diagnose(snapshot(seen, seen), WIDE)
         assert (first(verdict), verdict.evict.machines) == ((5,), ())
         assert all(suspect.probability < 0.5 for suspect in verdict.suspects)
+
+
+def test_who_could_not_be_read_because_it_moves_is_no_suspect() -> None:
+    seen = [*look({"0-4,6-63": "gather"}), trace(5, "moved while it was read")]
+    verdict = diagnose(snapshot(seen, seen), WIDE)
+    assert verdict.evict.machines == ()
+    assert "it runs and gets on with something" in verdict.because[0]
+    failed = diagnose(snapshot(*[[*look({"0-4,6-63": "gather"}), trace(5, "capture tool failed")]] * 2), WIDE)
+    assert verdict.causes[StallCause.MACHINE] < failed.causes[StallCause.MACHINE] / 4
 
 
 def test_two_machines_at_one_place_of_a_service_are_one_matter() -> None:

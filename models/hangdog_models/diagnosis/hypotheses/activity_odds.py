@@ -72,6 +72,7 @@ OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
     Reason.RESTARTED: _odds("failed_restarted"),
     Reason.NOT_PERMITTED: _odds("failed_not_permitted"),
     Reason.TOOL_MISSING: _odds("failed_tool_missing"),
+    Reason.MOVED: _odds("failed_moved"),
 }
 
 

@@ -69,6 +69,8 @@ def _silence(ranks: list[Rank], state: RankState, waits: Waits) -> str:
         text += f" ({state.missing})" if known else ""
     it, they, reached = *(("them", "they") if several else ("it", "it")), sorted(waits.reached_from(ranks))
     waited = f", and {ranks_of(reached)} {wait(reached)} for {it}" if reached else ""
+    if state.missing is not None and state.missing.reason is Reason.MOVED:
+        return f"{text}{waited}: {they} {'run' if several else 'runs'} and {'get' if several else 'gets'} on with something"
     return f"{text}{waited}: look at {it} first; {they} may be dead, stopped or {may}"
 
 
