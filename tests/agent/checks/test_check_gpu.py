@@ -36,7 +36,6 @@ from support.fakes.watched_gpus import SETTINGS, Watch, said
         ({"1/width": "8"}, "PCIe lanes", CheckVerdict.SUSPECT, Impact.SLOWS, "runs at 8 of 16 lanes"),
         ({"1/fabric": "2 0 0"}, "fabric", CheckVerdict.CONVICT, Impact.CONVICTS, "not up (in progress"),
         ({"1/fabric": "3 0 0x1"}, "fabric bandwidth", CheckVerdict.SUSPECT, Impact.SLOWS, "less bandwidth"),
-        ({"1/power": "170000"}, "spinning", CheckVerdict.TELEMETRY, Impact.TELLS_NOTHING, "busy at 170 of 700 W"),
     ],
     ids=lambda value: " ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else "",
 )  # fmt: skip
@@ -56,6 +55,23 @@ def test_what_nvml_answers_is_a_result_about_that_gpu(
     assert result.lasting
     assert result.identity == watched.one().identity
     assert result.on("host-7", 0.0).machine == "host-7"
+
+
+def test_who_is_busy_at_little_power_spins_if_the_next_sweep_shows_it_too(gpus: FakeGpus, watch: Watch) -> None:
+    """An H200 in the first second of a load: NVML called it 99 % busy, at 221 of the 690 W that it drew from then on."""
+    watched = watch(gpus)
+    gpus.say("1/power", "221000")
+    assert watched.look() == ()
+    gpus.say("1/power", "690000")
+    assert watched.look() == ()
+    gpus.say("1/power", "127000")
+    assert watched.look() == (), "the two sightings are not in a row"
+    spins = watched.one()
+    assert said(spins) == ("spinning", CheckVerdict.TELEMETRY, Impact.TELLS_NOTHING)
+    assert spins.words.endswith("busy at 127 of 700 W: it waits in a kernel that spins")
+    assert spins.identity == watched.one().identity
+    gpus.say("1/power", "690000")
+    assert watched.look() == ()
 
 
 def test_gpus_in_order_are_no_result_in_any_sweep(gpus: FakeGpus, watch: Watch) -> None:

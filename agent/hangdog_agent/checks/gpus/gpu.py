@@ -12,6 +12,7 @@ from hangdog_agent.checks.gpus.nvml_client import NvmlAnswer, Sweeper
 from hangdog_agent.checks.settings import CheckSettings
 from hangdog_agent.checks.strikes import Strikes
 from hangdog_models.findings import Impact
+from hangdog_models.reading.hardware.nvidia_smi_checks import ONE_LOOK
 from hangdog_models.reading.hardware.pci import canonical
 
 _SOURCE = "NVML"
@@ -27,6 +28,8 @@ _QUOTED = ("recovery_action", "sram_uncorrected", "dram_uncorrected", "sram_exce
 _BRAKES = ("HW power brake", "HW thermal slowdown", "HW slowdown")
 #: Seconds over which sightings of a brake are counted.
 _BRAKE_WINDOW_S = 600.0
+#: Sweeps in a row in which a GPU must be busy at little power, and no matter how far apart they are.
+_SPIN_SIGHTINGS = 2
 #: Full sweeps in which a link must be down.
 _LINK_SIGHTINGS = 2
 #: Answers without a document in a row that make a wedged driver: once may be a machine short of time.
@@ -55,6 +58,7 @@ class Gpus:
         self._sweeper = sweeper or Sweeper(settings)
         self._known = _recalled(notes.recall(self.name))
         self._brakes = Strikes(settings.brake_sightings, _BRAKE_WINDOW_S)
+        self._spins = Strikes(_SPIN_SIGHTINGS, float("inf"))
         self._downs = Strikes(_LINK_SIGHTINGS, settings.network_window_s)
         self._first: NvmlAnswer | None = None
         self._full_at = float("-inf")
@@ -183,8 +187,12 @@ class Gpus:
         gpu = self._known[key]
         evidence = [f"{name} = {gpu.values[name]}" for name in _QUOTED if name in gpu.values]
         found = []
+        if all(code != "spinning" for code, *_ in stated):
+            self._spins.heal(key)
         for code, impact, what in stated:
             counts = not code.startswith(_BRAKES) or self._brakes.strike(f"{key} {code}", moment.now)
+            if code == "spinning":
+                counts, what = self._spins.strike(key, moment.now), what.removesuffix(ONE_LOOK)
             if counts:
                 mark = what if code.endswith(" errors") else ""  # each further error is news
                 words = code, impact, f"GPU {_called(gpu.component)}: {what}"

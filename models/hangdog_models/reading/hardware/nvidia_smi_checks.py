@@ -16,6 +16,9 @@ _BUSY = 50.0
 #: Share of its power limit below which a GPU that is always busy waits in a spinning kernel: NCCL's kernels draw about a
 #: quarter (field notes); a computing one draws more than half.
 _SPINNING = 0.35
+#: What one look alone leaves open: how busy it was is told of the last second, and its power is an average that lags. An H200 that
+#: had just begun to multiply was busy for 99 % at 221 W, and drew 690 W a second later.
+ONE_LOOK = ", or has only just begun to compute"
 _NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,6})?")
 
 #: Code, bearing, and a sentence that follows the GPU's address.
@@ -142,7 +145,8 @@ def _spinning(gpu: Gpu) -> Iterator[Complaint]:
     draw = next((n for part in sections for n in _numbers(gpu.get(part, "power_draw"))), 0.0)
     limit = next((n for part in sections for n in _numbers(gpu.get(part, "current_power_limit", "power_limit"))), 0.0)
     if _busy(gpu) >= 90 and 0 < draw < _SPINNING * limit:
-        yield "spinning", Impact.TELLS_NOTHING, f"busy at {draw:.0f} of {limit:.0f} W: it waits in a kernel that spins"
+        what = f"busy at {draw:.0f} of {limit:.0f} W: it waits in a kernel that spins{ONE_LOOK}"
+        yield "spinning", Impact.TELLS_NOTHING, what
 
 
 #: Each check yields what it finds of one GPU.

@@ -113,6 +113,15 @@ def test_gpus_that_spin_or_idle_have_stalled() -> None:
     assert witness.stalled_since == 30.0
 
 
+def test_one_sweep_that_met_a_load_as_it_began_is_no_stall() -> None:
+    """NVML's power lags behind its utilisation: a sweep within the second in which a GPU begins calls it busy at little power."""
+    power = Power(SETTINGS)
+    sweeps = [0.99, 0.99, 0.15, 0.99, 0.99, 0.15, 0.99]
+    for second in range(10 * len(sweeps)):  # each sweep's answer stands until the next one
+        (witness,) = power.look({"0000:00:06": (sweeps[second // 10], 1.0)}, float(second))
+        assert witness.stalled_since is None
+
+
 @pytest.mark.parametrize("readings", [{}, {"0000:1b:00": (0.9, 1.0)}])
 def test_power_is_not_looked_at_where_it_is_turned_off(readings: dict[str, tuple[float, float]]) -> None:
     assert Power(StallSettings(spin_share=0.0)).look(readings, 1.0) == []
