@@ -91,8 +91,10 @@ def _asked(member: RankProcesses, tools: Tools, patience: RecorderTimeouts) -> t
     }
     command = confined_children.reader("hangdog_agent.capture.recorder_process", json.dumps(order))
     environ = confined_children.environment()
+    # nobody is waited for who was never to be asked: the place of dumps that no job named may lie on what hangs
+    within_s = patience.whole_s if asked else patience.start_s + patience.socket_s
     outcome = run(
-        command, patience.whole_s, MOST_BYTES + _AGE, environ=environ, stop=tools.stop, child=confined_children.READER
+        command, within_s, MOST_BYTES + _AGE, environ=environ, stop=tools.stop, child=confined_children.READER
     )
     age, _, data = outcome.stdout.partition(b"\n")
     if outcome.status == 0 and data:
