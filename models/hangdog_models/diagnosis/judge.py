@@ -1,12 +1,14 @@
 """From a snapshot to a verdict, one line a noun: read top to bottom, this is the whole of hangdog's thinking."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hangdog_models.diagnosis.clustering.catalogue import clustering
 from hangdog_models.diagnosis.findings import (
     event_dates,
     first_exits,
     incident_history,
+    library_errors,
     machine_check,
     reports,
     wrong_numbers,
@@ -37,6 +39,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     """Everything a verdict is drawn from: where the ranks stand, who waits for whom, and every explanation with its odds."""
     rules = packaged()
     topology = machine_check.placed(snapshot, topology)
+    snapshot = replace(snapshot, findings=(*snapshot.findings, *library_errors.told_by_ras(snapshot, topology)))
     snapshot = event_dates.dated(first_exits.with_first_failure(snapshot, topology))
     reader = activity.RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
@@ -66,6 +69,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     found = wrong_numbers.unproven(explain(scene), snapshot)
     hypotheses = reports.weighed(found, snapshot.findings, topology, seen=seen)
     hypotheses = (*hypotheses, *first_exits.explain(snapshot, topology), *wrong_numbers.explain(snapshot, topology))
+    hypotheses = (*hypotheses, *library_errors.explain(snapshot, clusters, topology))
     hypotheses = incident_history.weighed(hypotheses, snapshot.past, clusters, snapshot.findings, topology)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, contradictions)
 

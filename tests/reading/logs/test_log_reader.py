@@ -132,6 +132,29 @@ DESYNC = f"""\
 """
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "impact"),
+    [
+        ("invalid usage (run with NCCL_DEBUG=WARN for details)", "NCCL refuses an operation", Impact.PROGRAM),
+        ("remote process exited or there was a network error", "NCCL remote error", Impact.VICTIM),
+    ],
+)
+def test_an_error_that_nccl_reports_of_an_operation_is_no_time_out(error: str, code: str, impact: Impact) -> None:
+    """Recorded with torch 2.11 and NCCL 2.28.9 where rank 1 of 4 had left an all_reduce out."""
+    result = "ncclInvalidUsage: This usually" if impact is Impact.PROGRAM else "ncclRemoteError: A call failed possibly"
+    text = (
+        "[rank2]:[E1126 06:11:30.921322523 ProcessGroupNCCL.cpp:612] [Rank 2] Collective WorkNCCL(SeqNum=95, OpType=ALLREDUCE, "
+        f"NumelIn=1, NumelOut=1, Timeout(ms)=600000) raised the following async exception: NCCL error: {error}, NCCL version "
+        f"2.28.9\n{result} reflects something.\n"
+        "[rank2]:[E1126 06:11:30.922506708 ProcessGroupNCCL.cpp:2303] [PG ID 0 PG GUID 0(default_pg) Rank 2]  failure detected "
+        "by watchdog at work sequence id: 95 PG status: last enqueued work: 95, last completed work: 94\n"
+    )
+    assert [(one.code, one.impact) for one in findings(text, 2)] == [(code, impact)]
+    counted = counters(text, 2)
+    assert (counted.enqueued, counted.completed) == ({"0": 95}, {"0": 94})
+    assert [(entry.operation, entry.done) for entry in counted.entries] == [("nccl:all_reduce", False)]
+
+
 def test_a_desync_report_counts_from_one() -> None:
     found = streams(DESYNC, 0)
     counts = [found[rank].counters for rank in range(4)]

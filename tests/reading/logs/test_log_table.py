@@ -38,6 +38,10 @@ LINES = [
     ("IB error 4", Impact.PATH, "NET/IB : Got completion from peer 10.0.0.7<41> with error 4, opcode 0, len 0"),
     ("IB error 5", Impact.TELLS_NOTHING, "NET/IB : Got completion from peer 10.0.0.7<41> with error 5, opcode 0"),
     ("IB error", Impact.PATH, "NET/IB : Got completion from peer 10.0.0.7<41> with error 13, opcode 0"),
+    ("collective sizes differ", Impact.PROGRAM, "transport/net_socket.cc:567 NCCL WARN NET/Socket : peer 127.0.0.1<57892> message truncated : receiving 1048576 bytes instead of 65536. If you believe your socket network is in a healthy state, there may be a mismatch in collective sizes"),
+    ("collective sizes differ", Impact.PROGRAM, "NCCL WARN NET/Socket : message truncated : receiving 696320 bytes instead of 32768"),  # NVIDIA/nccl#268
+    ("collective sizes differ", Impact.PROGRAM, "transport/net_ib.cc:1038 NCCL WARN NET/IB : req 0/1 tag 0 peer 10.10.23.6<58683> collective mismatch error, local size 496640 remote size 65536"),  # NVIDIA/nccl#969
+    ("collective sizes differ", Impact.PROGRAM, "NCCL WARN NET/IB : collective mismatch error local size 8192 remote 4096 addr 7f2a rkey 1b seq 3/3"),
     ("IB port news", Impact.TELLS_NOTHING, "NCCL INFO NET/IB : mlx5_3:1 Got async event : client reregistration"),
     ("IB port event", Impact.SUSPECTS, "NCCL WARN NET/IB : mlx5_3:1 Got async event : port error"),
     ("IB port event", Impact.SUSPECTS, "NCCL WARN NET/IB : mlx5_3:1 async fatal event: local catastrophic error"),
@@ -51,6 +55,7 @@ LINES = [
     ("NCCL system error", Impact.VICTIM, "DistBackendError: NCCL error in: x.cpp:3, unhandled system error, NCCL version 2.1"),
     ("gloo time-out", Impact.VICTIM, "RuntimeError: Timed out waiting 1800000ms for recv operation to complete"),
     ("two jobs on one bootstrap", Impact.PROGRAM, "Bootstrap Root : rank 3 of 8 ranks has already checked in"),
+    ("NCCL refuses an operation", Impact.PROGRAM, "[Rank 2] Collective WorkNCCL(SeqNum=95, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) raised the following async exception: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.28.9"),
     ("NCCL invalid usage", Impact.PROGRAM, "NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1b000"),
     ("NCCL failed", Impact.TELLS_NOTHING, "NCCL error in: x.cpp:3, unhandled cuda error, NCCL version 2.1"),
     ("heartbeat monitor", Impact.TELLS_NOTHING, "Heartbeat monitor timed out! Process will be terminated"),
@@ -107,7 +112,7 @@ def test_every_row_has_a_line() -> None:
 def test_every_row_says_whence_and_what() -> None:
     for row in (*packaged().rows, *cluster().rows):
         assert row.source and row.what
-        assert set(row.match.groupindex) <= {"peer", "peer_gid", "ranks", "device", "host"}
+        assert set(row.match.groupindex) <= {"peer", "peer_gid", "ranks", "device", "host", "said"}
 
 
 @pytest.mark.parametrize(

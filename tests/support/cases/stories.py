@@ -54,6 +54,7 @@ STACKS = {
     "user": ["<module> train.py", "step train.py", "augment data.py"],
     "upload": ["<module> train.py", "save checkpoint.py", "send http/client.py"],
     "other": ["<module> train.py", "step train.py", "tokenize text.py"],
+    "average": ["<module> train.py", "average train.py", "synchronize torch/cuda/__init__.py"],
     "item": ["<module> train.py", "report train.py", "synchronize torch/cuda/__init__.py"],
     "write": ["<module> train.py", "save train.py", "save torch/serialization.py", "_save torch/serialization.py"],
     "start": ["<module> train.py", f"init_process_group {C10D}", f"_new_process_group_helper {C10D}"],

@@ -7,6 +7,7 @@ from hangdog_models.diagnosis.findings import awaited_ranks, failing_paths, hard
 from hangdog_models.diagnosis.findings.event_dates import weight
 from hangdog_models.diagnosis.findings.failing_paths import PATH
 from hangdog_models.diagnosis.findings.hardware import MachineEvidence
+from hangdog_models.diagnosis.findings.library_errors import REFUSED
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.findings import Finding, Impact
@@ -107,7 +108,7 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
     """One explanation for each kind and place: the first finding tells it, repeats do not multiply."""
     groups: dict[tuple[Kind, tuple[str, ...]], list[Finding]] = {}
     for finding in findings:
-        if finding.impact in ALONE:
+        if finding.impact in ALONE and finding.code not in REFUSED:
             kind = ALONE[finding.impact]
             units = () if finding.code in OF_THE_LAUNCH else _units(finding, topology)
             groups.setdefault((kind, tuple(sorted(units)) if kind is Kind.GROUP else units), []).append(finding)

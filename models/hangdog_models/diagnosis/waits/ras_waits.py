@@ -42,7 +42,7 @@ def hear(snapshot: Snapshot, look: Look, topology: Topology) -> RasWaits:
     """
     if not snapshot.ras:
         return RasWaits()
-    places = _Places(snapshot, topology)
+    places = Places(snapshot, topology)
     last, before = (
         snapshot.ras[-1],
         {c.name: c for c in snapshot.ras[-2].communicators} if len(snapshot.ras) > 1 else {},
@@ -83,7 +83,7 @@ def _silent(status: RasStatus, seen: RankState | None) -> RankState:
 
 
 def _lagging(
-    communicator: RasCommunicator, frozen: bool, places: "_Places", topology: Topology, look: Look
+    communicator: RasCommunicator, frozen: bool, places: "Places", topology: Topology, look: Look
 ) -> GroupWait | None:
     launched = [(member, sum(member.launched.values())) for member in communicator.members if member.launched]
     counts = sorted({*(count for _, count in launched), *(number for number, _ in communicator.classes)})
@@ -124,7 +124,7 @@ def _members(communicator: RasCommunicator, ranks: Mapping[Rank | None, int], to
     return next((group for group in fitting if set(known) <= set(group)), known)
 
 
-class _Places:
+class Places:
     """Which global rank a member of a communicator is: by its process, its device, or its number in the world's."""
 
     def __init__(self, snapshot: Snapshot, topology: Topology) -> None:

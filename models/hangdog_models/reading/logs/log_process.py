@@ -69,7 +69,8 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
         watchdog.take(process.watched, text, watchdog.group_of(text, limits), limits)
     if "collective" in text:
         _take_report(process, line, limits)
-    if process.failed_at is None and (process.watched.timed_out or process.checked):
+    gave_up = any(not work.failed for work in process.watched.timed_out)
+    if process.failed_at is None and (gave_up or process.checked):
         process.failed_at = number
     finding = _of_text(text, ended, limits)
     if finding is not None:
@@ -82,8 +83,9 @@ def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Findin
     if known is not None:
         row, match = known
         named = match.groupdict()
+        said = f" ({printable(named['said'], 200)})" if named.get("said") else ""
         return Finding(
-            SOURCE, row.code, row.impact, row.what, text_of(named.get("host"), limits),
+            SOURCE, row.code, row.impact, row.what + said, text_of(named.get("host"), limits),
             device=text_of(named.get("device"), limits),
             ranks=desync.ranks_in(named.get("ranks") or ""),
             peers=tuple(dict.fromkeys(text_of(named[key], limits) for key in ("peer", "peer_gid") if named.get(key))),
@@ -169,8 +171,7 @@ def findings(process: LogProcess, limits: Limits) -> tuple[Finding, ...]:
         _take_first_failure(process, None, limits)
     counted = process.watched.counted
     found = list(process.found.values())
-    for work in watchdog.settled(process.watched):
-        found.append(_timed_out(work, counted))
+    found += [_timed_out(work, counted) for work in watchdog.settled(process.watched) if not work.failed]
     if not process.watched.timed_out and watchdog.ONLY in counted.enqueued:
         last, done = counted.enqueued[watchdog.ONLY], counted.completed.get(watchdog.ONLY, -1)
         what = f"of {last} operations {done} were completed when the watchdog gave up; who waits is not the cause"

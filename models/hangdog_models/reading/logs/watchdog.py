@@ -6,7 +6,7 @@ inside the group; only in the default group it is the job's.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hangdog_models.collectives import CollectiveRecord
 from hangdog_models.ranks import MAX_RANK, Rank
@@ -20,6 +20,8 @@ DEFAULT_GROUP = "0"
 ONLY = "without a name"
 #: How the names begin under which operations stand whose group no line names.
 UNNAMED = "unnamed, of "
+#: What the watchdog writes of an operation that NCCL reported an error of.
+_FAILED = "raised the following async exception"
 #: An element count that PyTorch writes where it has none (COALESCED): -1 as an unsigned number.
 _NO_COUNT = (1 << 64) - 1
 _GROUP = re.compile(
@@ -47,7 +49,10 @@ class GroupPrefix:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """An operation the watchdog gave up: `group` empty where the line does not name it; times in milliseconds."""
+    """An operation the watchdog gave up: `group` empty where the line does not name it; times in milliseconds.
+
+    `failed`: for an error that NCCL reported, and not because its time was over.
+    """
 
     group: str
     sequence: int
@@ -55,6 +60,7 @@ class TimedOut:
     sizes: tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]
     timeout_ms: int
     ran_ms: int | None
+    failed: bool = False
 
 
 @dataclass(slots=True)
@@ -120,6 +126,7 @@ def take(watched: Watched, line: str, group: GroupPrefix | None, limits: Limits)
         (_sizes(about.get("NumelIn")), _sizes(about.get("NumelOut"))),
         int_of(work[2]) or 0,
         int_of(work[3]),
+        _FAILED in line,
     )
     same = (timed_out.sequence, timed_out.operation)
     for place, known in enumerate(watched.timed_out):
@@ -148,7 +155,7 @@ def settled(watched: Watched) -> list[TimedOut]:
             or watched.groups.get(work.sequence)
             or (ONLY if alone else unnamed(work.operation, work.sequence))
         )
-        found.append(TimedOut(group, work.sequence, work.operation, work.sizes, work.timeout_ms, work.ran_ms))
+        found.append(replace(work, group=group))
         if work.sequence < 0:
             continue
         watched.counted.add(
