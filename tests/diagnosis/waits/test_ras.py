@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from hangdog_models.collectives import RasCommunicator, RasMember, RasReport, RasStatus
 from hangdog_models.diagnosis.hypotheses.explanations import unseen
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import Frame, ProcessTrace
 from hangdog_models.verdict import Act, Kind, Verdict
-from support.cases.stories import job, look, snapshot
+from support.cases.stories import job, look, snapshot, trace, twice
 
 EIGHT = job(dp=8, per_machine=2)
 
@@ -106,3 +109,87 @@ def test_the_communicator_of_all_ranks_tells_who_the_members_of_the_others_are()
     )
     verdict = judged(RasReport((whole, RasCommunicator("9e17", 4, small))))
     assert verdict.suspects[0].ranks == (5,)
+
+
+def still(story: dict[str, str], looks: int = 2) -> Snapshot:
+    return snapshot(*[look(story)] * looks)
+
+
+NEXT_BATCH = ["<module> train.py", "next_batch train.py"]
+
+
+def copies(rank: int, call: str = "cudaStreamSynchronize") -> ProcessTrace:
+    """A rank that waits for its device where it takes the next batch."""
+    found = trace(rank, NEXT_BATCH)
+    waits = (*found.threads[0].frames, Frame(call, "", module="libcudart.so.13"))
+    return structs.replace(found, threads=(structs.replace(found.threads[0], frames=waits),))
+
+
+#: All others wait for their devices at the end of the step.
+HELD_UP = [*look({"0,2-7": "item"}), copies(1)]
+
+
+def test_who_waits_for_its_device_where_its_peers_are_past_is_the_first_suspect() -> None:
+    """A real device that hung on rank 1 of 4 (NCCL 2.28.9): one launch behind, and all stood still."""
+    verdict = judged(report({1: 6649}), story=twice(HELD_UP))
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.MACHINE, (1,))
+    assert verdict.evict.machines == ()
+    assert any(step.do is Act.TEST and step.machines == ("node-0",) for step in verdict.next)
+
+
+def test_launches_alone_do_not_tell_it() -> None:
+    """Equal counts, or one look at a job that moves: then one launch more is nothing."""
+    assert judged(report({}), story=twice(HELD_UP)).culprit is None
+    assert judged(report({1: 6649}), story=snapshot(HELD_UP)).culprit is None
+    moving = [trace(3, "item", shift=5) if one.rank == 3 else one for one in HELD_UP]
+    assert judged(report({1: 6649}), story=snapshot(HELD_UP, moving)).culprit is None
+
+
+def test_who_waits_where_its_peers_wait_is_held_up_by_what_holds_them() -> None:
+    assert judged(report({1: 6649}), story=still({"0-7": "item"})).culprit is None
+
+
+def test_room_in_a_launch_queue_differs_between_sound_ranks() -> None:
+    story = twice([*look({"0,2-7": "item"}), copies(1, "cudaMemcpyAsync")])
+    assert judged(report({1: 6649}), story=story).culprit is None
+
+
+def test_a_host_that_runs_in_c_waits_for_its_device_as_its_peers_do() -> None:
+    """Without native frames a wait for a device shows as running without the interpreter's lock."""
+    running = trace(1, NEXT_BATCH, state="R", active=True)
+    of_devices = judged(report({1: 6649}), story=twice([*look({"0,2-7": "item"}), running]))
+    assert (of_devices.suspects[0].ranks, of_devices.evict.machines) == ((1,), ())
+    assert "waiting for its own GPU" in of_devices.because[0]
+    in_a_call = judged(report({1: 6649}), story=twice([*look({"0,2-7": "metrics"}), running]))
+    assert not any("its own GPU" in line for line in in_a_call.because)
+
+
+def test_a_host_that_gets_on_does_not_wait_for_its_device() -> None:
+    lines = [trace(1, NEXT_BATCH, state="R", active=True, shift=shift) for shift in (0, 4)]
+    story = snapshot(*([*look({"0,2-7": "item"}), one] for one in lines))
+    same = report({1: 6649})
+    assert not any("its own GPU" in line for line in judged(same, same, story=story).because)
+
+
+def test_two_that_are_behind_share_what_holds_them_up() -> None:
+    story = twice([*look({"0,3-7": "item"}), copies(1), copies(2)])
+    assert judged(report({1: 6649, 2: 6649}), story=story).culprit is None
+
+
+def test_who_logs_for_all_waits_where_nobody_else_comes_by() -> None:
+    story = twice([*look({"1-7": "item"}), copies(0)])
+    assert judged(report({0: 6649}), story=story).culprit is None
+
+
+def test_a_device_may_wait_in_another_group_of_its_rank() -> None:
+    """Rank 1 shares a tensor group with rank 0: a message of that group may be what it lacks."""
+    pairs = job(tp=2, dp=4, per_machine=2)
+    verdict = diagnose(replace(twice(HELD_UP), ras=(report({1: 6649}),)), pairs)
+    assert verdict.culprit is None
+
+
+def test_a_rank_outside_that_is_one_behind_is_awaited_once_nobody_moves() -> None:
+    """One operation is jitter in a job that moves, and in one that stands still it is what the others wait for."""
+    story = {"0-4,6-7": "item", "5": "user"}
+    (suspect, *_) = judged(report({5: 6649}), story=still(story)).suspects
+    assert suspect.ranks == (5,) and any("wait for it" in line for line in suspect.because)

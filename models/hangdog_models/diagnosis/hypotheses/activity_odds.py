@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe.activity import NO_RULE, RankState
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED
+from hangdog_models.diagnosis.waits.launches_behind import BY_LAUNCHES
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import CHILD
 from hangdog_models.rules.likelihoods import by_cause
@@ -65,6 +66,7 @@ LIBRARY_LAUNCH = _odds("doing_library_launch")
 #: The operation of a rank that loads a compiled kernel.
 LOAD = "load"
 KERNEL_LOAD = _odds("doing_kernel_load")
+BEHIND_BY_LAUNCHES = _odds("doing_behind_by_launches")
 REMOTE_STORAGE = _odds("doing_remote_storage")
 OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
     Reason.NO_AGENT: _odds("failed_no_agent"),
@@ -80,6 +82,8 @@ def odds_of(state: RankState) -> Odds:
     """The odds for a rank that stands like this while others wait for it."""
     if state.remote_storage:
         return REMOTE_STORAGE
+    if state.rule == BY_LAUNCHES:
+        return BEHIND_BY_LAUNCHES
     if state.activity is Activity.MISSING and state.missing:
         return OF_FAILED_CAPTURE.get(state.missing.reason, ODDS[Activity.MISSING])
     if state.activity is Activity.COMPUTE and state.queued:

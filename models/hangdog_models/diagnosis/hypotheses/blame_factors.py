@@ -10,6 +10,7 @@ from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.waits.collective_counters import COUNTED
+from hangdog_models.diagnosis.waits.launches_behind import BY_LAUNCHES
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
@@ -152,6 +153,8 @@ def _factors(
     doing = Factor(where(state), AWAITED if shared else odds_of(state).machine)
     if state.rule == BY_RAS:
         return [Factor("does not answer NCCL RAS while its peers do", SILENT_TO_RAS)]
+    if state.rule == BY_LAUNCHES:  # how many wait, and for how long, tells no device from a message that it lacks
+        return [doing, Factor("share of the waiting ranks it explains", explained)]
     if state.rule in COUNTED:
         doing = Factor("counters tell that it is behind, not what holds it", KNOWN_BY_COUNTERS)
     factors = [doing]

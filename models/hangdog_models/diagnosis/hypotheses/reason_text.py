@@ -7,6 +7,7 @@ from hangdog_models.diagnosis.observe.activity import HELD, LOCK_FILE, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
 from hangdog_models.diagnosis.waits.collective_counters import BY_COMPLETION, BY_COUNTERS, BY_DEVICE, COUNTED, OUTSIDE
+from hangdog_models.diagnosis.waits.launches_behind import BY_LAUNCHES
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
@@ -107,6 +108,8 @@ def where(state: RankState) -> str:
         return f"{state.label} by its counters"
     if state.rule == BY_DEVICE:
         return f"held up by its own GPU, which has not reached {state.operation}"
+    if state.rule == BY_LAUNCHES:
+        return f"waiting for its own GPU in {state.label}, which its peers are past"
     if state.activity is Activity.DEVICE_SYNC and not state.waits:
         doing = "asleep in the driver of its GPU"
     if state.operation == HELD:

@@ -150,12 +150,8 @@ def _under_way(record: RankCounters) -> str:
 
 
 def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, gets_on: bool) -> str:
-    """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise.
-
-    Who waits for a device spins in one call of C. So does who hashes or compresses: it gets on, or is in a module of Python's own.
-    """
-    spins = seen is not None and seen.activity is Activity.COMPUTE and bool(seen.busy) and not seen.interpreting
-    spins = spins and seen is not None and not gets_on and not _in_pythons_own(seen)
+    """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise."""
+    spins = seen is not None and not gets_on and spins_in_c(seen)
     # asleep in a launch: the queue of its device is full, and no collective is what fills it
     launches = seen is not None and seen.activity is Activity.LAUNCH and seen.busy is False
     waits = crowd or spins or launches or (seen is not None and seen.wait is Wait.SOME)
@@ -163,6 +159,15 @@ def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, gets_
     # NCCL notes what has ended in any case, and what has begun only where collectives are timed
     known = any(count >= 0 for counts in (record.started, record.completed) for count in counts.values())
     return LAUNCHED_BEFORE if waits and known and not under_way else ""
+
+
+def spins_in_c(state: RankState) -> bool:
+    """Whether it runs in one call of C, as who waits for a device does: unless that is of a module of Python's own.
+
+    Who hashes or compresses does so as well.
+    """
+    calls = state.activity is Activity.COMPUTE and bool(state.busy) and not state.interpreting
+    return calls and not _in_pythons_own(state)
 
 
 def _in_pythons_own(state: RankState) -> bool:

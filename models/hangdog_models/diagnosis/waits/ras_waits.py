@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from hangdog_models.collectives import RasCommunicator, RasMember, RasStatus
 from hangdog_models.diagnosis.observe.activity import RankState
-from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.waits import launches_behind
 from hangdog_models.diagnosis.waits.collective_counters import BY_COUNTERS
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
@@ -28,15 +29,18 @@ _LOST = {
 
 @dataclass(frozen=True, slots=True)
 class RasWaits:
-    """`holds`: who lags behind in which communicator. `standings`: of ranks that do not answer. `answered`: ranks that do."""
+    """`holds`: who lags behind in which communicator. `answered`: how many ranks answer.
+
+    `states`: of ranks that do not answer, and of one whose device is behind those of its peers.
+    """
 
     holds: tuple[GroupWait, ...] = ()
     states: Mapping[Rank, RankState] = field(default_factory=dict)
     answered: int = 0
 
 
-def hear(snapshot: Snapshot, look: Look, topology: Topology) -> RasWaits:
-    """What the last report says, and whether the one before said the same.
+def hear(snapshot: Snapshot, look: Look, topology: Topology, motion: Motion) -> RasWaits:
+    """What the last report says, and whether the one before said the same, or the ranks stood still meanwhile.
 
     Counts are launches and not completions, so they tell who is late, not who is inside. Equal counts acquit nobody.
     """
@@ -47,7 +51,7 @@ def hear(snapshot: Snapshot, look: Look, topology: Topology) -> RasWaits:
         snapshot.ras[-1],
         {c.name: c for c in snapshot.ras[-2].communicators} if len(snapshot.ras) > 1 else {},
     )
-    holds: list[GroupWait] = []
+    lags: list[_Lag] = []
     answered = 0
     lost: dict[Rank, RasStatus] = {}
     for communicator in last.communicators:
@@ -57,21 +61,29 @@ def hear(snapshot: Snapshot, look: Look, topology: Topology) -> RasWaits:
             rank = places.rank(member, communicator)
             if rank is not None:
                 lost[rank] = member.status
-        frozen = before.get(communicator.name) == communicator
-        hold = _lagging(communicator, frozen, places, topology, look)
-        if hold is not None:
-            holds.append(hold)
+        lag = _lagging(communicator, before.get(communicator.name) == communicator, places, topology, look)
+        if lag is not None and (lag.sure or _stood(lag, motion)):
+            lags.append(lag)
     for member in last.lost:
         rank = places.rank(member, None)
         if rank is not None:
             lost.setdefault(rank, member.status)
+    behind = launches_behind.find([lag.hold for lag in lags], look, topology, motion)
+    holds = [
+        lag.hold for lag in lags if lag.sure or all(r in behind or _outside(look.get(r)) for r in lag.hold.awaited)
+    ]
     states = {rank: _silent(status, look.get(rank)) for rank, status in lost.items()}
     for hold in holds:
         inside = RankState(Activity.COLLECTIVE, Wait.GROUP, operation=hold.what, rule=BY_COUNTERS)
         late = RankState(Activity.UNKNOWN, Wait.NONE, label="launched fewer operations", rule=BY_COUNTERS)
         for ranks, state in ((hold.inside, inside), (hold.awaited, late)):
             states.update({rank: state for rank in ranks if rank not in look and rank not in states})
-    return RasWaits(tuple(holds), states, answered)
+    return RasWaits(tuple(holds), {**states, **behind}, answered)
+
+
+def _outside(state: RankState | None) -> bool:
+    """Whether its stack shows it outside of every wait: what a rank that waits has not launched, it may be unable to."""
+    return state is not None and bool(state.frames) and not state.waits
 
 
 def _silent(status: RasStatus, seen: RankState | None) -> RankState:
@@ -82,12 +94,30 @@ def _silent(status: RasStatus, seen: RankState | None) -> RankState:
     return RankState(activity, Wait.NONE, rule=BY_RAS, missing=_LOST.get(status, _LOST[RasStatus.UNRESPONSIVE]))
 
 
+@dataclass(frozen=True, slots=True)
+class _Lag:
+    """Who has launched less than the `members` of a communicator. `sure`: by more than jitter, or in two reports alike."""
+
+    hold: GroupWait
+    members: tuple[Rank, ...]
+    sure: bool
+
+
+def _stood(lag: _Lag, motion: Motion) -> bool:
+    """Whether who is late, and most members, were seen to stand still, and none to move: the counts are those of then."""
+    still = motion.still.intersection(lag.members)
+    moved = not motion.moving.isdisjoint(lag.members) or not motion.travelling.isdisjoint(lag.members)
+    return (
+        motion.known and not moved and motion.still.issuperset(lag.hold.awaited) and 2 * len(still) > len(lag.members)
+    )
+
+
 def _lagging(
     communicator: RasCommunicator, frozen: bool, places: "Places", topology: Topology, look: Look
-) -> GroupWait | None:
+) -> _Lag | None:
     launched = [(member, sum(member.launched.values())) for member in communicator.members if member.launched]
     counts = sorted({*(count for _, count in launched), *(number for number, _ in communicator.classes)})
-    if len(counts) < 2 or (counts[-1] - counts[0] <= JITTER and not frozen):
+    if len(counts) < 2:
         return None
     if 2 * _in_front(communicator, counts[-1]) <= communicator.size:
         return None  # who is late for what most have not launched is late with most, and no machine is for that
@@ -100,7 +130,8 @@ def _lagging(
         return None
     dim = next((d for d in topology.dims if topology.group(d, inside[0]) == members), None)
     what = f"operation {counts[-1]} of communicator {communicator.name}"
-    return GroupWait(dim or f"communicator {communicator.name}", inside, late, what, counted=True)
+    hold = GroupWait(dim or f"communicator {communicator.name}", inside, late, what, counted=True)
+    return _Lag(hold, members, frozen or counts[-1] - counts[0] > JITTER)
 
 
 def _in_front(communicator: RasCommunicator, most: int) -> int:
