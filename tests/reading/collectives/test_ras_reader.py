@@ -1,6 +1,7 @@
 """NCCL RAS: the text of several versions, the JSON, and the JSON that is none."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -209,6 +210,44 @@ def test_the_commas_that_2_28_9_forgets_are_put_in() -> None:
     with pytest.raises(UnreadableEvidence):
         read_json(malformed)
     assert read_json(ras_json.repaired(malformed)) == given
+
+
+RECORDED = Path(__file__).parent / "recorded"
+KILLED = (RECORDED / "ras-2.28.9-killed.txt").read_text()
+
+
+def test_a_recorded_report_of_2_28_9_that_lacks_a_comma() -> None:
+    """Four processes on one H200; rank 1 was killed. For the missing rank NCCL left out the comma behind its device."""
+    assert '"nvml_dev": 0\n          "status": {' in KILLED
+    with pytest.raises(UnreadableEvidence):
+        read_json(KILLED)
+    report = ras_json.read_text(KILLED)
+    assert [(m.number, m.status, m.error) for m in report.communicators[0].members] == [
+        (0, RasStatus.ERROR, "Remote process error"), (1, RasStatus.UNRESPONSIVE, ""),
+        (2, RasStatus.ERROR, "Remote process error"), (3, RasStatus.RUNNING, ""),
+    ]  # fmt: skip
+    assert [(m.host, m.pid, m.device) for m in report.lost] == [("127.0.0.1", 1968, 0)]
+
+
+@pytest.mark.parametrize("form", ["whole", "of Windows", "without line breaks", "without indentation"])
+def test_other_forms_of_the_same_report_say_the_same(form: str) -> None:
+    """NCCL 2.29 and newer write the comma; tools that keep reports write them anew."""
+    whole = ras_json.repaired(KILLED)
+    forms = {
+        "whole": whole,
+        "of Windows": KILLED.replace("\n", "\r\n"),
+        "without line breaks": json.dumps(json.loads(whole)),
+        "without indentation": "\n".join(line.strip() for line in KILLED.splitlines()),
+    }
+    assert ras_json.recognises_text(forms[form])
+    assert ras_json.read_text(forms[form]) == ras_json.read_text(KILLED)
+
+
+def test_a_recorded_report_in_which_nccl_refused_an_operation() -> None:
+    """Rank 1 of four had left an all_reduce out, and rank 2 was sent what it did not expect."""
+    report = ras_json.read_text((RECORDED / "ras-2.28.9-skipped.txt").read_text())
+    assert [m.error for m in report.communicators[0].members] == ["", "", "Invalid usage", ""]
+    assert {sum(m.launched.values()) for m in report.communicators[0].members} == {95}
 
 
 def test_repairing_leaves_texts_alone_and_takes_commas_out() -> None:
