@@ -47,6 +47,8 @@ esac
 def keep(stand: Stand, environ: Mapping[str, str], under_load: bool = False) -> None:
     """Writes each output into `out/raw/machine`; what a program says on stderr, and how it ended, stands beside its output."""
     raw = stand.out / "raw" / "machine"
+    """Writes each output into `out/raw/nvml`; what a program says on stderr, and how it ended, stands beside its output."""
+    raw = _folder(stand)
     raw.mkdir(parents=True, exist_ok=True)
     program = _program(stand)
     for name, arguments in (_UNDER_LOAD if under_load else _ASKED).items():
@@ -61,11 +63,17 @@ def keep(stand: Stand, environ: Mapping[str, str], under_load: bool = False) -> 
             continue
 
 
+def _folder(stand: Stand) -> Path:
+    """Of this part alone: what others keep of jobs that they hung does convict a machine."""
+    return stand.out / "raw" / "nvml"
+
+
 def read_again(stand: Stand) -> tuple[dict[str, Any], list[str]]:
     """What the readers make of the queries, and what `hangdog triage` knows of all the files."""
     figures: dict[str, Any] = {}
     wrong: list[str] = []
     raw = stand.out / "raw" / "machine"
+    raw = _folder(stand)
     figures["raw files"] = {path.name: path.stat().st_size for path in sorted(raw.iterdir())}
     for path in sorted(raw.glob(f"{_QUERIES}*")):
         if path.suffix == ".error":
