@@ -116,6 +116,10 @@ Jan 02 03:04:05 a kernel: NVRM: Xid (PCI:0000:01:00.0): 154, GPU recovery action
        NVRM: fallen off the bus and is not responding to commands.
 3,9,9,-;NVRM: The NVIDIA GPU 0000:b4:00.0\\x0aNVRM: fallen off the bus and is not responding to commands.
 """
+_NVIDIA_TABLE = """| NVIDIA-SMI 515.65.01    Driver Version: 515.65.01    CUDA Version: 11.7     |
+|   5  ERR!                On   | 00000000:91:00.0 Off |                 ERR! |
+|ERR!  ERR! ERR!    ERR! / ERR! |      0MiB / 81920MiB |    ERR!      Default |
+"""
 _NVIDIA_TEXT = """==============NVSMI LOG==============
 
 Timestamp                                 : Fri Jan  2 03:04:05 2026
@@ -316,7 +320,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "kubernetes_json": (_KUBERNETES_JSON,),
     "container_log": (_CONTAINER_TEXT,),
     "kernel_log": (_KERNEL_TEXT,),
-    "nvidia_smi": (_NVIDIA_TEXT, "<?xml version='1.0'?><nvidia_smi_log><gpu id='00000000:1B:00.0'><pci/></gpu></nvidia_smi_log>"),
+    "nvidia_smi": (_NVIDIA_TEXT, _NVIDIA_TABLE, "<?xml version='1.0'?><nvidia_smi_log><gpu id='00000000:1B:00.0'><pci/></gpu></nvidia_smi_log>"),
     "amd_smi": (_AMD_TEXT, "gpu,total_uncorrectable_count\n0,3\n1,N/A\n"),
     "amd_smi_json": (_AMD_JSON, {"card0": {"XGMI Error count": "1 (Single error)"}}),
     "npu_smi": (_NPU_TEXT,),

@@ -19,7 +19,15 @@ from hangdog_models.reading.collectives import (
     ras_json,
     ras_text,
 )
-from hangdog_models.reading.hardware import amd_smi, dcgm, findings_json, kernel_log, npu_smi, nvidia_smi
+from hangdog_models.reading.hardware import (
+    amd_smi,
+    dcgm,
+    findings_json,
+    kernel_log,
+    npu_smi,
+    nvidia_smi,
+    nvidia_smi_table,
+)
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
 from hangdog_models.reading.logs import (
@@ -173,11 +181,12 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
     if "\0" in head:  # a binary file, whatever words stand in it
         return Unused()
     text = data.decode("utf-8", "replace")  # a log may be cut in the middle of a letter
-    if nvidia_smi.recognises(head):
+    of_job = training_log.recognises(text)
+    # The table that a job printed when it began is no evidence of its machine, and the log goes on below it.
+    if nvidia_smi.recognises(head) and not (of_job and nvidia_smi_table.recognises(head)):
         return Logged(findings=nvidia_smi.read(text, limits))
     # One file may hold several: what the journal of a machine says, what the job printed, what its scheduler says.
     found = [read(text, limits) for recognises, read in _SYSTEM_TEXTS if recognises(head)]
-    of_job = training_log.recognises(text)
     diagnosed = nccl_diag.read(text, limits) if nccl_diag.recognises(text) else ()
     if not found and not of_job and not diagnosed:
         return Unused()

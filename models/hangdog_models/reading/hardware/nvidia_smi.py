@@ -1,4 +1,4 @@
-"""Reads `nvidia-smi -q`, text or XML: lost GPUs, memory errors, brakes, narrow links, a fabric that is not there.
+"""Reads `nvidia-smi -q`, text or XML, and the table of `nvidia-smi`: lost GPUs, memory errors, brakes, narrow links, a fabric that is not there.
 
 An output cut off is no fault: what is missing from it was not printed. The checks of a single GPU stand in a file of their own.
 """
@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.reading.hardware import nvidia_smi_table
 from hangdog_models.reading.hardware.nvidia_smi_checks import CHECKS
 from hangdog_models.reading.hardware.nvidia_smi_query import Query, from_text, from_xml
 from hangdog_models.reading.hardware.pci import canonical
@@ -39,20 +40,22 @@ _BOARDS, _BOARD = (1, 2, 4, 8, 16), re.compile(r"SXM|HGX|HBM3|GB\d00|\bB[23]00")
 
 
 def recognises(head: str) -> bool:
-    """Whether a text begins like an output of `nvidia-smi -q`, or is what the tool prints instead of one."""
-    return _HEAD.search(head) is not None or any(
-        pattern.search(line) for line in lines_of(head[:4096]) for pattern, *_ in _COMPLAINTS
+    """Whether a text begins like an output of `nvidia-smi`, or is what the tool prints instead of one."""
+    return (
+        bool(_HEAD.search(head))
+        or nvidia_smi_table.recognises(head)
+        or any(pattern.search(line) for line in lines_of(head[:4096]) for pattern, *_ in _COMPLAINTS)
     )
 
 
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
-    """The findings of one run of `nvidia-smi -q`; raises UnreadableEvidence on what is none."""
+    """The findings of one run of `nvidia-smi`; raises UnreadableEvidence on what is none."""
     if len(text) > limits.file_bytes:
         raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
     xml = text.lstrip()[:1] == "<"
     if not xml and not recognises(text):
-        raise UnreadableEvidence("not an output of nvidia-smi -q")
-    query = from_xml(text, limits) if xml else from_text(text, limits)
+        raise UnreadableEvidence("not an output of nvidia-smi")
+    query = from_xml(text, limits) if xml else _of_text(text, limits)
     found = [] if xml else list(_complaints(text))
     known = {finding.device for finding in found if finding.code == "GPU lost"}
     for gpu in query.gpus:
@@ -64,6 +67,12 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
             ]
     found = [*_of_the_host(query, found)]
     return tuple(replace(finding, at_s=query.at_s) for finding in found)
+
+
+def _of_text(text: str, limits: Limits) -> Query:
+    """Of an output that holds both, the query says more than the table."""
+    query = from_text(text, limits)
+    return query if query.gpus or not nvidia_smi_table.recognises(text) else nvidia_smi_table.read(text, limits)
 
 
 def _complaints(text: str) -> Iterator[Finding]:

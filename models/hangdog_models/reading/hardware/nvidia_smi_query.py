@@ -13,7 +13,7 @@ from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.stacks.dumped_process import lines_of
 
 #: GPUs of one machine; the largest known has 16, the rest leaves room for MIG listings.
-_MOST_GPUS = 256
+MOST_GPUS = 256
 #: Values of one GPU; driver 580 prints about 350, and 90 for each MIG device.
 _MOST_VALUES = 4_000
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?)")
@@ -161,7 +161,7 @@ def _query(gpus: list[tuple[str, dict[Path, str]]], top: Mapping[Path, str]) -> 
 
 
 def _check(gpus: int, values: int) -> None:
-    if gpus > _MOST_GPUS:
-        raise UnreadableEvidence(f"more than {_MOST_GPUS} GPUs of one machine")
+    if gpus > MOST_GPUS:
+        raise UnreadableEvidence(f"more than {MOST_GPUS} GPUs of one machine")
     if values > _MOST_VALUES:
         raise UnreadableEvidence(f"more than {_MOST_VALUES} values of one GPU")
