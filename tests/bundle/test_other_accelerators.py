@@ -1,11 +1,12 @@
-"""Bundles with what the tools of AMD's and Huawei's accelerators print: what the first line of the verdict says of it."""
+"""Bundles with what tools of accelerators print, and what the verdict makes of it: AMD's, Huawei's, the table of nvidia-smi."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from hangdog.offline import triage
+from hangdog.offline import open_case, triage
+from hangdog_models.verdict import Kind
 from hangdog_models.views.first_line import headline
 
 JOB = '[job]\nworld_size = 16\n[machines]\n"gpu-a" = "0-7"\n"gpu-b" = "8-15"\n'
@@ -18,6 +19,23 @@ ALARM = (
 HEAT = "GPU: 0\n    THROTTLE:\n        SOCKET_THERMAL_VIOLATION_STATUS: ACTIVE\n"
 ERRORS = json.dumps({"gpu_data": [{"gpu": 0, "ecc": {"total_uncorrectable_count": 3}}]})
 
+TABLE = """\
+| NVIDIA-SMI 515.65.01    Driver Version: 515.65.01    CUDA Version: 11.7     |
+|-------------------------------+----------------------+----------------------+
+|   5  ERR!                On   | 00000000:91:00.0 Off |                 ERR! |
+|ERR!  ERR! ERR!    ERR! / ERR! |      0MiB / 81920MiB |    ERR!      Default |
+|                               |                      |                 ERR! |
++-------------------------------+----------------------+----------------------+
+"""
+LOG = "[rank3]:[E1 ProcessGroupNCCL.cpp:1] RuntimeError: CUDA error: device-side assert triggered\n"
+
+
+def bundle(folder: Path, name: str, text: str) -> Path:
+    (folder / "job.toml").write_text(JOB, encoding="utf-8")
+    (folder / name).parent.mkdir()
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
@@ -29,9 +47,16 @@ ERRORS = json.dumps({"gpu_data": [{"gpu": 0, "ecc": {"total_uncorrectable_count"
     ],
 )  # fmt: skip
 def test_what_a_tool_says_is_the_first_line(tmp_path: Path, name: str, text: str, said: str) -> None:
-    (tmp_path / "job.toml").write_text(JOB, encoding="utf-8")
-    (tmp_path / name).parent.mkdir()
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    verdict = triage(tmp_path)
+    verdict = triage(bundle(tmp_path, name, text))
     assert headline(verdict).startswith(said)
     assert verdict.suspects[0].machines == ("gpu-b",)
+
+
+def test_a_gpu_that_answers_nothing_convicts_its_machine(tmp_path: Path) -> None:
+    verdict = triage(bundle(tmp_path, "machine-gpu-b/nvidia-smi.txt", TABLE))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("gpu-b",))
+
+
+def test_a_log_below_the_table_is_read_and_the_table_in_it_is_not(tmp_path: Path) -> None:
+    found = open_case(bundle(tmp_path, "machine-gpu-a/train.log", TABLE + LOG)).snapshot.findings
+    assert [one.code for one in found] == ["CUDA device-side assert"]

@@ -39,7 +39,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     """Everything a verdict is drawn from: where the ranks stand, who waits for whom, and every explanation with its odds."""
     rules = packaged()
     topology = machine_check.placed(snapshot, topology)
-    snapshot = replace(snapshot, findings=(*snapshot.findings, *library_errors.told_by_ras(snapshot, topology)))
+    snapshot = replace(snapshot, findings=(*snapshot.findings, *library_errors.reported_by_ras(snapshot, topology)))
     snapshot = event_dates.dated(first_exits.with_first_failure(snapshot, topology))
     reader = activity.RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]

@@ -112,7 +112,7 @@ def test_every_row_has_a_line() -> None:
 def test_every_row_says_whence_and_what() -> None:
     for row in (*packaged().rows, *cluster().rows):
         assert row.source and row.what
-        assert set(row.match.groupindex) <= {"peer", "peer_gid", "ranks", "device", "host", "said"}
+        assert set(row.match.groupindex) <= {"peer", "peer_gid", "ranks", "device", "host", "quote"}
 
 
 @pytest.mark.parametrize(

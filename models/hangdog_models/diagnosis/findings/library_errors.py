@@ -18,12 +18,13 @@ OPERATIONS_REFUSED = likelihood("operations_refused")
 NCCL_FAILED = likelihood("nccl_failed")
 RAS = "NCCL RAS"
 #: Codes of findings by which NCCL says that what came in does not fit the operation it came for.
-REFUSED = ("collective sizes differ", "NCCL refuses an operation")
+SIZES_DIFFER, REFUSES = "collective sizes differ", "NCCL refuses an operation"
+REFUSED = (SIZES_DIFFER, REFUSES)
 FAILED = "NCCL failed"
-#: RAS's words for an error, and what it says, as the log tells it of the same error.
-_WORDS: Mapping[str, tuple[str, Impact, str]] = {
-    "Invalid usage": (REFUSED[1], Impact.PROGRAM, "what NCCL was told or sent here does not fit its operation"),
-    "Invalid argument": (REFUSED[1], Impact.PROGRAM, "what NCCL was told or sent here does not fit its operation"),
+#: What an error means as RAS writes it, with the code that logs have for it.
+_MEANINGS: Mapping[str, tuple[str, Impact, str]] = {
+    "Invalid usage": (REFUSES, Impact.PROGRAM, "what NCCL was told or sent here does not fit its operation"),
+    "Invalid argument": (REFUSES, Impact.PROGRAM, "what NCCL was told or sent here does not fit its operation"),
     "Remote process error": ("NCCL remote error", Impact.VICTIM, "another rank or the network failed"),
     "System error": ("NCCL system error", Impact.VICTIM, "a connection failed below NCCL"),
     "Internal error": (FAILED, Impact.TELLS_NOTHING, "a call inside NCCL failed; its cause stands elsewhere"),
@@ -34,7 +35,7 @@ _CODE = "operations that do not fit each other, or settings of NCCL that differ,
 _QUOTED = 2
 
 
-def told_by_ras(snapshot: Snapshot, topology: Topology) -> tuple[Finding, ...]:
+def reported_by_ras(snapshot: Snapshot, topology: Topology) -> tuple[Finding, ...]:
     """The errors that members reported in the last RAS report, as findings of their ranks."""
     if not snapshot.ras:
         return ()
@@ -42,11 +43,11 @@ def told_by_ras(snapshot: Snapshot, topology: Topology) -> tuple[Finding, ...]:
     found: dict[tuple[Rank, str], Finding] = {}
     for communicator in snapshot.ras[-1].communicators:
         for member in communicator.members:
-            rank = places.rank(member, communicator) if member.error in _WORDS else None
+            rank = places.rank(member, communicator) if member.error in _MEANINGS else None
             if rank is not None:
-                code, impact, what = _WORDS[member.error]
-                said = f"{what} ({member.error.lower()})"
-                found.setdefault((rank, code), Finding(RAS, code, impact, said, rank=rank))
+                code, impact, what = _MEANINGS[member.error]
+                quoted = f"{what} ({member.error.lower()})"
+                found.setdefault((rank, code), Finding(RAS, code, impact, quoted, rank=rank))
     return tuple(found.values())
 
 
@@ -54,7 +55,7 @@ def explain(snapshot: Snapshot, clusters: Sequence[Cluster], topology: Topology)
     """That the program runs different operations; or else the one rank on which NCCL failed, whose cause stays open."""
     findings = of_the_job(snapshot.findings, topology)
     # of one whose impact was changed the end of another rank is the cause
-    refused = sorted((one for one in findings if one.code in REFUSED and one.impact is Impact.PROGRAM), key=_told)
+    refused = sorted((one for one in findings if one.code in REFUSED and one.impact is Impact.PROGRAM), key=_order)
     if refused:
         return [_mismatch(refused, clusters, topology)]
     failed = {one.rank for one in findings if (one.source, one.code) == (RAS, FAILED)}
@@ -71,8 +72,8 @@ def _mismatch(refused: Sequence[Finding], clusters: Sequence[Cluster], topology:
     """Who noticed it is not who caused it: named are the few that stand elsewhere than all their like."""
     by = {one.rank for one in refused if one.rank is not None}
     odd = _apart(by, clusters, topology)
-    said = (f"{one.source}{'' if one.rank is None else f' of rank {one.rank}'}: {one.what}" for one in refused)
-    reasons = (*tuple(dict.fromkeys(said))[:_QUOTED], _CODE)
+    quotes = (f"{one.source}{'' if one.rank is None else f' of rank {one.rank}'}: {one.what}" for one in refused)
+    reasons = (*tuple(dict.fromkeys(quotes))[:_QUOTED], _CODE)
     if odd:
         reasons += (f"{ranks_of(odd)} {are(odd)} elsewhere in the program than all others: look there first",)
     units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in odd))
@@ -92,6 +93,6 @@ def _apart(by: set[Rank], clusters: Sequence[Cluster], topology: Topology) -> tu
     return tuple(sorted(places[0])) if few else ()
 
 
-def _told(finding: Finding) -> tuple[bool, int, str]:
+def _order(finding: Finding) -> tuple[bool, int, str]:
     """A log quotes the sizes: it stands before what RAS says."""
     return finding.source == RAS, -1 if finding.rank is None else finding.rank, repr(finding)

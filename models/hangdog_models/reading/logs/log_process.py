@@ -83,9 +83,9 @@ def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Findin
     if known is not None:
         row, match = known
         named = match.groupdict()
-        said = f" ({printable(named['said'], 200)})" if named.get("said") else ""
+        quote = f" ({printable(named['quote'], 200)})" if named.get("quote") else ""
         return Finding(
-            SOURCE, row.code, row.impact, row.what + said, text_of(named.get("host"), limits),
+            SOURCE, row.code, row.impact, row.what + quote, text_of(named.get("host"), limits),
             device=text_of(named.get("device"), limits),
             ranks=desync.ranks_in(named.get("ranks") or ""),
             peers=tuple(dict.fromkeys(text_of(named[key], limits) for key in ("peer", "peer_gid") if named.get(key))),
