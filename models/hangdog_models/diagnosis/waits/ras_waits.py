@@ -69,9 +69,7 @@ def hear(snapshot: Snapshot, look: Look, topology: Topology, motion: Motion) -> 
         if rank is not None:
             lost.setdefault(rank, member.status)
     behind = launches_behind.find([lag.hold for lag in lags], look, topology, motion)
-    holds = [
-        lag.hold for lag in lags if lag.sure or all(r in behind or _outside(look.get(r)) for r in lag.hold.awaited)
-    ]
+    holds = [lag.hold for lag in lags if lag.sure or behind or (len(lags) == 1 and _alone_outside(lag, look))]
     states = {rank: _silent(status, look.get(rank)) for rank, status in lost.items()}
     for hold in holds:
         inside = RankState(Activity.COLLECTIVE, Wait.GROUP, operation=hold.what, rule=BY_COUNTERS)
@@ -81,9 +79,11 @@ def hear(snapshot: Snapshot, look: Look, topology: Topology, motion: Motion) -> 
     return RasWaits(tuple(holds), {**states, **behind}, answered)
 
 
-def _outside(state: RankState | None) -> bool:
-    """Whether its stack shows it outside of every wait: what a rank that waits has not launched, it may be unable to."""
-    return state is not None and bool(state.frames) and not state.waits
+def _alone_outside(lag: "_Lag", look: Look) -> bool:
+    """Whether one rank alone stands outside of every wait: what others that wait have not launched they may be unable to."""
+    state = look.get(lag.hold.awaited[0])
+    outside = state is not None and bool(state.frames) and not state.waits
+    return outside and len(lag.hold.inside) + 1 == len(lag.members)
 
 
 def _silent(status: RasStatus, seen: RankState | None) -> RankState:
