@@ -45,8 +45,6 @@ esac
 
 
 def keep(stand: Stand, environ: Mapping[str, str], under_load: bool = False) -> None:
-    """Writes each output into `out/raw/machine`; what a program says on stderr, and how it ended, stands beside its output."""
-    raw = stand.out / "raw" / "machine"
     """Writes each output into `out/raw/nvml`; what a program says on stderr, and how it ended, stands beside its output."""
     raw = _folder(stand)
     raw.mkdir(parents=True, exist_ok=True)
@@ -72,7 +70,6 @@ def read_again(stand: Stand) -> tuple[dict[str, Any], list[str]]:
     """What the readers make of the queries, and what `hangdog triage` knows of all the files."""
     figures: dict[str, Any] = {}
     wrong: list[str] = []
-    raw = stand.out / "raw" / "machine"
     raw = _folder(stand)
     figures["raw files"] = {path.name: path.stat().st_size for path in sorted(raw.iterdir())}
     for path in sorted(raw.glob(f"{_QUERIES}*")):
