@@ -4,12 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hangdog_models.progress.collective_progress import Transfer
 from hangdog_models.ranks import Rank
 
 #: Where counters come from.
 FLIGHT_RECORDER, WATCHDOG, NCCL_LOG = "flight recorder", "watchdog", "NCCL log"
 #: It counts what completed only, each kind of operation by itself.
 INSPECTOR = "NCCL Inspector"
+#: It counts the operations of a communicator, which is its group, and knows which the device has begun.
+PROFILER = "NCCL profiler"
 #: How the recorder writes the end of a batch of sends and receives.
 COALESCED = "coalesced"
 #: What tells the sends and receives of a group from its collectives where both are added up.
@@ -27,6 +30,8 @@ class CollectiveRecord:
     shortest (0: not known). `apart_ns`: how long the operations of each other group took that were launched on this rank
     between its group's operation before and this one; point-to-point ones stand apart, by the group's name and `P2P`
     (None: the operation before is not in the record, or not timed).
+
+    `transfers`: what the network moves for it, under way, as NCCL's profiler counts; their peers are numbers in the group.
     """
 
     group: str
@@ -41,6 +46,7 @@ class CollectiveRecord:
     created_ns: int = 0
     took_ns: int = 0
     apart_ns: tuple[tuple[str, int], ...] | None = None
+    transfers: tuple[Transfer, ...] = ()
 
     @property
     def created_s(self) -> float:

@@ -10,6 +10,7 @@ from hangdog_models.exits import Exit
 from hangdog_models.findings import Finding, LogEnd
 from hangdog_models.numbers.wrong_number import WrongNumber
 from hangdog_models.past_incidents import Family
+from hangdog_models.progress.collective_progress import RankProgress
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessTrace
 
@@ -50,7 +51,7 @@ class Account:
 class Snapshot:
     """All rounds, oldest first, `interval_s` seconds apart (None: unknown), and what libraries, logs and hardware say.
 
-    `ras` holds reports of one job from old to new; `findings` are what logs and hardware say by themselves.
+    `progress` is how far the operations of each rank have come, by NCCL's profiler. `ras` holds reports of one job from old to new; `findings` are what logs and hardware say by themselves.
     `got_on` are the ranks that completed operations between the last two rounds that hold a flight record of them.
     `past` are earlier incidents of whoever may know them, by their kind. `exits` are the ends of trainers, where the job
     crashed. `log_ends` say until when logs go, which dates what stands in them. `checked` is the machine
@@ -71,11 +72,13 @@ class Snapshot:
     log_ends: tuple[LogEnd, ...] = ()
     checked: str = ""
     numbers: tuple[WrongNumber, ...] = ()
+    progress: tuple[RankProgress, ...] = ()
 
     def highest_rank(self) -> Rank | None:
         """The highest rank any evidence speaks of, None when there is none."""
         ranks = [trace.rank for round_ in self.rounds for trace in round_.traces]
         ranks += [record.rank for record in self.counters]
+        ranks += [ring.rank for ring in self.progress]
         ranks += [finding.rank for finding in self.findings if finding.rank is not None]
         ranks += [number.rank for number in self.numbers if number.rank is not None]
         return max(ranks, default=None)
@@ -122,6 +125,11 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
         got_on=tuple(sorted({rank for part in them for rank in part.got_on})),
         checked=max(part.checked for part in them),
         numbers=tuple(sorted({one for part in them for one in part.numbers}, key=repr)),
+        progress=_fullest(
+            (ring for part in them for ring in part.progress),
+            lambda ring: (ring.rank, ""),
+            lambda ring: sum(one.collectives + one.point_to_points for one in ring.communicators),
+        ),
         exits=tuple(sorted({one for part in them for one in part.exits}, key=lambda one: (one.at_s, one.rank))),
         log_ends=tuple(sorted({one for part in them for one in part.log_ends}, key=repr)),
     )

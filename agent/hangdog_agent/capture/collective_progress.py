@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 
-from hangdog_agent.capture import profiler_ring
-from hangdog_agent.capture.profiler_ring import CollectiveProgress, Operation
+from hangdog_agent.capture import profiler_layout, profiler_ring
 from hangdog_agent.procfs import Proc
 from hangdog_models.errors import HangdogError, UnreadableEvidence
+from hangdog_models.progress.collective_progress import CollectiveProgress, Operation
 
 #: Names of a folder that are looked at: each process of a machine has one ring.
 _MOST_NAMES = 10_000
@@ -48,7 +48,7 @@ def read(pid: int, now_ns: int, folder: str = "", proc: Proc | None = None) -> t
 def _checked(fd: int, uid: int, path: PurePosixPath) -> profiler_ring.Fetch:
     """How a ring is read: never mapped, for whoever owns it may cut it off, and that would kill its reader."""
     kept = os.fstat(fd)
-    if not stat.S_ISREG(kept.st_mode) or kept.st_uid != uid or kept.st_size != profiler_ring.SIZE:
+    if not stat.S_ISREG(kept.st_mode) or kept.st_uid != uid or kept.st_size != profiler_layout.SIZE:
         raise UnreadableEvidence(f"{path} is not a ring of the process: not its file, or of {kept.st_size} bytes")
 
     def fetch(at: int, size: int) -> bytes:
@@ -92,7 +92,7 @@ def remove_stale(folder: str, now: float, proc: Proc | None = None) -> tuple[str
             if not (number.isdecimal() and started.isdecimal()) or int(started[:20]) in live:
                 continue
             kept = os.stat(name, dir_fd=at, follow_symlinks=False)
-            if stat.S_ISREG(kept.st_mode) and kept.st_size == profiler_ring.SIZE and now - kept.st_mtime > KEPT_S:
+            if stat.S_ISREG(kept.st_mode) and kept.st_size == profiler_layout.SIZE and now - kept.st_mtime > KEPT_S:
                 os.unlink(name, dir_fd=at)
                 removed.append(name)
     except OSError:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from hangdog_agent.capture import ras, recorder
+from hangdog_agent.capture import ras, recorder, ring_statement
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_models.stack import Missing, Reason
@@ -21,14 +21,20 @@ log = logging.getLogger(__name__)
 
 
 def hear(trainers: Sequence[RankProcesses], tools: Tools) -> tuple[pb.Statement, ...]:
-    """What the trainers' flight recorders and their NCCL RAS say, or why they do not, packed; by rank, RAS last."""
+    """What the trainers' flight recorders, their rings and their NCCL RAS say, or why they do not, packed; by rank, RAS last.
+
+    A rank without a ring of the profiler plug-in says nothing of one.
+    """
     asks = asks_ras(trainers) and bool(tools.settings.ras)
     if not trainers:
         return ()
     with ThreadPoolExecutor(min(_AT_ONCE, len(trainers)) + 1, "hangdog-hear") as pool:
         report = pool.submit(_guarded_ras, trainers[0], tools) if asks else None
+        # the rings first: an answering recorder may take seconds, and the ranks of one moment are to be compared
+        rings = pool.map(lambda member: _guarded_ring(member, tools), trainers)
         received = list(pool.map(lambda member: _guarded_record(member, tools), trainers))
-        return (*received, *([report.result()] if report is not None else []))
+        seen = [ring for ring in rings if ring is not None]
+        return (*received, *seen, *([report.result()] if report is not None else []))
 
 
 def asks_ras(trainers: Sequence[RankProcesses]) -> bool:
@@ -44,6 +50,15 @@ def _guarded_record(member: RankProcesses, tools: Tools) -> pb.Statement:
     except Exception as error:  # a bug met in asking one rank must not cost the others
         log.exception("cannot ask rank %d for its flight record", member.rank)
         return collectives.pack(Statement(StatementKind.RECORD, member.rank, missing=_bug(error)))
+
+
+def _guarded_ring(member: RankProcesses, tools: Tools) -> pb.Statement | None:
+    try:
+        stated = ring_statement.progress(member, tools)
+        return collectives.pack(stated) if stated is not None else None
+    except Exception:  # nor must one met in a ring, which most trainers do not have
+        log.exception("cannot read the ring of rank %d", member.rank)
+        return None
 
 
 def _guarded_ras(member: RankProcesses, tools: Tools) -> pb.Statement:

@@ -37,6 +37,8 @@ _DOORS = (
     *("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "XDG_CACHE_HOME", "HOME"),
     *("TORCH_WORKER_SERVER_SOCKET", "NCCL_RAS_ADDR"),
 )
+#: Where hangdog's NCCL profiler plug-in keeps its ring. Read here only, and never sent.
+RING_FOLDER = "HANGDOG_PROFILER_DIR"
 #: Names the members of a test of this machine (`hangdog test`): they carry ranks, and no job hangs with them.
 DIAGNOSIS = "HANGDOG_DIAGNOSIS"
 #: What a program that starts its ranks itself gives them, in the order of `Started`.
@@ -60,6 +62,7 @@ ALLOWED = frozenset(name for pair in PLACES for name in pair if name) | {
         LOG,
         STEP_PATTERN,
         HEARTBEAT,
+        RING_FOLDER,
         ERROR_FILE,
         *SELF_STARTED,
         *_NODES,

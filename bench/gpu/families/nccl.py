@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu.cluster import MACHINE, Cluster
+from gpu.families import profiler
 from gpu.job import PATIENCE_S, TICK_S, Job
 from gpu.kit import Measured, Part, Stand
 from gpu.processes import Children
@@ -45,6 +46,8 @@ class Fault:
     undo: Callable[[Job], None] | None = None
     #: What the ranks' environment has for it.
     environ: Mapping[str, str] = field(default_factory=dict)
+    #: Whether NCCL loads hangdog's profiler plug-in in the ranks.
+    profiled: bool = False
 
 
 def _hang_device(job: Job) -> None:
@@ -75,6 +78,8 @@ TIMED_DEVICE = replace(DEVICE, name="device hangs, collectives timed", environ={
 #: As most jobs run: no recorder, and RAS by itself.
 BARE = {"TORCH_FR_BUFFER_SIZE": "0", "TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": ""}
 BARE_DEVICE = replace(DEVICE, name="device hangs, no recorder", environ=BARE)
+#: The same, with hangdog's profiler plug-in in each rank: it tells what the device has begun.
+RING_DEVICE = replace(BARE_DEVICE, name="device hangs, profiler ring", profiled=True)
 KILLED = Fault("process killed", lambda job: job.signal(VICTIM, signal.SIGKILL), True)
 SKIPPED = Fault("collective skipped", lambda job: job.order("skip", [VICTIM]), False)
 RESIZED = Fault("collective of another size", lambda job: job.order("resize", [VICTIM]), False)
@@ -89,7 +94,7 @@ def parts(stand: Stand) -> Iterator[Part]:
     for fault in (STOPPED, DEVICE, LOADER, KILLED, SKIPPED, RESIZED):
         yield _part(some, fault)
     if not stand.dry:  # so many processes do not fit on two cores
-        yield from (_part(some, BARE_DEVICE), _part(8, STOPPED), _part(2, TIMED_DEVICE))
+        yield from (_part(some, BARE_DEVICE), _part(some, RING_DEVICE), _part(8, STOPPED), _part(2, TIMED_DEVICE))
 
 
 def _part(world: int, fault: Fault) -> Part:
@@ -109,7 +114,7 @@ def _play(stand: Stand, world: int, fault: Fault | None) -> Measured:
     name = f"{world}-{fault.name if fault else 'healthy'}".replace(" ", "-")
     folder, seen = stand.folder(f"nccl-{name}"), Played()
     with Children(folder) as children:
-        job = Job(stand, children, folder, world, fault.environ if fault else {})
+        job = Job(stand, children, folder, world, _environ(fault, folder))
         try:
             with Cluster(stand, children, folder, job.machines) as cluster:
                 began = time.monotonic()
@@ -127,6 +132,15 @@ def _play(stand: Stand, world: int, fault: Fault | None) -> Measured:
         finally:
             _keep_logs(stand, folder, name)
     return Measured(seen.figures, seen.wrong)
+
+
+def _environ(fault: Fault | None, folder: Path) -> Mapping[str, str]:
+    """What the ranks' environment has for a fault; the plug-in is built where the job begins."""
+    if fault is None or not fault.profiled:
+        return fault.environ if fault else {}
+    plugin = folder / profiler.BUILT.name
+    profiler.compiled(profiler.SOURCE, plugin, "-shared", "-fPIC", "-fvisibility=hidden")
+    return {**fault.environ, "NCCL_PROFILER_PLUGIN": str(plugin.resolve())}
 
 
 def _train(job: Job, seen: Played) -> None:

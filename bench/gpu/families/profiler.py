@@ -20,7 +20,7 @@ from typing import Any
 from gpu.environment import ROOT
 from gpu.kit import Measured, NotHere, Part, Stand
 from hangdog_agent.capture import collective_progress
-from hangdog_agent.capture.profiler_ring import CollectiveProgress, Operation, Phase
+from hangdog_models.progress.collective_progress import CollectiveProgress, Operation, Phase
 
 TRAINERS = Path(__file__).parents[1] / "trainers"
 SOURCE = ROOT / "agent" / "profiler" / "profiler.c"

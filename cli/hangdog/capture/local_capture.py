@@ -33,6 +33,7 @@ from hangdog_models.snapshot import Round, Snapshot
 from hangdog_models.stack import Missing, ProcessTrace
 from hangdog_models.topology import Layout
 from hangdog_proto.codec import collectives
+from hangdog_proto.codec.collectives import StatementKind
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.replay import RecordedCounters, Replayed
 from hangdog_server.protocol.jobs import AnnouncedJob, describe
@@ -175,17 +176,21 @@ class LocalCapture:
         """What libraries counted, and why others gave nothing: ranks with the same reason together."""
         found: list[RecordedCounters] = []
         lacking: dict[str, list[collectives.Statement]] = {}
+        remarks = []
         for packed in statements:
             try:
                 given = collectives.unpack(packed)
             except HangdogError as error:
                 lacking.setdefault(str(error), [])
                 continue
-            if given.missing is not None:
+            if given.missing is not None and given.kind is StatementKind.PROGRESS:
+                remarks.append(f"{given.name} cannot be read: {given.missing.message}")
+            elif given.missing is not None:
                 lacking.setdefault(given.missing.message, []).append(given)
             else:
                 found.append(RecordedCounters(self._machine, given.rank, given.data, given.age_s))
         remarks = []
+                found.append(RecordedCounters(self._machine, given.rank, given.data, given.kind))
         for why, of in lacking.items():
             ranks = sorted(one.rank for one in of if one.rank is not None)
             whose = f"no flight record of {spelled(ranks)}" if ranks else "no report of NCCL RAS"

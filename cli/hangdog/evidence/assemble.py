@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hangdog.evidence.content import Failure, StackFile
-from hangdog.evidence.counters import counters_of, got_on_ranks, ras_reports
+from hangdog.evidence.counters import counters_of, got_on_ranks, progress_of, ras_reports
 from hangdog.evidence.log_findings import findings_of, log_ends
 from hangdog.evidence.naming import Name
 from hangdog.evidence.placed import Placed
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.findings import Finding, LogEnd
+from hangdog_models.progress.collective_progress import RankProgress
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.stacks import capture_failure
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
@@ -41,6 +42,7 @@ class Assembly:
 
     rounds: tuple[Round, ...] = ()
     records: tuple[RankCounters, ...] = ()
+    progress: tuple[RankProgress, ...] = ()
     got_on: tuple[Rank, ...] = ()
     ras: tuple[RasReport, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -59,6 +61,7 @@ def assemble(found: Iterable[Placed], layout: Layout) -> Assembly:
     ordered = sorted(found, key=lambda placed: (placed.from_text, placed.name.path))
     assembly = Assembly()
     assembly.records = counters_of(ordered, assembly.unused)
+    assembly.progress = progress_of(ordered, assembly.unused)
     assembly.got_on = got_on_ranks(ordered, assembly.unused)
     assembly.ras = ras_reports(ordered)
     assembly.findings = findings_of(ordered, layout)

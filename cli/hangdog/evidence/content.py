@@ -9,12 +9,14 @@ from hangdog.evidence.naming import Name
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding, LogEnd
+from hangdog_models.progress.collective_progress import CollectiveProgress
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives import (
     flight_recorder,
     inspector,
     nccl_diag,
     plain_pickle,
+    progress_json,
     ras_events,
     ras_json,
     ras_text,
@@ -103,7 +105,25 @@ class Unused:
     """A file that is no evidence."""
 
 
-Content = StackFile | ProcessState | Failure | RankCounters | UnnamedRecord | Logged | ReadRequest | Inspected | Unused
+@dataclass(frozen=True, slots=True)
+class RingFile:
+    """How far the operations of one process have come; whose it is, only the file's name tells."""
+
+    communicators: tuple[CollectiveProgress, ...]
+
+
+Content = (
+    StackFile
+    | ProcessState
+    | Failure
+    | RankCounters
+    | UnnamedRecord
+    | Logged
+    | ReadRequest
+    | Inspected
+    | RingFile
+    | Unused
+)
 #: What tells of itself whose it is, or belongs to no rank: no file needs a rank in its name for it.
 OWNERLESS = (Logged, ReadRequest)
 #: What needs no rank in its name, for it says itself whose it is, or is of nobody.
@@ -228,6 +248,8 @@ def _read_document(name: Name, document: object, limits: Limits) -> Content:
         return proc_status.read(document, limits)
     if ras_json.recognises(document):
         return ReadRequest((ras_json.read(document, limits),))
+    if progress_json.recognises(document):
+        return RingFile(progress_json.read(document, limits))
     if findings_json.recognises(document):
         return Logged(findings=findings_json.read(document, limits))
     if dcgm.recognises(document):

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 
-from hangdog.evidence.content import Logged, ReadRequest
+from hangdog.evidence.content import Logged, ReadRequest, RingFile
 from hangdog.evidence.placed import Placed
 from hangdog_models.collectives import INSPECTOR, RankCounters, RasReport, got_on
+from hangdog_models.progress.collective_progress import RankProgress
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import united
 from hangdog_models.reading.logs import nameless
@@ -51,6 +52,17 @@ def counters_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> 
     for logged in nameless.comparable(logs):
         counters[logged.rank] = joined(counters[logged.rank], logged) if logged.rank in counters else logged
     return tuple(record for _, record in sorted(counters.items()))
+
+
+def progress_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> tuple[RankProgress, ...]:
+    """How far the operations of each rank have come, in rank order: of several rounds the latest counts."""
+    found: dict[Rank, tuple[str, RankProgress]] = {}
+    for placed in sorted(ordered, key=lambda placed: _round(placed, -1), reverse=True):
+        if isinstance(placed.content, RingFile) and (rank := placed.name.rank) is not None:
+            path, _ = found.setdefault(rank, (placed.name.path, RankProgress(rank, placed.content.communicators)))
+            if path != placed.name.path:
+                unused[placed.name.path] = f"the profiler ring of rank {rank} is already read from {path}"
+    return tuple(ring for _, (_, ring) in sorted(found.items()))
 
 
 def _inspected(placed: Placed) -> bool:

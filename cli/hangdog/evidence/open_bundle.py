@@ -139,7 +139,8 @@ def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple
     unused = {**without_rank, **placing.unused, **assembly.unused}
     unreadable = opened.unreadable | {escaped(path): reason for path, reason in unused.items()}
     ignored = sorted(map(escaped, opened.ignored + assembly.ignored))
-    if not assembly.rounds and not assembly.records and not _read_beside_stacks(placing):
+    counted_anything = assembly.records or assembly.progress
+    if not assembly.rounds and not counted_anything and not _read_beside_stacks(placing):
         raise _nothing(path, ignored, unreadable)
     account = Account(
         files_read=opened.files_read - len(assembly.ignored) - len(unused),
@@ -152,7 +153,7 @@ def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple
     )
     snapshot = Snapshot(
         job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account,
-        assembly.got_on, log_ends=assembly.log_ends,
+        assembly.got_on, log_ends=assembly.log_ends, progress=assembly.progress,
     )  # fmt: skip
     return snapshot, with_seen(layout, assembly.records, assembly.ras)
 

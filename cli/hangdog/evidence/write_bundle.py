@@ -19,6 +19,7 @@ from hangdog_models.reading.stacks.capture_failure import written
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import TRAINER, Frame, Missing, ProcessTrace, Reason, Thread
 from hangdog_models.topology import Layout, build
+from hangdog_proto.codec.collectives import StatementKind
 from hangdog_server.incidents.replay import Replayed
 
 #: Names that may stand in a path as they are.
@@ -45,7 +46,9 @@ def files(incident: Replayed, remarks: Iterable[str] = ()) -> Iterator[File]:
             yield from _trace(f"round-{round_.number}/{_process(trace)}", trace)
     machines: dict[str, int] = {}
     for one in incident.counted:
-        if one.rank is not None:
+        if one.kind is StatementKind.PROGRESS:
+            yield f"rank{one.rank}.progress.json", one.data
+        elif one.rank is not None:
             kind = "pickle" if plain_pickle.recognises(one.data) else "json"
             kept = f".written-{one.age_s}s-before" if one.age_s else ""
             yield f"rank{one.rank}.flight{kept}.{kind}", one.data

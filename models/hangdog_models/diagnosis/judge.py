@@ -22,6 +22,7 @@ from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict import conclude
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.waits import collective_counters, kept_records, positions, ras_waits, waits
+from hangdog_models.diagnosis.waits import collective_counters, positions, profiled, ras_waits, waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot
@@ -45,6 +46,9 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
     worked = work.count(snapshot.rounds, snapshot.interval_s, snapshot.got_on)
     moved = motion.observe(looks, worked)
+    rings = profiled.count(snapshot.progress, topology)
+    got_on = tuple(sorted({*snapshot.got_on, *rings.got_on}))
+    moved = motion.observe(looks, work.count(snapshot.rounds, snapshot.interval_s, got_on))
     stalled_s = snapshot.job.stalled_s
     if stalled_s is not None and stalled_s >= motion.STATED_S:
         moved = motion.stated(moved, looks, stalled_s)
@@ -54,10 +58,11 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     snapshot = kept_records.current(snapshot, stalled_s, worked.stepped)
     last, moved = writers.tell_passing(_last(looks), looks, moved)
     last = call_lines.tell_apart(last, moved, topology)
-    crowd = waits.crowd_of(last, moved, topology) if snapshot.counters else frozenset()
-    records = positions.ordered(snapshot.counters)
+    records = profiled.one_witness(positions.ordered(snapshot.counters), rings)
+    crowd = waits.crowd_of(last, moved, topology) if records else frozenset()
     counted = collective_counters.count(records, last, topology, crowd, moved.moving | moved.travelling)
     ras = ras_waits.hear(snapshot, last, topology, moved)
+    ras = ras_waits.hear(snapshot, last, topology, frozenset(hold.group for hold in counted.holds))
     contradictions = contradiction.find(records, counted.holds, last, moved)
     look = conclude.with_absent({**last, **counted.states, **ras.states}, topology, snapshot)
     held = waits.find(look, moved, topology, (*counted.holds, *ras.holds))

@@ -9,8 +9,14 @@ from enum import StrEnum
 
 from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.progress.collective_progress import RankProgress
 from hangdog_models.ranks import MAX_RANK, Rank
-from hangdog_models.reading.collectives.library_counters import LibraryCounters, flight_record, ras_report
+from hangdog_models.reading.collectives.library_counters import (
+    LibraryCounters,
+    flight_record,
+    ras_report,
+    ring_progress,
+)
 from hangdog_models.stack import Missing, Reason
 from hangdog_proto.generated import hangdog_pb2 as pb
 
@@ -31,6 +37,7 @@ class StatementKind(StrEnum):
 
     RECORD = "flight recorder"
     RAS = "nccl ras"
+    PROGRESS = "nccl progress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,8 @@ class Statement:
     @property
     def name(self) -> str:
         """What a person is told it is."""
+        if self.kind is StatementKind.PROGRESS:
+            return f"the profiler ring of rank {self.rank}"
         return "the report of NCCL RAS" if self.rank is None else f"the flight record of rank {self.rank}"
 
 
@@ -77,6 +86,7 @@ def unpack_all(capture: pb.Capture) -> LibraryCounters | None:
         words = f"{len(capture.statements)} of {claimed} bytes; {MOST} of {MOST_IN_MESSAGE} are read"
         return LibraryCounters(unreadable={"statements": words})
     counters: list[RankCounters] = []
+    progress: list[RankProgress] = []
     report: RasReport | None = None
     unreadable: dict[str, str] = {}
     missing: list[tuple[Rank | None, Missing]] = []
@@ -85,15 +95,19 @@ def unpack_all(capture: pb.Capture) -> LibraryCounters | None:
         try:
             statement = unpack(packed)
             name = statement.name
-            if statement.missing is not None:
+            if statement.missing is not None and statement.kind is StatementKind.PROGRESS:
+                unreadable[name] = statement.missing.message
+            elif statement.missing is not None:
                 missing.append((statement.rank, statement.missing))
+            elif statement.rank is not None and statement.kind is StatementKind.PROGRESS:
+                progress.append(ring_progress(statement.data, statement.rank))
             elif statement.rank is not None:
                 counters.append(replace(flight_record(statement.data, statement.rank), age_s=statement.age_s))
             else:
                 report = ras_report(statement.data)
         except UnreadableEvidence as error:
             unreadable[name] = str(error)
-    return LibraryCounters(tuple(counters), report, unreadable, tuple(missing))
+    return LibraryCounters(tuple(counters), report, unreadable, tuple(missing), tuple(progress))
 
 
 def unpack(packed: pb.Statement) -> Statement:
@@ -104,7 +118,7 @@ def unpack(packed: pb.Statement) -> Statement:
         raise UnreadableEvidence(f"a statement of kind {packed.kind[:80]!r}, which is not known here") from None
     if packed.rank > MAX_RANK or packed.size > MOST_BYTES:
         raise UnreadableEvidence(f"a statement of rank {packed.rank} and {packed.size} bytes")
-    rank = Rank(packed.rank) if kind is StatementKind.RECORD else None
+    rank = None if kind is StatementKind.RAS else Rank(packed.rank)
     if packed.HasField("missing"):
         try:
             reason = Reason(packed.missing.reason)

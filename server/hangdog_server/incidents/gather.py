@@ -223,6 +223,7 @@ def conclude(gathering: Gathering) -> Snapshot:
         rounds=tuple(rounds),
         interval_s=plan.interval_s if plan.rounds > 1 else None,
         counters=counted.counters,
+        progress=counted.progress,
         ras=counted.ras,
         findings=tuple(finding for key in found for finding in gathering.answers[key].findings),
         exits=tuple(

@@ -13,13 +13,14 @@ from hangdog_models.owner import read
 from hangdog_models.planning.native_depth import deepen
 from hangdog_models.process_groups import with_seen
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.collectives.library_counters import flight_record, ras_report
+from hangdog_models.reading.collectives.library_counters import flight_record, ras_report, ring_progress
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_models.topology import Layout
 from hangdog_proto.codec import collectives, dedup, exits, wrong_numbers
 from hangdog_proto.codec import findings as found
+from hangdog_proto.codec.collectives import StatementKind
 from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.codec.pieces import PIECES
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -46,11 +47,13 @@ class RecordedCounters:
 
     `age_s`: so many seconds before it was asked for, its process wrote it by itself; 0 where it answered.
     """
+    """What a library counted, as it gave it: of `rank`, or (None) the machine's report of NCCL RAS."""
 
     machine: str
     rank: Rank | None
     data: bytes
     age_s: int = 0
+    kind: StatementKind = StatementKind.RECORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,24 +174,26 @@ def _closer(inside: _Kept) -> tuple[ProcessTrace, ...]:
 
 
 def _counted(inside: _Kept, owners: Mapping[Rank, str]) -> Iterator[RecordedCounters]:
-    """What could be read and was used: of each rank the first record of its own machine, and every report."""
-    seen: set[Rank] = set()
+    """What could be read and was used: of each rank the first record and ring of its own machine, and every report."""
+    seen: set[tuple[StatementKind, Rank]] = set()
     for (machine, _), capture in sorted(inside.captures.items(), key=lambda item: item[0]):
         for packed in capture.statements:
             try:
                 given = collectives.unpack(packed)
-                if given.missing is not None or given.rank in seen:
+                if given.missing is not None:
                     continue
                 if given.rank is None:
                     ras_report(given.data)
-                elif owners.get(given.rank, machine) == machine:
-                    flight_record(given.data, given.rank)
-                    seen.add(given.rank)
+                elif owners.get(given.rank, machine) == machine and (given.kind, given.rank) not in seen:
+                    check = ring_progress if given.kind is StatementKind.PROGRESS else flight_record
+                    check(given.data, given.rank)
+                    seen.add((given.kind, given.rank))
                 else:
                     continue
             except UnreadableEvidence:
                 continue
             yield RecordedCounters(machine, given.rank, given.data, given.age_s)
+            yield RecordedCounters(machine, given.rank, given.data, given.kind)
 
 
 def announced(stated: Mapping[str, Mapping[str, Any]]) -> dict[str, AnnouncedJob]:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.capture import collective_progress, profiler_ring
-from hangdog_agent.capture.profiler_ring import Awaited, CollectiveProgress, Phase
+from hangdog_agent.capture import collective_progress, profiler_layout, profiler_ring
 from hangdog_agent.procfs import Proc
 from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.progress.collective_progress import Awaited, CollectiveProgress, Phase
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -102,7 +102,7 @@ def test_what_a_job_did_and_what_it_is_inside_of(built: tuple[Path, Path], tmp_p
         assert (sends.peer, sends.awaits, sends.bytes) == (1, Awaited.NETWORK, 100)
         assert (receives.posted, receives.ready, receives.awaits) == (1, 0, Awaited.DATA)
         assert 0 <= stuck.idle_s <= stuck.age_s < 60
-        assert [path.stat().st_size for path in played.files()] == [profiler_ring.SIZE]
+        assert [path.stat().st_size for path in played.files()] == [profiler_layout.SIZE]
         assert [path.stat().st_mode & 0o777 for path in played.files()] == [0o600]
 
 

@@ -191,7 +191,7 @@ def _collect_next(case: Case, suspects: Sequence[Suspect]) -> list[str]:
             )
         if absent and absent != mute:
             steps.append(f"stacks of {ranks_of(absent)}")
-    if not case.snapshot.counters and len(world) > 1:
+    if not case.snapshot.counters and not case.snapshot.progress and len(world) > 1:
         counts = "flight recorder dumps" if case.snapshot.ras else "flight recorder dumps or NCCL RAS"
         steps.append(f"{counts}, which count who entered which collective")
     return [COLLECT + step for step in steps]

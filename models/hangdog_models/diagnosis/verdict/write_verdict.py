@@ -97,7 +97,7 @@ def _groups(case: Case, suspects: Sequence[Suspect]) -> tuple[StuckGroup, ...]:
 
 def _coverage(case: Case) -> Coverage:
     seen = {rank for look in case.looks for rank, state in look.items() if state.frames}
-    seen |= {record.rank for record in case.snapshot.counters}
+    seen |= {record.rank for record in case.snapshot.counters} | {ring.rank for ring in case.snapshot.progress}
     failed: dict[str, str] = {}
     for round_ in case.snapshot.rounds:
         lacking = [trace for trace in round_.traces if trace.missing]

@@ -13,6 +13,7 @@ from hangdog_models.diagnosis.waits.group_holds import one_of_several, stuck
 from hangdog_models.diagnosis.waits.laggards import freed, laggards, left_behind, without_doubtful
 from hangdog_models.diagnosis.waits.lost_dumps import assumed_in_the_first, assumed_once
 from hangdog_models.diagnosis.waits.positions import by_group, comparable
+from hangdog_models.diagnosis.waits.stuck_transfers import narrowed
 from hangdog_models.diagnosis.waits.transfers import transfers
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
@@ -85,6 +86,7 @@ def count(
     pairs, late = transfers(records, joined=any(hold.joined for hold in holds))
     holds = [*assumed_in_the_first(holds, pairs, recorded), *pairs]
     behind.update(late)
+    holds, hung = narrowed(holds, records, topology)
     left = left_behind(groups)
     by_the_program = {rank for one in left_out.find(holds, groups) for rank in (*one.ranks, *one.inside)}
     guilty = {rank for rank in laggards(holds, left) if rank not in look or look[rank].wait is Wait.SOME}
@@ -105,11 +107,11 @@ def count(
             states[rank] = replace(
                 device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_COMPLETION
             )
-        elif rank in awaited and (what := _under_way(record)):
+        elif rank in awaited and rank not in hung and (what := _under_way(record)):
             if seen is None:
                 states[rank] = RankState(Activity.COLLECTIVE, Wait.SOME, operation=what, rule=BY_COUNTERS)
         elif rank in awaited and (
-            what := behind.get(rank) or _own_device(record, seen, rank in crowd, rank in getting_on)
+            what := hung.get(rank) or behind.get(rank) or _own_device(record, seen, rank in crowd, rank in getting_on)
         ):
             device = seen or RankState(Activity.DEVICE_SYNC, Wait.NONE)
             states[rank] = replace(

@@ -3,11 +3,19 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from hangdog_models.collectives import FLIGHT_RECORDER, INSPECTOR, NCCL_LOG, WATCHDOG, RankCounters, counts_of
+from hangdog_models.collectives import (
+    FLIGHT_RECORDER,
+    INSPECTOR,
+    NCCL_LOG,
+    PROFILER,
+    WATCHDOG,
+    RankCounters,
+    counts_of,
+)
 from hangdog_models.ranks import Rank
 
 #: What counts where several sources tell of one rank: the first.
-SOURCES = (FLIGHT_RECORDER, INSPECTOR, WATCHDOG, NCCL_LOG)
+SOURCES = (PROFILER, FLIGHT_RECORDER, INSPECTOR, WATCHDOG, NCCL_LOG)
 #: How PyTorch (2.2 and later) describes the group that init_process_group makes, which has all ranks.
 DEFAULT_GROUP = "default_pg"
 
@@ -38,6 +46,8 @@ def operation(position: Position, group: str, number: int) -> str:
 
 def called(name: str, positions: Mapping[Rank, Position]) -> str:
     """A process group as people know it: by what the program called it, where it called it anything of its own."""
+    if any(p.record.source == PROFILER and name not in p.record.descriptions for p in positions.values()):
+        return f"communicator {name}"
     described = next((text for p in positions.values() if (text := p.record.descriptions.get(name))), "")
     named = described not in ("", name, DEFAULT_GROUP, "undefined")
     return f"process group {name} ({described})" if named else f"process group {name}"
@@ -66,7 +76,7 @@ def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position
     own. So where anybody sends or receives in a group, only the operations tell: stages of a pipeline differ in a sound job.
     """
     records = list(records)
-    messages = {entry.group for record in records for entry in record.entries if entry.p2p}
+    messages = {e.group for record in records if record.source != PROFILER for e in record.entries if e.p2p}
     found: dict[Group, dict[Rank, Position]] = {}
     for record in records:
         recorded = counts_of(entry for entry in record.entries if entry.group in messages) if messages else ({}, {})

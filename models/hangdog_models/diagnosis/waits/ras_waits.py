@@ -1,6 +1,6 @@
 """Joins NCCL RAS reports to ranks: who launched fewer operations than its communicator, who does not answer at all."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from hangdog_models.collectives import RasCommunicator, RasMember, RasStatus
@@ -41,6 +41,9 @@ class RasWaits:
 
 def hear(snapshot: Snapshot, look: Look, topology: Topology, motion: Motion) -> RasWaits:
     """What the last report says, and whether the one before said the same, or the ranks stood still meanwhile.
+def hear(snapshot: Snapshot, look: Look, topology: Topology, counted: Container[str] = frozenset()) -> RasWaits:
+    """What the last report says, and whether the one before said the same; not who lags behind in a `counted`
+    communicator, of which NCCL's profiler tells more.
 
     Counts are launches and not completions, so they tell who is late, not who is inside. Equal counts acquit nobody.
     """
@@ -64,6 +67,11 @@ def hear(snapshot: Snapshot, look: Look, topology: Topology, motion: Motion) -> 
         lag = _lagging(communicator, before.get(communicator.name) == communicator, places, topology, look)
         if lag is not None and (lag.sure or _stood(lag, motion)):
             lags.append(lag)
+        frozen = before.get(communicator.name) == communicator
+        known = communicator.name in counted
+        hold = None if known else _lagging(communicator, frozen, places, topology, look)
+        if hold is not None:
+            holds.append(hold)
     for member in last.lost:
         rank = places.rank(member, None)
         if rank is not None:

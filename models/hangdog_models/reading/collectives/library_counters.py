@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hangdog_models.collectives import RankCounters, RasCommunicator, RasMember, RasReport
+from hangdog_models.progress.collective_progress import RankProgress
 from hangdog_models.ranks import Rank, format_ranks
-from hangdog_models.reading.collectives import flight_recorder, plain_pickle, ras_json, ras_text
+from hangdog_models.reading.collectives import flight_recorder, plain_pickle, progress_json, ras_json, ras_text
 from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import decoded, printable
@@ -26,13 +27,15 @@ class LibraryCounters:
     ras: RasReport | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
     lacking: tuple[tuple[Rank | None, Missing], ...] = ()
+    progress: tuple[RankProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What all machines told: each rank's counters once, by rank; one report; what to say of the rest."""
+    """What all machines told: each rank's counters and progress once, by rank; one report; what to say of the rest."""
 
     counters: tuple[RankCounters, ...]
+    progress: tuple[RankProgress, ...]
     ras: tuple[RasReport, ...]
     unreadable: Mapping[str, str]
     notes: tuple[str, ...]
@@ -53,9 +56,15 @@ def ras_report(data: bytes, limits: Limits = DEFAULTS) -> RasReport:
     return ras_text.read(text, limits)[-1]
 
 
+def ring_progress(data: bytes, rank: Rank, limits: Limits = DEFAULTS) -> RankProgress:
+    """How far the operations of a rank have come, by the JSON of its ring; raises UnreadableEvidence."""
+    return RankProgress(rank, progress_json.read(read_json(decoded(data, "JSON"), limits), limits))
+
+
 def joined(reported: Mapping[str, Mapping[int, LibraryCounters]], owner: Mapping[Rank, str]) -> Joined:
     """Unites what machines told at one moment, each in numbered messages; of a rank its `owner` machine is believed."""
     counters: dict[Rank, RankCounters] = {}
+    progress: dict[Rank, RankProgress] = {}
     unreadable: dict[str, str] = {}
     lacking: dict[Rank | None, Missing] = {}
     messages = [
@@ -65,6 +74,9 @@ def joined(reported: Mapping[str, Mapping[int, LibraryCounters]], owner: Mapping
         for record in message.counters:
             if owner.get(record.rank, machine) == machine:
                 counters.setdefault(record.rank, record)
+        for ring in message.progress:
+            if owner.get(ring.rank, machine) == machine:
+                progress.setdefault(ring.rank, ring)
         unreadable |= {f"{machine}, {name}": why for name, why in message.unreadable.items()}
         for rank, why in message.lacking:
             if rank is None or owner.get(rank, machine) == machine:
@@ -73,6 +85,7 @@ def joined(reported: Mapping[str, Mapping[int, LibraryCounters]], owner: Mapping
     lacks = {rank: why for rank, why in lacking.items() if rank not in counters}
     return Joined(
         counters=tuple(record for _, record in sorted(counters.items())),
+        progress=tuple(ring for _, ring in sorted(progress.items())),
         ras=(united(reports),) if reports else (),
         unreadable=unreadable,
         notes=tuple(_notes(lacks, bool(counters), bool(reports))),

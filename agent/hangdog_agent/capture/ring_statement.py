@@ -1,0 +1,66 @@
+"""Says how far the NCCL operations of a trainer have come, where it keeps the ring of hangdog's profiler plug-in."""
+
+import json
+import os
+import time
+
+from hangdog_agent.capture import profiler_layout, profiler_ring, ring_process
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.confinement import confined_children
+from hangdog_agent.confinement.subprocesses import ProcessOutcome, run
+from hangdog_agent.discovery.discover import RankProcesses
+from hangdog_agent.discovery.environ_names import RING_FOLDER
+from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.collectives import progress_json
+from hangdog_models.stack import Missing, Reason
+from hangdog_proto.codec.collectives import Statement, StatementKind
+
+#: Starting Python takes 20 ms, on an overloaded machine a second; the copy itself a few milliseconds.
+_WITHIN_S = 2.0
+
+
+def progress(member: RankProcesses, tools: Tools) -> Statement | None:
+    """What the ring of one trainer shows; None where it keeps none, as most do.
+
+    The trainer is neither asked nor stopped: one that is stopped, or whose threads all hang, shows as much.
+    """
+    stat, status = tools.proc.stat(member.process.pid), tools.proc.status(member.process.pid)
+    if not tools.settings.profiler_ring or stat is None or status is None or stat.started != member.process.started:
+        return None
+    order = {
+        "proc": os.fspath(tools.proc.root),
+        "pid": member.process.pid,
+        "started": member.process.started,
+        "folder": (member.process.environ or {}).get(RING_FOLDER, ""),
+        "name": f"{status.pids[-1] if status.pids else member.process.pid}-{member.process.started}",
+        "cpu_s": int(_WITHIN_S) + 1,
+    }
+    command = confined_children.reader("hangdog_agent.capture.ring_process", json.dumps(order))
+    began = time.monotonic_ns()
+    outcome = run(
+        command, _WITHIN_S, profiler_layout.SIZE, environ=confined_children.environment(), stop=tools.stop,
+        child=confined_children.READER,
+    )  # fmt: skip
+    if outcome.status == ring_process.NONE:
+        return None
+    if outcome.status != 0 or not outcome.stdout:
+        return Statement(StatementKind.PROGRESS, member.rank, missing=_explain(outcome))
+    return read(member.rank, outcome.stdout, began)
+
+
+def read(rank: Rank, ring: bytes, now_ns: int) -> Statement:
+    """A copy of a ring as it travels."""
+    try:
+        found = profiler_ring.parse(lambda at, size: ring[at : at + size], now_ns)
+    except UnreadableEvidence as error:
+        return Statement(StatementKind.PROGRESS, rank, missing=Missing(Reason.TOOL_FAILED, str(error)))
+    document = json.dumps(progress_json.written(found), separators=(",", ":"))
+    return Statement(StatementKind.PROGRESS, rank, document.encode())
+
+
+def _explain(outcome: ProcessOutcome) -> Missing:
+    if outcome.timed_out:
+        return Missing(Reason.TIMED_OUT, "the file system of its ring did not answer in time")
+    words = (outcome.why or outcome.stderr.strip() or "no words").splitlines()[-1]
+    return Missing(Reason.NOT_PERMITTED if "CAP_SETUID" in words else Reason.TOOL_FAILED, words)

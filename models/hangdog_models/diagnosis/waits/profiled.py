@@ -1,0 +1,199 @@
+"""Counters by what NCCL's profiler shows of each rank, and which witness counts where the flight recorder speaks as well."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from hangdog_models.collectives import FLIGHT_RECORDER, PROFILER, CollectiveRecord, RankCounters
+from hangdog_models.progress.collective_progress import CollectiveProgress, Operation, Phase, RankProgress
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
+from hangdog_models.topology import WORLD, Topology
+
+RING_MOMENT_S = likelihood("ring_moment_s")
+#: How PyTorch writes the operations of NCCL's groups.
+_NCCL = "nccl:"
+#: NCCL's names of operations as PyTorch writes them.
+_SNAKE = {
+    "AllReduce": "all_reduce", "AllGather": "all_gather", "ReduceScatter": "reduce_scatter", "Broadcast": "broadcast",
+    "Reduce": "reduce", "AlltoAll": "all_to_all", "AllToAll": "all_to_all", "Gather": "gather", "Scatter": "scatter",
+    "Send": "send", "Recv": "recv",
+}  # fmt: skip
+
+
+class Member(NamedTuple):
+    """One rank of a communicator; `kernels`: NCCL tells of the kernels of its process."""
+
+    rank: Rank
+    progress: CollectiveProgress
+    kernels: bool
+
+
+class Profiled(NamedTuple):
+    """Counters of the ranks that have a ring. `got_on`: ranks on which something has just moved. `doubtful`: some
+    communicator is left out, for its members are not all known, or not all counted.
+    """
+
+    records: tuple[RankCounters, ...] = ()
+    got_on: tuple[Rank, ...] = ()
+    doubtful: bool = False
+
+
+def count(rings: Sequence[RankProgress], topology: Topology) -> Profiled:
+    """The counters of all communicators that stand, or are at rest.
+
+    One in which an operation has moved a moment ago, on any rank, is at work: its members differ by what happened between
+    the readings of their rings, so it is left out.
+    """
+    communicators: dict[int, dict[int, list[Member]]] = {}
+    for ring in rings:
+        kernels = any(one.started for one in ring.communicators)
+        for one in ring.communicators:
+            if one.ranks > 1:
+                numbered = communicators.setdefault(one.communicator, {})
+                numbered.setdefault(one.rank, []).append(Member(ring.rank, one, kernels))
+    with_ring = {ring.rank for ring in rings}
+    groups: dict[Rank, list[tuple[str, tuple[Rank, ...], Member, bool]]] = {rank: [] for rank in with_ring}
+    doubtful, moved = False, set[Rank]()
+    for number, found in communicators.items():
+        here = [member for members in found.values() for member in members]
+        if all(member.progress.ended for member in here):
+            continue
+        busy = [member.rank for member in here if _moves(member.progress)]
+        moved.update(busy)
+        ranks = _members(found, topology)
+        lacking = ranks is not None and any(rank in with_ring for rank in set(ranks).difference(m.rank for m in here))
+        if ranks is None or lacking or any(_in_doubt(member.progress) for member in here):
+            doubtful = True
+        elif not busy:
+            begun = any(member.progress.started for member in here)
+            for member in here:
+                groups[member.rank].append((f"{number:016x}", ranks, member, begun))
+    records = tuple(_record(rank, groups[rank]) for rank in sorted(groups))
+    return Profiled(records, tuple(sorted(moved)), doubtful)
+
+
+def one_witness(records: Sequence[RankCounters], profiled: Profiled) -> list[RankCounters]:
+    """The counters that are believed, of each operation of NCCL by one source only: two would count as two faults.
+
+    The rings win. They are read without asking, all within a moment, and tell what the device has begun. Where they speak of
+    fewer ranks than the flight recorders, or leave out a communicator, the recorders are more exact. The recorders' groups
+    of other libraries, as gloo's, stay in any case.
+    """
+    with_ring = {record.rank for record in profiled.records}
+    recorded = {record.rank for record in records if record.source == FLIGHT_RECORDER}
+    if not with_ring or (recorded - with_ring and len(recorded) > len(with_ring)) or (recorded and profiled.doubtful):
+        return list(records)
+    rings = {record.rank: record for record in profiled.records}
+    for other in map(_without_nccl, records):
+        rings[other.rank] = _joined(rings[other.rank], other) if other.rank in rings else other
+    return [rings[rank] for rank in sorted(rings)]
+
+
+def _members(found: Mapping[int, Sequence[Member]], topology: Topology) -> tuple[Rank, ...] | None:
+    """Who the members of a communicator are, by their numbers in it: as their rings tell, else as the layout of the job does."""
+    sizes = {member.progress.ranks for members in found.values() for member in members}
+    known = {number: members[0].rank for number, members in found.items()}
+    if len(sizes) > 1 or any(len(members) > 1 for members in found.values()) or len(set(known.values())) < len(known):
+        return None
+    size = sizes.pop()
+    if len(known) == size:
+        return tuple(known[number] for number in range(size))
+    for dim in (WORLD, *topology.dims):
+        ranks = topology.group(dim, next(iter(known.values())))
+        if ranks is not None and len(ranks) == size and all(ranks[number] == rank for number, rank in known.items()):
+            return tuple(ranks)
+    return None
+
+
+def _in_doubt(one: CollectiveProgress) -> bool:
+    """Whether its numbers do not tell which operations are under way: it was aborted, or some found no place in the ring."""
+    return one.ended or (one.left_out > 0 and (not one.in_flight or one.point_to_points > 0))
+
+
+def _under_way(one: CollectiveProgress) -> list[Operation]:
+    """What the host has launched and the device has not finished, from old to new."""
+    return [each for each in one.in_flight if each.phase in (Phase.LAUNCHED, Phase.RUNNING)]
+
+
+def _moves(one: CollectiveProgress) -> bool:
+    """Whether its oldest operation has moved a moment ago: what is launched behind it does not tell."""
+    return any(each.idle_s < RING_MOMENT_S for each in _under_way(one)[:1])
+
+
+def _record(rank: Rank, groups: Iterable[tuple[str, tuple[Rank, ...], Member, bool]]) -> RankCounters:
+    enqueued: dict[str, int] = {}
+    started: dict[str, int] = {}
+    completed: dict[str, int] = {}
+    members: dict[str, tuple[Rank, ...]] = {}
+    entries: list[tuple[float, CollectiveRecord]] = []
+    for name, ranks, member, begun in groups:
+        one, known = member.progress, member.kernels and begun
+        numbers = _numbers(one)
+        waiting = [numbers[each.order] for each in _under_way(one) if each.call.collective]
+        running = [
+            numbers[each.order] for each in one.in_flight if each.call.collective and each.phase is Phase.RUNNING
+        ]
+        members[name] = ranks
+        enqueued[name] = one.collectives - 1 - sum(_unlaunched(each) for each in one.in_flight)
+        if known:
+            completed[name] = min(waiting) - 1 if waiting else enqueued[name]
+            started[name] = max(running, default=completed[name])
+        for each in _under_way(one):
+            entries.append((each.age_s, _entry(name, one, each, numbers, known)))
+    entries.sort(key=lambda entry: -entry[0])
+    return RankCounters(rank, enqueued, completed, tuple(e for _, e in entries), members, {}, started, PROFILER)
+
+
+def _numbers(one: CollectiveProgress) -> dict[int, int]:
+    """The number of each operation in flight: a collective's among the collectives of its communicator, from 0 on."""
+    collectives = [each.order for each in one.in_flight if each.call.collective]
+    first = one.collectives - len(collectives)
+    if not one.point_to_points:
+        return {order: order for order in collectives}
+    others = {each.order: each.order for each in one.in_flight}
+    return others | {order: first + at for at, order in enumerate(collectives)}
+
+
+def _unlaunched(operation: Operation) -> bool:
+    """A collective that the host is about to launch: it is not yet where its peers wait for it."""
+    return operation.call.collective and operation.phase is Phase.ENQUEUED
+
+
+def _entry(
+    name: str, one: CollectiveProgress, operation: Operation, numbers: Mapping[int, int], known: bool
+) -> CollectiveRecord:
+    call = operation.call
+    called = _NCCL + _SNAKE.get(call.function, call.function.lower())
+    if not call.collective:
+        arrow = "<-" if call.function == "Recv" else "->"
+        called = f"{called} {one.rank}{arrow}{call.peer}"
+    return CollectiveRecord(
+        name, numbers[operation.order], called, False, input_sizes=((call.count,),), dtypes=(call.datatype,),
+        p2p=not call.collective, started=operation.phase is Phase.RUNNING if known else None, transfers=operation.transfers,
+    )  # fmt: skip
+
+
+def _without_nccl(record: RankCounters) -> RankCounters:
+    """A record without the groups that are NCCL's, or not known to be another library's."""
+    others = {e.group for e in record.entries if not e.operation.startswith(_NCCL)}
+    others -= {e.group for e in record.entries if e.operation.startswith(_NCCL)}
+
+    def kept(counts: Mapping[str, int]) -> dict[str, int]:
+        return {group: number for group, number in counts.items() if group in others}
+
+    return replace(
+        record,
+        enqueued=kept(record.enqueued), completed=kept(record.completed), started=kept(record.started),
+        entries=tuple(entry for entry in record.entries if entry.group in others),
+    )  # fmt: skip
+
+
+def _joined(ring: RankCounters, other: RankCounters) -> RankCounters:
+    """The counters of one rank: what its ring tells, and another library's groups."""
+    return replace(
+        ring,
+        enqueued=ring.enqueued | other.enqueued, completed=ring.completed | other.completed,
+        started=ring.started | other.started, entries=ring.entries + other.entries,
+        members=other.members | ring.members, descriptions=other.descriptions,
+    )  # fmt: skip

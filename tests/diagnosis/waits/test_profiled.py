@@ -1,0 +1,247 @@
+"""What NCCL's profiler shows of each rank: whose device has not begun, who never came, and where a collective is stuck."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from hangdog_models.collectives import CollectiveRecord, RankCounters, RasCommunicator, RasMember, RasReport
+from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.waits import profiled
+from hangdog_models.diagnosis.waits.collective_counters import count
+from hangdog_models.progress.collective_progress import Phase, RankProgress, Transfer
+from hangdog_models.ranks import Rank
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind, Verdict
+from support.cases.rings import communicator, operation, ring, transfer, without_kernels, world
+from support.cases.stories import job, look, snapshot
+
+FOUR = job(dp=4, per_machine=1)
+SAME = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
+LAUNCHED = Phase.LAUNCHED
+
+Holds = list[tuple[str | None, tuple[int, ...], tuple[int, ...]]]
+
+
+def holds(rings: Sequence[RankProgress], topology: Topology = FOUR) -> Holds:
+    records = profiled.one_witness([], profiled.count(rings, topology))
+    return [(hold.dim, hold.inside, hold.awaited) for hold in count(records, {}, topology).holds]
+
+
+def judged(rings: Sequence[RankProgress], *records: RankCounters) -> Verdict:
+    return diagnose(replace(SAME, progress=tuple(rings), counters=records), FOUR)
+
+
+def hung(victim: int, phase: Phase = LAUNCHED) -> tuple[RankProgress, ...]:
+    """All hosts have launched number 7, and the device of one has not begun it."""
+    flights = [[operation(7, phase if rank == victim else Phase.RUNNING)] for rank in range(4)]
+    return world(*flights, collectives=[8] * 4)
+
+
+def untimed(rank: int) -> RankCounters:
+    """A recorder's word of the same: launched, not complete, and whether a device has begun is not known."""
+    entry = CollectiveRecord("0", 8, "nccl:all_reduce", False, ((4,),), ("Float",))
+    return RankCounters(Rank(rank), {"0": 8}, {"0": 7}, (entry,), {"0": tuple(map(Rank, range(4)))}, {})
+
+
+def test_a_device_that_has_not_begun_what_its_host_launched_is_behind_and_named() -> None:
+    assert holds(hung(2)) == [("dp", (0, 1, 3), (2,))]
+    verdict = judged(hung(2))
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
+    assert "its own GPU" in verdict.because[0]
+
+
+def test_hosts_that_run_ahead_of_a_device_that_hangs_change_nothing() -> None:
+    flights = [[operation(7), operation(8, LAUNCHED), operation(9, LAUNCHED)] for _ in range(4)]
+    flights[2] = [operation(7, LAUNCHED), operation(8, LAUNCHED, idle_s=0.1)]
+    assert holds(world(*flights, collectives=[10, 10, 9, 10])) == [("dp", (0, 1, 3), (2,))]
+
+
+def test_who_never_enqueued_is_behind() -> None:
+    flights = [[], [operation(7)], [operation(7)], [operation(7)]]
+    rings = world(*flights, collectives=[7, 8, 8, 8])
+    assert holds(rings) == [("dp", (1, 2, 3), (0,))]
+    loads = snapshot(*[look({"1-3": "item", "0": "user"})] * 2)
+    verdict = diagnose(replace(loads, progress=rings), FOUR)
+    assert verdict.suspects[0].ranks == (0,)
+
+
+def test_a_host_that_is_about_to_launch_has_not_come_and_no_device_is_behind() -> None:
+    assert holds(hung(2, Phase.ENQUEUED)) == [("dp", (0, 1, 3), (2,))]
+    records = profiled.one_witness([], profiled.count(hung(2, Phase.ENQUEUED), FOUR))
+    assert records[2].enqueued == records[2].completed == {"0000000000000abc": 6}
+
+
+@pytest.mark.parametrize("idle_s", [0.004, 1.5])
+def test_what_moved_a_moment_ago_accuses_nobody(idle_s: float) -> None:
+    """A healthy job: an operation is in flight, and the ranks differ by one."""
+    flights = [
+        [operation(7, idle_s=idle_s)],
+        [],
+        [operation(7, LAUNCHED, idle_s=idle_s)],
+        [operation(6, idle_s=idle_s)],
+    ]
+    rings = world(*flights, collectives=[8, 7, 8, 7])
+    assert holds(rings) == []
+    verdict = judged(rings)
+    assert verdict.evict.machines == () and verdict.kind in (Kind.NONE, Kind.UNDETERMINED)
+
+
+def test_one_rank_that_has_just_come_shows_that_the_communicator_is_at_work() -> None:
+    flights = [[operation(7)], [operation(7)], [operation(7)], [operation(7, idle_s=0.01)]]
+    assert holds(world(*flights, collectives=[8] * 4)) == []
+
+
+def test_a_process_of_whose_kernels_nccl_tells_nothing_is_no_device_that_hangs() -> None:
+    rings = hung(2)
+    silent = ring(2, without_kernels(rings[2].communicators[0]))
+    assert holds([*rings[:2], silent, rings[3]])[0][2] == ()
+
+
+def test_a_communicator_of_whose_kernels_no_rank_tells_shows_none_as_behind() -> None:
+    other = [communicator(rank, 4, 3, number=0xDEF) for rank in range(4)]
+    rings = [ring(rank, without_kernels(hung(2)[rank].communicators[0]), other[rank]) for rank in range(4)]
+    assert holds(rings) == []
+
+
+def test_a_communicator_that_one_rank_gave_up_tells_nothing() -> None:
+    """It was aborted there after it had waited as the others do: that is no sign that it came further."""
+    rings = hung(2)
+    gone = ring(0, replace(rings[0].communicators[0], ended=True, in_flight=()))
+    assert holds([gone, *rings[1:]]) == []
+
+
+def test_a_rank_whose_ring_had_no_place_for_a_communicator_is_not_awaited_in_it() -> None:
+    rings = hung(2)
+    other = [communicator(rank, 4, 3, number=0xDEF) for rank in range(4)]
+    full = ring(3, other[3])
+    assert holds([ring(rank, rings[rank].communicators[0], other[rank]) for rank in range(3)] + [full]) == []
+
+
+def test_a_rank_without_a_ring_is_a_member_by_the_layout() -> None:
+    assert holds([one for one in hung(2) if one.rank != 2]) == [("dp", (0, 1, 3), (2,))]
+
+
+def test_members_of_a_smaller_communicator_go_by_their_numbers_in_it() -> None:
+    """Number 1 of the communicator is rank 3, whose device has not begun."""
+    pair = [ring(1, communicator(0, 2, 8, operation(7))), ring(3, communicator(1, 2, 8, operation(7, LAUNCHED)))]
+    done = [communicator(number, 2, 5, number=0xDEF) for number in (0, 1)]
+    pair = [ring(one.rank, *one.communicators, done[at]) for at, one in enumerate(pair)]
+    assert holds(pair) == [("group 0000000000000abc", (1,), (3,))]
+
+
+def test_a_send_that_no_device_has_begun_is_awaited_by_its_receiver() -> None:
+    receive = operation(4, function="Recv", peer=0)
+    send = operation(4, LAUNCHED, function="Send", peer=1)
+    rings = [ring(0, communicator(0, 2, 0, send, p2ps=5)), ring(1, communicator(1, 2, 0, receive, p2ps=5))]
+    assert holds(rings, job(pp=2, per_machine=1)) == [("p2p", (1,), (0,))]
+
+
+def test_a_collective_goes_by_its_number_among_collectives_where_messages_pass_as_well() -> None:
+    """Ranks of a pipeline send and receive different numbers of messages in one communicator."""
+    records = profiled.count(
+        [
+            ring(0, communicator(0, 2, 3, operation(12), p2ps=10)),
+            ring(1, communicator(1, 2, 3, operation(6, LAUNCHED), p2ps=4)),
+        ],
+        job(pp=2, per_machine=1),
+    ).records
+    assert [record.enqueued for record in records] == [{"0000000000000abc": 2}] * 2
+    assert [record.started for record in records] == [{"0000000000000abc": 2}, {"0000000000000abc": 1}]
+
+
+def stuck(transfers: dict[int, list[Transfer]]) -> tuple[RankProgress, ...]:
+    """All devices are inside of number 7."""
+    return world(*([operation(7, Phase.RUNNING, *transfers[rank])] for rank in range(4)), collectives=[8] * 4)
+
+
+def around(device: int) -> dict[int, list[Transfer]]:
+    """A ring of four in which one device does no more: it has taken no data since, and written none."""
+    found = {}
+    for rank in range(4):
+        before, after = (rank - 1) % 4, (rank + 1) % 4
+        takes = transfer("from", before, 6, 6, 6, 4) if rank == device else transfer("from", before, 5, 4, 4, 4)
+        gives = transfer("to", after, 8, 6, 4, 4) if after == device else transfer("to", after, 5, 4, 4, 4)
+        found[rank] = [takes, gives]
+    return found
+
+
+def test_the_device_that_neither_takes_nor_gives_is_named_where_all_have_begun() -> None:
+    assert holds(stuck(around(2))) == [("dp", (0, 1, 3), (2,))]
+    verdict = judged(stuck(around(2)))
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
+
+
+def held_up(sender: int) -> dict[int, list[Transfer]]:
+    """A ring of four in which what one has ready does not leave it, though the next one has room; the others wait for data."""
+    found = {}
+    for rank in range(4):
+        before, after = (rank - 1) % 4, (rank + 1) % 4
+        gives = transfer("to", after, 6, 5, 4, 4) if rank == sender else transfer("to", after, 5, 4, 4, 4)
+        found[rank] = [transfer("from", before, 6, 4, 4, 4), gives]
+    return found
+
+
+def test_data_that_is_ready_and_does_not_leave_is_held_up_between_two() -> None:
+    assert holds(stuck(held_up(1))) == [("p2p", (1, 2), ()), ("dp", (0, 3), (1, 2))]
+    verdict = judged(stuck(held_up(1)))
+    assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.GROUP, (1, 2))
+    assert "rank 1 has data that does not reach rank 2" in verdict.because[0]
+
+
+def test_what_was_sent_and_has_not_arrived_is_held_up_between_two() -> None:
+    lost = held_up(3)
+    lost[3][1] = transfer("to", 0, 6, 5, 5, 4)
+    assert holds(stuck(lost)) == [("p2p", (0, 3), ()), ("dp", (1, 2), (0, 3))]
+
+
+def test_transfers_of_which_each_waits_for_the_next_one_leave_the_group_whole() -> None:
+    waiting = {
+        rank: [transfer("from", (rank - 1) % 4, 5, 4, 4, 4), transfer("to", (rank + 1) % 4, 5, 4, 4, 4)]
+        for rank in range(4)
+    }
+    assert holds(stuck(waiting)) == [("dp", (0, 1, 2, 3), ())]
+    assert judged(stuck(waiting)).kind is Kind.GROUP
+
+
+def test_without_transfers_the_group_stays_whole() -> None:
+    assert holds(stuck({rank: [] for rank in range(4)})) == [("dp", (0, 1, 2, 3), ())]
+
+
+def test_the_ring_counts_where_a_recorder_tells_of_the_same_ranks() -> None:
+    """The recorder alone shows that all have launched it, and would call the group stuck as a whole."""
+    records = [untimed(rank) for rank in range(4)]
+    verdict = judged(hung(2), *records)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
+    assert [one.dim for one in verdict.groups] == ["dp"]
+    alone = judged(hung(2))
+    assert verdict.suspects[0].probability == alone.suspects[0].probability, "two witnesses of one thing are one"
+
+
+def test_the_recorder_counts_where_fewer_ranks_have_a_ring() -> None:
+    records = [untimed(rank) for rank in range(4)]
+    believed = profiled.one_witness(records, profiled.count(hung(2)[:2], FOUR))
+    assert believed == records
+
+
+def test_groups_of_another_library_stay() -> None:
+    gloo = CollectiveRecord("9", 3, "gloo:barrier", False)
+    records = [
+        replace(
+            untimed(rank), enqueued={"0": 8, "9": 3}, completed={"0": 7, "9": 2}, entries=(*untimed(rank).entries, gloo)
+        )
+        for rank in range(4)
+    ]
+    believed = profiled.one_witness(records, profiled.count(hung(2), FOUR))
+    assert [sorted(one.enqueued) for one in believed] == [["0000000000000abc", "9"]] * 4
+
+
+def test_ras_is_not_heard_of_a_communicator_that_the_rings_tell_of() -> None:
+    flights = [[], [operation(7)], [operation(7)], [operation(7)]]
+    rings = world(*flights, collectives=[7, 8, 8, 8])
+    members = tuple(RasMember(rank, launched={"AllReduce": 7 if rank == 0 else 8}) for rank in range(4))
+    report = RasReport((RasCommunicator("0000000000000abc", 4, members),))
+    loads = snapshot(*[look({"1-3": "item", "0": "user"})] * 2)
+    alone = diagnose(replace(loads, progress=rings), FOUR)
+    both = diagnose(replace(loads, progress=rings, ras=(report, report)), FOUR)
+    assert both.suspects == alone.suspects

@@ -1,0 +1,64 @@
+"""What a ring of the profiler plug-in shows of a rank, told in a few words."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangdog_models.progress.collective_progress import (
+    CollectiveProgress,
+    Moved,
+    NcclCall,
+    Operation,
+    Phase,
+    RankProgress,
+    Transfer,
+)
+from hangdog_models.ranks import Rank
+
+NOTHING_MOVED = Moved(0, 0, 0, 0, 0, 0)
+#: The communicator of all ranks, as NCCL numbers it.
+WORLD = 0xABC
+
+
+def transfer(way: str, peer: int, posted: int, ready: int, transmitted: int, done: int) -> Transfer:
+    """`to` or `from` a peer, its steps from the first level to the last."""
+    return Transfer(0, peer, way == "to", 16, posted, ready, transmitted, done, 4096, 20.0)
+
+
+def operation(
+    order: int, phase: Phase = Phase.RUNNING, *transfers: Transfer, idle_s: float = 20.0, function: str = "AllReduce",
+    peer: int = 0, age_s: float | None = None,
+) -> Operation:  # fmt: skip
+    call = NcclCall(function, "Float32", 1024, order, "RING", "SIMPLE", 2, peer, function not in ("Send", "Recv"))
+    running = int(phase is Phase.RUNNING)
+    return Operation(call, order, phase, age_s if age_s is not None else idle_s + 0.1, idle_s, running, transfers)
+
+
+def communicator(
+    rank: int, ranks: int, collectives: int, *in_flight: Operation, number: int = WORLD, p2ps: int = 0
+) -> CollectiveProgress:
+    """One rank's part of a communicator in which so many collectives were enqueued, all but those in flight finished."""
+    last = in_flight[-1].call if in_flight else None
+    begun = sum(each.phase is Phase.RUNNING for each in in_flight)
+    finished = collectives + p2ps - len(in_flight)
+    return CollectiveProgress(
+        number, "", rank, ranks, ranks, False, collectives, p2ps, collectives + p2ps, finished + begun, finished, 0, 20.0,
+        last, NOTHING_MOVED, NOTHING_MOVED, in_flight,
+    )  # fmt: skip
+
+
+def ring(rank: int, *communicators: CollectiveProgress) -> RankProgress:
+    return RankProgress(Rank(rank), communicators)
+
+
+def world(*in_flight: Sequence[Operation], collectives: Sequence[int]) -> tuple[RankProgress, ...]:
+    """Rings of the communicator of all ranks: by rank what is in flight, and how many collectives were enqueued."""
+    ranks = len(collectives)
+    return tuple(
+        ring(rank, communicator(rank, ranks, count, *flight))
+        for rank, (flight, count) in enumerate(zip(in_flight, collectives, strict=True))
+    )
+
+
+def without_kernels(one: CollectiveProgress) -> CollectiveProgress:
+    """The same where NCCL tells nothing of its kernels: nothing counts as started or finished."""
+    return replace(one, started=0, finished=0)
