@@ -9,8 +9,11 @@ from zipfile import ZipFile, ZipInfo
 
 from hangdog.evidence.packed.zst import zstd
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.progress.collective_progress import Phase
 from hangdog_models.ranks import Rank
+from hangdog_models.reading.collectives import progress_json
 from hangdog_models.reading.hardware import findings_json
+from support.cases.rings import communicator, operation, transfer
 
 _ENTRY = {
     "record_id": 0, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 3, "p2p_seq_id": 0,
@@ -296,6 +299,9 @@ def _packed(how: str) -> bytes:
 SEEDS: dict[str, tuple[object, ...]] = {
     "pyspy": ([_THREAD],),
     "flight_recorder": (_RECORDER,),
+    "progress_json": (
+        progress_json.written([communicator(0, 2, 3, operation(2, Phase.RUNNING, transfer("to", 1, 3, 2, 1, 0)))]),
+    ),
     "ras_json": (_REPORT,),
     "ras_mended": (json.dumps(_REPORT, indent=1).replace('"nvml_dev": 1,', '"nvml_dev": 1'),),
     "dcgm": (_DIAGNOSIS,),

@@ -123,7 +123,7 @@ def _progress(
         finished=finished,
         left_out=left_out,
         idle_s=_since(enqueued_at, now_ns),
-        last=_call(last[4:], last[3], last[2]) if last is not None and collectives + p2ps else None,
+        last=_call(last[4:], last[3], last[2]) if last is not None and last[0] and collectives + p2ps else None,
         sent=Moved(*fields[21:27]),
         received=Moved(*fields[27:33]),
         in_flight=() if state == layout.ENDED else in_flight,

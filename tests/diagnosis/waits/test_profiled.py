@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters, RasCommunicator, RasMember, RasReport
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.waits import profiled
 from hangdog_models.diagnosis.waits.collective_counters import count
-from hangdog_models.progress.collective_progress import Phase, RankProgress, Transfer
+from hangdog_models.progress.collective_progress import CollectiveProgress, Phase, RankProgress, Transfer
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Verdict
-from support.cases.rings import communicator, operation, ring, transfer, without_kernels, world
+from support.cases.rings import PROGRESS, communicator, operation, ring, transfer, without_kernels, world
 from support.cases.stories import job, look, snapshot
 
 FOUR = job(dp=4, per_machine=1)
@@ -245,3 +247,20 @@ def test_ras_is_not_heard_of_a_communicator_that_the_rings_tell_of() -> None:
     alone = diagnose(replace(loads, progress=rings), FOUR)
     both = diagnose(replace(loads, progress=rings, ras=(report, report)), FOUR)
     assert both.suspects == alone.suspects
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.lists(st.tuples(PROGRESS, st.integers(1, 2), st.integers(0, 3)), max_size=3)),
+        max_size=4,
+        unique_by=lambda one: one[0],
+    )
+)
+def test_whatever_rings_hold_is_judged(drawn: list[tuple[int, list[tuple[CollectiveProgress, int, int]]]]) -> None:
+    """A ring belongs to a trainer's user, who may write into it what they like: that costs no verdict."""
+    rings = [
+        ring(rank, *(replace(one, communicator=number, rank=place, ranks=4) for one, number, place in found))
+        for rank, found in drawn
+    ]
+    judged(rings)
+    judged(rings, *(untimed(rank) for rank in range(4)))

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hypothesis import strategies as st
+
 from hangdog_models.progress.collective_progress import (
     CollectiveProgress,
     Moved,
@@ -62,3 +64,29 @@ def world(*in_flight: Sequence[Operation], collectives: Sequence[int]) -> tuple[
 def without_kernels(one: CollectiveProgress) -> CollectiveProgress:
     """The same where NCCL tells nothing of its kernels: nothing counts as started or finished."""
     return replace(one, started=0, finished=0)
+
+
+#: Whatever a ring may hold.
+COUNTS = st.integers(0, 2**63)
+SECONDS = st.floats(0, 1e9)
+WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20)
+CALLS = st.builds(
+    NcclCall, WORDS, WORDS, COUNTS, COUNTS, WORDS, WORDS, st.integers(0, 255), st.integers(-1, 99), st.booleans()
+)
+STEPS = st.lists(st.integers(0, 1000), min_size=4, max_size=4).map(lambda steps: sorted(steps, reverse=True))
+TRANSFERS = st.builds(
+    lambda steps, channel, peer, sends, idle_s: Transfer(channel, peer, sends, 1000, *steps, 8, idle_s),
+    STEPS, st.integers(0, 63), st.integers(0, 99), st.booleans(), SECONDS,
+)  # fmt: skip
+OPERATIONS = st.builds(
+    Operation, CALLS, COUNTS, st.sampled_from(Phase), SECONDS, SECONDS, st.integers(0, 64),
+    st.lists(TRANSFERS, max_size=3).map(tuple),
+)  # fmt: skip
+MOVED = st.builds(Moved, *[COUNTS] * 6)
+PROGRESS = st.builds(
+    lambda rank, further, **rest: CollectiveProgress(rank=rank, ranks=rank + 1 + further, **rest),
+    rank=st.integers(0, 1000), further=st.integers(0, 1000), communicator=st.integers(0, 2**64 - 1), name=WORDS,
+    nodes=COUNTS, ended=st.booleans(), collectives=COUNTS, point_to_points=COUNTS, launched=COUNTS, started=COUNTS,
+    finished=COUNTS, left_out=COUNTS, idle_s=st.none() | SECONDS, last=st.none() | CALLS, sent=MOVED, received=MOVED,
+    in_flight=st.lists(OPERATIONS, max_size=3).map(tuple),
+)  # fmt: skip

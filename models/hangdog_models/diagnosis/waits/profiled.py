@@ -147,12 +147,12 @@ def _record(rank: Rank, groups: Iterable[tuple[str, tuple[Rank, ...], Member, bo
 
 def _numbers(one: CollectiveProgress) -> dict[int, int]:
     """The number of each operation in flight: a collective's among the collectives of its communicator, from 0 on."""
-    collectives = [each.order for each in one.in_flight if each.call.collective]
-    first = one.collectives - len(collectives)
+    orders = {each.order: each.order for each in one.in_flight}
     if not one.point_to_points:
-        return {order: order for order in collectives}
-    others = {each.order: each.order for each in one.in_flight}
-    return others | {order: first + at for at, order in enumerate(collectives)}
+        return orders
+    collectives = sorted(each.order for each in one.in_flight if each.call.collective)
+    first = one.collectives - len(collectives)
+    return orders | {order: first + at for at, order in enumerate(collectives)}
 
 
 def _unlaunched(operation: Operation) -> bool:

@@ -1,6 +1,7 @@
 """Reads and writes how far a rank's NCCL operations have come, as hangdog's profiler plug-in showed it: `hangdog.progress/1`.
 
 docs/profiler.md describes the fields. They are those of the nouns, but for a communicator's number, which is hexadecimal text.
+The list is not called after communicators, for so a report of NCCL RAS begins.
 """
 
 import math
@@ -29,14 +30,14 @@ def recognises(document: object) -> bool:
 def written(communicators: Iterable[CollectiveProgress]) -> dict[str, Any]:
     """The document that `read` reads."""
     rows = [{**asdict(one), "communicator": f"{one.communicator:016x}"} for one in communicators]
-    return {"schema": SCHEMA, "communicators": rows}
+    return {"schema": SCHEMA, "progress": rows}
 
 
 def read(document: object, limits: Limits = DEFAULTS) -> tuple[CollectiveProgress, ...]:
     """The communicators of a document; raises UnreadableEvidence where something is no number that a ring can hold."""
     if not recognises(document):
         raise UnreadableEvidence(f"not {SCHEMA}: its schema is another one")
-    return tuple(_communicator(one, limits) for one in _rows(_table(document), "communicators", _COMMUNICATORS))
+    return tuple(_communicator(one, limits) for one in _rows(_table(document), "progress", _COMMUNICATORS))
 
 
 def _communicator(row: Mapping[str, Any], limits: Limits) -> CollectiveProgress:
