@@ -46,7 +46,7 @@ def test_one_pair_names_both_ends_whoever_tells() -> None:
     assert len(verdict.suspects) == 1 and verdict.groups[0].dim == "path"
 
 
-def test_who_alone_tells_of_many_is_one_witness() -> None:
+def test_who_alone_tells_of_many_is_believed() -> None:
     verdict = said(*(path("node-0", peer) for peer in ("node-1", "node-2", "node-3")))
     assert verdict.kind is Kind.GROUP and verdict.evict.machines == ()
 

@@ -16,7 +16,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Verdict
 from support.cases.rings import PROGRESS, communicator, operation, ring, transfer, without_kernels, world
-from support.cases.stories import job, look, snapshot
+from support.cases.stories import job, look, snapshot, trace
 
 FOUR = job(dp=4, per_machine=1)
 SAME = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
@@ -26,7 +26,7 @@ Holds = list[tuple[str | None, tuple[int, ...], tuple[int, ...]]]
 
 
 def holds(rings: Sequence[RankProgress], topology: Topology = FOUR) -> Holds:
-    records = profiled.one_witness([], profiled.count(rings, topology))
+    records = profiled.believed([], profiled.count(rings, {}, topology))
     return [(hold.dim, hold.inside, hold.awaited) for hold in count(records, {}, topology).holds]
 
 
@@ -70,7 +70,7 @@ def test_who_never_enqueued_is_behind() -> None:
 
 def test_a_host_that_is_about_to_launch_has_not_come_and_no_device_is_behind() -> None:
     assert holds(hung(2, Phase.ENQUEUED)) == [("dp", (0, 1, 3), (2,))]
-    records = profiled.one_witness([], profiled.count(hung(2, Phase.ENQUEUED), FOUR))
+    records = profiled.believed([], profiled.count(hung(2, Phase.ENQUEUED), {}, FOUR))
     assert records[2].enqueued == records[2].completed == {"0000000000000abc": 6}
 
 
@@ -146,6 +146,7 @@ def test_a_collective_goes_by_its_number_among_collectives_where_messages_pass_a
             ring(0, communicator(0, 2, 3, operation(12), p2ps=10)),
             ring(1, communicator(1, 2, 3, operation(6, LAUNCHED), p2ps=4)),
         ],
+        {},
         job(pp=2, per_machine=1),
     ).records
     assert [record.enqueued for record in records] == [{"0000000000000abc": 2}] * 2
@@ -206,6 +207,15 @@ def test_transfers_of_which_each_waits_for_the_next_one_leave_the_group_whole() 
     assert judged(stuck(waiting)).kind is Kind.GROUP
 
 
+@pytest.mark.parametrize("state", ["T", "Z"])
+def test_a_process_that_is_stopped_or_dead_is_inside_of_nothing(state: str) -> None:
+    """Its kernel runs on, and its proxy thread does not: its ring shows it among the others."""
+    traces = [trace(rank, "item", state=state if rank == 2 else "S") for rank in range(4)]
+    told = diagnose(replace(snapshot(traces, traces), progress=stuck({rank: [] for rank in range(4)})), FOUR)
+    assert (told.kind, told.suspects[0].ranks, told.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
+    assert [(group.dim, group.ranks) for group in told.groups] == [("dp", (0, 1, 2, 3))]
+
+
 def test_without_transfers_the_group_stays_whole() -> None:
     assert holds(stuck({rank: [] for rank in range(4)})) == [("dp", (0, 1, 2, 3), ())]
 
@@ -222,7 +232,7 @@ def test_the_ring_counts_where_a_recorder_tells_of_the_same_ranks() -> None:
 
 def test_the_recorder_counts_where_fewer_ranks_have_a_ring() -> None:
     records = [untimed(rank) for rank in range(4)]
-    believed = profiled.one_witness(records, profiled.count(hung(2)[:2], FOUR))
+    believed = profiled.believed(records, profiled.count(hung(2)[:2], {}, FOUR))
     assert believed == records
 
 
@@ -234,7 +244,7 @@ def test_groups_of_another_library_stay() -> None:
         )
         for rank in range(4)
     ]
-    believed = profiled.one_witness(records, profiled.count(hung(2), FOUR))
+    believed = profiled.believed(records, profiled.count(hung(2), {}, FOUR))
     assert [sorted(one.enqueued) for one in believed] == [["0000000000000abc", "9"]] * 4
 
 

@@ -75,7 +75,9 @@ CALLS = st.builds(
 )
 STEPS = st.lists(st.integers(0, 1000), min_size=4, max_size=4).map(lambda steps: sorted(steps, reverse=True))
 TRANSFERS = st.builds(
-    lambda steps, channel, peer, sends, idle_s: Transfer(channel, peer, sends, 1000, *steps, 8, idle_s),
+    lambda steps, channel, peer, sends, idle_s: Transfer(
+        channel, peer, sends, 1000, steps[0], steps[1], steps[2], steps[3], 8, idle_s
+    ),
     STEPS, st.integers(0, 63), st.integers(0, 99), st.booleans(), SECONDS,
 )  # fmt: skip
 OPERATIONS = st.builds(

@@ -5,11 +5,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hangdog_models.collectives import FLIGHT_RECORDER, PROFILER, CollectiveRecord, RankCounters
+from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.progress.collective_progress import CollectiveProgress, Operation, Phase, RankProgress
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import WORLD, Topology
+from hangdog_models.verdict import Activity
 
+#: What of a process neither runs nor waits.
+_GONE = (Activity.STOPPED, Activity.DEAD)
 RING_MOMENT_S = likelihood("ring_moment_s")
 #: How PyTorch writes the operations of NCCL's groups.
 _NCCL = "nccl:"
@@ -30,21 +34,27 @@ class Member(NamedTuple):
 
 
 class Profiled(NamedTuple):
-    """Counters of the ranks that have a ring. `got_on`: ranks on which something has just moved. `doubtful`: some
-    communicator is left out, for its members are not all known, or not all counted.
+    """Counters of the ranks that have a ring. `doubtful`: some communicator is left out, for its members are not all
+    known, or not all counted.
     """
 
     records: tuple[RankCounters, ...] = ()
-    got_on: tuple[Rank, ...] = ()
     doubtful: bool = False
 
 
-def count(rings: Sequence[RankProgress], topology: Topology) -> Profiled:
+def moved(rings: Sequence[RankProgress]) -> tuple[Rank, ...]:
+    """The ranks on which an operation has moved a moment ago."""
+    return tuple(sorted(ring.rank for ring in rings if any(map(_moves, ring.communicators))))
+
+
+def count(rings: Sequence[RankProgress], look: Look, topology: Topology) -> Profiled:
     """The counters of all communicators that stand, or are at rest.
 
     One in which an operation has moved a moment ago, on any rank, is at work: its members differ by what happened between
-    the readings of their rings, so it is left out.
+    the readings of their rings, so it is left out. A process that is dead or stopped is inside of nothing any more,
+    whatever its ring shows: it is a member that has not come.
     """
+    gone = {rank for rank, state in look.items() if state.activity in _GONE}
     communicators: dict[int, dict[int, list[Member]]] = {}
     for ring in rings:
         kernels = any(one.started for one in ring.communicators)
@@ -52,28 +62,26 @@ def count(rings: Sequence[RankProgress], topology: Topology) -> Profiled:
             if one.ranks > 1:
                 numbered = communicators.setdefault(one.communicator, {})
                 numbered.setdefault(one.rank, []).append(Member(ring.rank, one, kernels))
-    with_ring = {ring.rank for ring in rings}
+    with_ring = {ring.rank for ring in rings} - gone
     groups: dict[Rank, list[tuple[str, tuple[Rank, ...], Member, bool]]] = {rank: [] for rank in with_ring}
-    doubtful, moved = False, set[Rank]()
+    doubtful = False
     for number, found in communicators.items():
-        here = [member for members in found.values() for member in members]
+        here = [member for members in found.values() for member in members if member.rank not in gone]
         if all(member.progress.ended for member in here):
             continue
-        busy = [member.rank for member in here if _moves(member.progress)]
-        moved.update(busy)
         ranks = _members(found, topology)
         lacking = ranks is not None and any(rank in with_ring for rank in set(ranks).difference(m.rank for m in here))
-        if ranks is None or lacking or any(_in_doubt(member.progress) for member in here):
+        if ranks is None or lacking or any(_uncountable(member.progress) for member in here):
             doubtful = True
-        elif not busy:
+        elif not any(_moves(member.progress) for member in here):
             begun = any(member.progress.started for member in here)
             for member in here:
                 groups[member.rank].append((f"{number:016x}", ranks, member, begun))
     records = tuple(_record(rank, groups[rank]) for rank in sorted(groups))
-    return Profiled(records, tuple(sorted(moved)), doubtful)
+    return Profiled(records, doubtful)
 
 
-def one_witness(records: Sequence[RankCounters], profiled: Profiled) -> list[RankCounters]:
+def believed(records: Sequence[RankCounters], profiled: Profiled) -> list[RankCounters]:
     """The counters that are believed, of each operation of NCCL by one source only: two would count as two faults.
 
     The rings win. They are read without asking, all within a moment, and tell what the device has begun. Where they speak of
@@ -106,7 +114,7 @@ def _members(found: Mapping[int, Sequence[Member]], topology: Topology) -> tuple
     return None
 
 
-def _in_doubt(one: CollectiveProgress) -> bool:
+def _uncountable(one: CollectiveProgress) -> bool:
     """Whether its numbers do not tell which operations are under way: it was aborted, or some found no place in the ring."""
     return one.ended or (one.left_out > 0 and (not one.in_flight or one.point_to_points > 0))
 
