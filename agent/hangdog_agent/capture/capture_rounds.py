@@ -85,7 +85,10 @@ class CaptureSeries:
 
     def hear(self) -> tuple[pb.Statement, ...]:
         """What the libraries of the job's trainers here counted, or why they do not tell; see capture/library_counters.py."""
-        return hear([member for member in self._here() if member.kind is ProcessRole.TRAINER], self._tools)
+        trainers = [member for member in self._here() if member.kind is ProcessRole.TRAINER]
+        there = {member.rank for member in trainers}
+        ended = [member for rank, member in sorted(self._trainers.items()) if rank not in there]
+        return hear(trainers, self._tools, ended)
 
     def _here(self) -> list[RankProcesses]:
         """The job's members now, each rank's children bounded."""

@@ -20,18 +20,20 @@ _ASKERS = 8
 log = logging.getLogger(__name__)
 
 
-def hear(trainers: Sequence[RankProcesses], tools: Tools) -> tuple[pb.Statement, ...]:
+def hear(
+    trainers: Sequence[RankProcesses], tools: Tools, ended: Sequence[RankProcesses] = ()
+) -> tuple[pb.Statement, ...]:
     """What the trainers' flight recorders, their rings and their NCCL RAS say, or why they do not, packed; by rank, RAS last.
 
-    A rank without a ring of the profiler plug-in says nothing of one.
+    A rank without a ring of the profiler plug-in says nothing of one. Of trainers that have `ended` their rings tell.
     """
     asks = asks_ras(trainers) and bool(tools.settings.ras)
-    if not trainers:
+    if not trainers and not ended:
         return ()
-    with ThreadPoolExecutor(min(_AT_ONCE, len(trainers)) + 1, "hangdog-hear") as pool:
+    with ThreadPoolExecutor(min(_AT_ONCE, len(trainers) + len(ended)) + 1, "hangdog-hear") as pool:
         report = pool.submit(_guarded_ras, trainers[0], tools) if asks else None
         # the rings first: an answering recorder may take seconds, and the ranks of one moment are to be compared
-        rings = pool.map(lambda member: _guarded_ring(member, tools), trainers)
+        rings = pool.map(lambda member: _guarded_ring(member, tools), (*trainers, *ended))
         received = list(pool.map(lambda member: _guarded_record(member, tools), trainers))
         seen = [ring for ring in rings if ring is not None]
         return (*received, *seen, *([report.result()] if report is not None else []))

@@ -9,6 +9,7 @@ import json
 import os
 import stat
 import sys
+from itertools import islice
 from typing import Any
 
 from hangdog_agent.capture import profiler_layout as layout
@@ -18,6 +19,8 @@ from hangdog_agent.confinement.pinned_process import PinnedProcess
 
 #: Ends with this where the trainer keeps no ring.
 NONE = 3
+#: Names of a folder that are looked at: each process of a machine has one ring.
+_MOST_NAMES = 10_000
 
 
 def main() -> None:
@@ -38,16 +41,29 @@ def main() -> None:
 
 def _opened(order: dict[str, Any]) -> int:
     """The ring of the trainer, opened with its user's rights; raises Refused, OSError."""
-    trainer = PinnedProcess(order["proc"], order["pid"], order["started"])
-    who = trainer.credentials()
-    folder = trainer.absolute(order["folder"]) or f"/dev/shm/hangdog-{who.uid}"  # the plug-in's place; checked below
-    root = trainer.root()
+    process = PinnedProcess(order["proc"], order["pid"], order["started"])
+    who = process.credentials()
+    folder = process.absolute(order["folder"]) or f"/dev/shm/hangdog-{who.uid}"  # the plug-in's place; checked below
+    root = process.root()
     syscalls.become(who, order["cpu_s"])
-    reached = syscalls.open_inside(root, f"{folder}/{order['name']}", os.O_PATH | os.O_NOFOLLOW)
+    name = order["name"]
+    if name.startswith("*"):
+        name = _called(root, folder, name[1:])
+    reached = syscalls.open_inside(root, f"{folder}/{name}", os.O_PATH | os.O_NOFOLLOW)
     kept = os.fstat(reached)
     if not stat.S_ISREG(kept.st_mode) or kept.st_uid != who.uid:
         raise CredentialsRefused("what stands in its ring's place is no file of its own")
     return syscalls.reopen(reached, os.O_RDONLY)
+
+
+def _called(root: int, folder: str, ends: str) -> str:
+    """The name in a folder that ends so; raises FileNotFoundError where none does, or several do."""
+    handle = syscalls.open_inside(root, folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    with os.scandir(handle) as entries:
+        names = [entry.name for entry in islice(entries, _MOST_NAMES) if entry.name.endswith(ends)]
+    if len(names) != 1:
+        raise FileNotFoundError
+    return names[0]
 
 
 def copied(handle: int) -> bytes:

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from typing import Any
 
 from hangdog_agent.capture import profiler_layout, profiler_ring, ring_process
 from hangdog_agent.capture.process_capture import Tools
@@ -10,6 +11,7 @@ from hangdog_agent.confinement import confined_children
 from hangdog_agent.confinement.subprocesses import ProcessOutcome, run
 from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_agent.discovery.environ_names import RING_FOLDER
+from hangdog_agent.procfs import Proc
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives import progress_json
@@ -23,19 +25,11 @@ _WITHIN_S = 2.0
 def progress(member: RankProcesses, tools: Tools) -> Statement | None:
     """What the ring of one trainer shows; None where it keeps none, as most do.
 
-    The trainer is neither asked nor stopped: one that is stopped, or whose threads all hang, shows as much.
+    The trainer is neither asked nor stopped: one that is stopped, or whose threads all hang, shows as much. So does one that
+    is dead, as long as whoever started it is there, and of the same user.
     """
-    stat, status = tools.proc.stat(member.process.pid), tools.proc.status(member.process.pid)
-    if not tools.settings.profiler_ring or stat is None or status is None or stat.started != member.process.started:
+    if not tools.settings.profiler_ring or (order := _order(member, tools.proc)) is None:
         return None
-    order = {
-        "proc": os.fspath(tools.proc.root),
-        "pid": member.process.pid,
-        "started": member.process.started,
-        "folder": (member.process.environ or {}).get(RING_FOLDER, ""),
-        "name": f"{status.pids[-1] if status.pids else member.process.pid}-{member.process.started}",
-        "cpu_s": int(_WITHIN_S) + 1,
-    }
     command = confined_children.reader("hangdog_agent.capture.ring_process", json.dumps(order))
     began = time.monotonic_ns()
     outcome = run(
@@ -47,6 +41,27 @@ def progress(member: RankProcesses, tools: Tools) -> Statement | None:
     if outcome.status != 0 or not outcome.stdout:
         return Statement(StatementKind.PROGRESS, member.rank, missing=_explain(outcome))
     return read(member.rank, outcome.stdout, began)
+
+
+def _order(member: RankProcesses, proc: Proc) -> dict[str, Any] | None:
+    """Through whose root the ring is reached, and what it is called; None where nothing leads to it."""
+    process = member.process
+    through, stat = process.pid, proc.stat(process.pid)
+    dead = stat is None or stat.started != process.started or stat.state in "ZX"
+    if dead:
+        through, stat = process.parent, proc.stat(process.parent)
+    status = proc.status(through)
+    if stat is None or status is None or (dead and status.uid != process.owner.uid):
+        return None
+    return {
+        "proc": os.fspath(proc.root),
+        "pid": through,
+        "started": stat.started,
+        "folder": (process.environ or {}).get(RING_FOLDER, ""),
+        # a ring is called after its process as that one's container counts, which a dead one does not tell any more
+        "name": f"{'*' if dead else status.pids[-1] if status.pids else process.pid}-{process.started}",
+        "cpu_s": int(_WITHIN_S) + 1,
+    }
 
 
 def read(rank: Rank, ring: bytes, now_ns: int) -> Statement:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.capture import library_counters, profiler_layout, ring_process, ring_statement
+from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_models.progress.collective_progress import Awaited, Phase
@@ -138,9 +138,29 @@ def test_rings_stand_behind_the_records_and_travel_as_they_do(nccl: BuiltNccl, t
     assert json.loads(collectives.unpack(told[1]).data)["schema"] == "hangdog.progress/1"
 
 
-def test_a_trainer_that_ended_says_nothing(tools: Tools, tmp_path: Path, nccl: BuiltNccl) -> None:
-    with training(nccl, tmp_path / "rings", "counts", 1) as process:
+@pytest.mark.parametrize("reaped", [False, True])
+def test_the_ring_of_a_dead_trainer_is_reached_through_whoever_started_it(
+    nccl: BuiltNccl, tmp_path: Path, reaped: bool
+) -> None:
+    with training(nccl, tmp_path / "rings", "counts", 100) as process:
         found = by_pid(process.pid)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert ring_statement.progress(found, tools) is None
+        targets.end(process, reap=reaped)
+        stated = ring_statement.progress(found, TOOLS)
+        assert stated is not None
+        assert [one.collectives for one in ring_progress(stated.data, Rank(0)).communicators] == [51, 50]
+        stranger = replace(found.process, owner=replace(found.process.owner, uid=4711))
+        assert ring_statement.progress(replace(found, process=stranger), TOOLS) is None
+        orphan = replace(found.process, parent=2**22 + 1)
+        assert ring_statement.progress(replace(found, process=orphan), TOOLS) is None
+        assert found.process.owner.uid == os.getuid()
+
+
+def test_a_series_of_looks_tells_of_a_trainer_that_has_ended_meanwhile(
+    nccl: BuiltNccl, tmp_path: Path, tools: Tools
+) -> None:
+    with training(nccl, tmp_path / "rings", "counts", 100) as process:
+        found = by_pid(process.pid)
+        series = CaptureSeries(found.job, list, tools, [found])
+        targets.end(process)
+        told = series.hear()
+    assert [(one.kind, one.rank) for one in told] == [(StatementKind.PROGRESS, 0)]

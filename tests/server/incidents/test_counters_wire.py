@@ -1,6 +1,7 @@
 """What libraries counted, on its way: from the ranks' own pipes to the judge, in the last look's message and behind it."""
 
 import asyncio
+import json
 import os
 import sys
 import tracemalloc
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.reading.collectives import progress_json
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import Missing, Reason
 from hangdog_proto.client.incidents import ProgressStep
@@ -23,6 +25,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.gather import Gathering, RoundAnswer, RoundPlan, Waiting, conclude, ready, take
 from hangdog_server.incidents.replay import StoredRound, opened
 from support.cases.evidence import flight
+from support.cases.rings import communicator, operation
 from support.fakes.dumper import own_job, pickled, played
 from support.servers.cast import PATIENT, QUICK, Agent, Listener, Stage, stage, trainer
 
@@ -136,6 +139,23 @@ async def test_one_that_cannot_be_read_is_named_and_costs_no_other(tmp_path: Pat
     assert unreadable.pop("a, statement 4").startswith("a statement of kind 'tarot'")
     assert not unreadable
     assert len(snapshot.rounds[0].traces) == 2 and not [t for t in snapshot.rounds[0].traces if t.missing]
+
+
+async def test_what_rings_show_comes_with_the_rest_and_one_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    listener = Listener()
+    ring = json.dumps(progress_json.written([communicator(0, 2, 8, operation(7))])).encode()
+    async with stage(tmp_path / "s.db", listener) as on, on.agent("a") as agent:
+        said = (
+            record(0),
+            Statement(StatementKind.PROGRESS, Rank(0), ring),
+            Statement(StatementKind.PROGRESS, Rank(1), b'{"schema": "hangdog.progress/1"}'),
+            Statement(StatementKind.PROGRESS, Rank(1), missing=Missing(Reason.TOOL_FAILED, "a ring of version 9")),
+        )
+        await asked(on, agent, looked(0, 1, said=said, last=True))
+    snapshot = seen(listener)
+    assert enqueued(snapshot) == {0: 5}
+    assert [(one.rank, one.communicators[0].collectives) for one in snapshot.progress] == [(0, 8)]
+    assert snapshot.account.unreadable == {"a, the profiler ring of rank 1": "a ring of version 9"}
 
 
 def test_a_bomb_is_never_inflated() -> None:
