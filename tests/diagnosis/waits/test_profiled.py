@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters, RasCommunicator, RasMember, RasReport
-from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.judge import diagnose, investigate
 from hangdog_models.diagnosis.waits import profiled
 from hangdog_models.diagnosis.waits.collective_counters import count
 from hangdog_models.progress.collective_progress import CollectiveProgress, Phase, RankProgress, Transfer
@@ -74,7 +74,7 @@ def test_a_host_that_is_about_to_launch_has_not_come_and_no_device_is_behind() -
     assert records[2].enqueued == records[2].completed == {"0000000000000abc": 6}
 
 
-@pytest.mark.parametrize("idle_s", [0.004, 1.5])
+@pytest.mark.parametrize("idle_s", [0.004, 3.0])
 def test_what_moved_a_moment_ago_accuses_nobody(idle_s: float) -> None:
     """A healthy job: an operation is in flight, and the ranks differ by one."""
     flights = [
@@ -86,7 +86,8 @@ def test_what_moved_a_moment_ago_accuses_nobody(idle_s: float) -> None:
     rings = world(*flights, collectives=[8, 7, 8, 7])
     assert holds(rings) == []
     verdict = judged(rings)
-    assert verdict.evict.machines == () and verdict.kind in (Kind.NONE, Kind.UNDETERMINED)
+    assert verdict.evict.machines == () and verdict.kind is Kind.NONE
+    assert diagnose(SAME, FOUR).kind is not Kind.NONE  # the stacks alone do not show it
 
 
 def test_one_rank_that_has_just_come_shows_that_the_communicator_is_at_work() -> None:
@@ -153,6 +154,16 @@ def test_a_collective_goes_by_its_number_among_collectives_where_messages_pass_a
     assert [record.started for record in records] == [{"0000000000000abc": 2}, {"0000000000000abc": 1}]
 
 
+def test_who_has_done_a_collective_is_not_awaited_in_it_whatever_messages_pass() -> None:
+    """A broadcast ends on its root before the others have it."""
+    receive = operation(9, LAUNCHED, function="Recv", peer=0)
+    rings = [
+        ring(0, communicator(0, 2, 3, operation(12, function="Broadcast"), p2ps=10)),
+        ring(1, communicator(1, 2, 3, receive, p2ps=10)),
+    ]
+    assert holds(rings, job(pp=2, per_machine=1)) == [("pp", (0,), ())]
+
+
 def stuck(transfers: dict[int, list[Transfer]]) -> tuple[RankProgress, ...]:
     """All devices are inside of number 7."""
     return world(*([operation(7, Phase.RUNNING, *transfers[rank])] for rank in range(4)), collectives=[8] * 4)
@@ -216,6 +227,37 @@ def test_a_process_that_is_stopped_or_dead_is_inside_of_nothing(state: str) -> N
     assert [(group.dim, group.ranks) for group in told.groups] == [("dp", (0, 1, 2, 3))]
 
 
+def messages(send: Transfer, receive: Transfer) -> tuple[RankProgress, ...]:
+    """Rank 0 sends to rank 1, and both devices have begun it."""
+    sends = operation(4, Phase.RUNNING, send, function="Send", peer=1)
+    receives = operation(4, Phase.RUNNING, receive, function="Recv", peer=0)
+    return ring(0, communicator(0, 2, 0, sends, p2ps=5)), ring(1, communicator(1, 2, 0, receives, p2ps=5))
+
+
+@pytest.mark.parametrize(
+    ("send", "found"),
+    [
+        (transfer("to", 1, 1, 0, 0, 0), [("p2p", (1,), (0,))]),  # its device has written nothing
+        (transfer("to", 1, 1, 1, 0, 0), [("p2p", (0, 1), ())]),  # what it has written does not leave
+        (transfer("to", 1, 1, 1, 1, 0), [("p2p", (0, 1), ())]),
+    ],
+)
+def test_a_message_is_held_up_by_its_senders_device_or_on_the_way(send: Transfer, found: Holds) -> None:
+    assert holds(messages(send, transfer("from", 0, 1, 0, 0, 0)), job(pp=2, per_machine=1)) == found
+
+
+def test_a_gloo_barrier_is_no_contradiction_to_rings_that_know_nothing_of_it() -> None:
+    """A ring knows NCCL's operations alone: that it shows none does not make it older than the stacks."""
+    traces = [*look({"0-2": "barrier"}), trace(3, "user")]
+    idle = world(*[[]] * 4, collectives=[8] * 4)
+    alone = diagnose(snapshot(traces, traces), FOUR)
+    beside = diagnose(replace(snapshot(traces, traces), progress=idle), FOUR)
+    assert beside.suspects == alone.suspects and beside.kind is alone.kind
+    everybody = [trace(rank, "barrier") for rank in range(4)]
+    told = diagnose(replace(snapshot(everybody, everybody), progress=idle), FOUR)
+    assert not any("older than the stacks" in reason for reason in told.because)
+
+
 def test_without_transfers_the_group_stays_whole() -> None:
     assert holds(stuck({rank: [] for rank in range(4)})) == [("dp", (0, 1, 2, 3), ())]
 
@@ -251,12 +293,15 @@ def test_groups_of_another_library_stay() -> None:
 def test_ras_is_not_heard_of_a_communicator_that_the_rings_tell_of() -> None:
     flights = [[], [operation(7)], [operation(7)], [operation(7)]]
     rings = world(*flights, collectives=[7, 8, 8, 8])
-    members = tuple(RasMember(rank, launched={"AllReduce": 7 if rank == 0 else 8}) for rank in range(4))
+    members = tuple(RasMember(rank, launched={"AllReduce": 3 if rank == 1 else 8}) for rank in range(4))
     report = RasReport((RasCommunicator("0000000000000abc", 4, members),))
     loads = snapshot(*[look({"1-3": "item", "0": "user"})] * 2)
-    alone = diagnose(replace(loads, progress=rings), FOUR)
-    both = diagnose(replace(loads, progress=rings, ras=(report, report)), FOUR)
-    assert both.suspects == alone.suspects
+    both = replace(loads, progress=rings, ras=(report, report))
+    assert [hold.what for hold in investigate(both, FOUR).waits.holds] == [
+        "all_reduce 7 of communicator 0000000000000abc"
+    ]
+    other = RasReport((replace(report.communicators[0], name="0000000000000def"),))
+    assert len(investigate(replace(both, ras=(other, other)), FOUR).waits.holds) == 2
 
 
 @given(

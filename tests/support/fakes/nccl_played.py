@@ -114,7 +114,7 @@ def pair(
         ]
 
 
-def hang(folder: Path, processes: Sequence["subprocess.Popen[bytes]"], stood_s: float = 3.0) -> None:
+def hang(folder: Path, processes: Sequence["subprocess.Popen[bytes]"], stood_s: float = 6.0) -> None:
     """Hangs the device of rank 1 of a pair that has made some steps; returns once the job has stood for a while."""
 
     def made(process: "subprocess.Popen[bytes]") -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hangdog_models.collectives import RankCounters
+from hangdog_models.collectives import PROFILER, RankCounters
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.scene import Contradiction, Scene
 from hangdog_models.diagnosis.observe.motion import Look, Motion
@@ -36,8 +36,10 @@ def find(
         and state.wait is Wait.GROUP
     }
     if not holds:
-        reported = [record for record in records if record.rank in look and look[record.rank].frames]
-        old = tuple(sorted(inside))
+        # a ring of NCCL's profiler is read in the very moment, and knows nothing of other libraries' collectives
+        dumps = [record for record in records if record.source != PROFILER]
+        reported = [record for record in dumps if record.rank in look and look[record.rank].frames]
+        old = tuple(sorted(inside.intersection(record.rank for record in dumps)))
         if len(old) < max(OLD_DUMPS_RANKS, OLD_DUMPS_SHARE * len(reported)):
             return []
         words = f"{ranks_of(old)} stand still in collectives of which their counters know nothing: the dumps are older than the stacks"

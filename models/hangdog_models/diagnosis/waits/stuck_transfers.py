@@ -26,7 +26,7 @@ def narrowed(
     found: list[GroupWait] = []
     hung: dict[Rank, str] = {}
     for hold in holds:
-        flows = _flows(hold, by_rank) if hold.joined and hold.begun and hold.group else {}
+        flows = _flows(hold, by_rank) if hold.joined and hold.begun and hold.counted else {}
         devices = _devices(hold, flows, topology)
         links = sorted(_links(flows))
         if devices and not links:
@@ -41,20 +41,24 @@ def narrowed(
 
 
 def _flows(hold: GroupWait, by_rank: Mapping[Rank, RankCounters]) -> _Flows:
-    """Empty where not all members' rings tell."""
+    """What moves for the collective, or for sends and receives where it is a pair; empty where not all members' rings tell."""
     found: dict[Rank, Sequence[tuple[Rank, Transfer]]] = {}
     for rank in hold.inside:
         record = by_rank.get(rank)
-        members = record.members.get(hold.group, ()) if record else ()
-        entry = _running(record, hold.group) if record else None
-        if entry is None or any(not 0 <= each.peer < len(members) for each in entry.transfers):
+        running = _running(record, hold.group) if record else []
+        moving = [(record.members.get(e.group, ()), each) for e in running for each in e.transfers] if record else []
+        if not running or any(not 0 <= each.peer < len(members) for members, each in moving):
             return {}
-        found[rank] = [(members[each.peer], each) for each in entry.transfers if each.awaits is not Awaited.NOTHING]
+        found[rank] = [(members[each.peer], each) for members, each in moving if each.awaits is not Awaited.NOTHING]
     return found
 
 
-def _running(record: RankCounters, group: str) -> CollectiveRecord | None:
-    return next((e for e in record.entries if e.group == group and e.started and not (e.done or e.p2p)), None)
+def _running(record: RankCounters, group: str) -> list[CollectiveRecord]:
+    """The oldest collective of a group that the device has begun; without a group all its sends and receives."""
+    begun = [entry for entry in record.entries if entry.started and not entry.done]
+    if not group:
+        return [entry for entry in begun if entry.p2p]
+    return [entry for entry in begun if entry.group == group and not entry.p2p][:1]
 
 
 def _devices(hold: GroupWait, flows: _Flows, topology: Topology) -> tuple[Rank, ...]:
