@@ -1,12 +1,20 @@
 """What is not a process trace finds its place in a snapshot: counters of several sources, RAS reports, findings."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
+from hangdog import triage
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.collectives import FLIGHT_RECORDER, WATCHDOG
 from hangdog_models.findings import Impact
+from hangdog_models.progress.collective_progress import Phase, RankProgress
+from hangdog_models.reading.collectives.progress_json import written
+from hangdog_models.verdict import Kind
 from support.cases.evidence import flight, stacks
+from support.cases.rings import around, held_up, hung, operation, stuck, world
 
 Fill = Callable[[dict[str, bytes]], Path]
 
@@ -113,3 +121,70 @@ def test_evidence_in_which_nothing_is_wrong_is_evidence(fill: Fill) -> None:
     snapshot, _ = open_bundle(fill({"rank0.log": b"NCCL version 2.21.5+cuda12.4\nepoch 1\n", "notes.md": b"hello"}))
     assert (snapshot.account.files_read, snapshot.account.ignored) == (1, ("notes.md",))
     assert (snapshot.counters, snapshot.findings) == ((), ())
+
+
+LAYOUT = b"[job]\nworld_size = 4\n[topology]\ndp = 4\ngpus_per_node = 1\n"
+
+
+def progress(rings: Sequence[RankProgress], function: str = "synchronize") -> dict[str, bytes]:
+    """A bundle of two looks at ranks that all stand in one function, and of what their rings show."""
+    files = {f"rank{one.rank}.progress.json": json.dumps(written(one.communicators)).encode() for one in rings}
+    looks = {f"round-{k}/rank{one.rank}.json": stacks(100 + one.rank, function) for one in rings for k in (0, 1)}
+    return {"job.toml": LAYOUT, **files, **looks}
+
+
+def moment() -> Sequence[RankProgress]:
+    """A healthy job: operations of some milliseconds are in flight, and ranks differ by one."""
+    flights = [
+        [operation(7, idle_s=0.003)],
+        [],
+        [operation(7, Phase.LAUNCHED, idle_s=0.001)],
+        [operation(6, idle_s=0.2)],
+    ]
+    return world(*flights, collectives=[8, 7, 8, 7])
+
+
+@pytest.mark.parametrize(
+    ("rings", "kind", "ranks", "evicted"),
+    [
+        (hung(2), Kind.MACHINE, (2,), ("node-2",)),  # its device has not begun what its host launched
+        (stuck(around(3)), Kind.MACHINE, (3,), ("node-3",)),  # it began, and neither takes nor gives any more
+        (stuck(held_up(1)), Kind.GROUP, (1, 2), ("node-1", "node-2")),  # data is ready, and does not leave
+        (world([], *[[operation(7)]] * 3, collectives=[7, 8, 8, 8]), Kind.MACHINE, (0,), None),  # it never launched it
+        (moment(), Kind.NONE, None, ()),
+    ],
+)
+def test_what_rings_in_a_bundle_say(
+    fill: Fill,
+    rings: Sequence[RankProgress],
+    kind: Kind,
+    ranks: tuple[int, ...] | None,
+    evicted: tuple[str, ...] | None,
+) -> None:
+    verdict = triage(fill(progress(rings)))
+    assert verdict.kind is kind
+    assert ranks is None or verdict.suspects[0].ranks == ranks
+    assert evicted is None or verdict.evict.machines == evicted
+    assert verdict.evidence.unreadable == {} and verdict.evidence.ignored == ()
+
+
+def test_of_several_rounds_the_latest_rings_are_used_and_rings_alone_are_a_bundle(fill: Fill) -> None:
+    ring_of = {rank: json.dumps(written(one.communicators)).encode() for rank, one in enumerate(hung(2))}
+    files = {f"round-{k}/rank{rank}.progress.json": data for rank, data in ring_of.items() for k in (0, 1)}
+    snapshot, _ = open_bundle(fill({"job.toml": LAYOUT, **files}))
+    assert [one.rank for one in snapshot.progress] == [0, 1, 2, 3]
+    assert snapshot.account.unreadable["round-0/rank3.progress.json"].endswith("read from round-1/rank3.progress.json")
+    verdict = triage(fill({"job.toml": LAYOUT, **files}))
+    assert verdict.suspects[0].ranks == (2,)
+
+
+def test_a_ring_that_cannot_be_read_or_is_nobodys_is_named_and_costs_no_other(fill: Fill) -> None:
+    files = progress(hung(2))
+    files["rank1.progress.json"] = files["rank1.progress.json"].replace(b'"launched": 8', b'"launched": -8')
+    files["lost.json"] = files["rank0.progress.json"]
+    snapshot, _ = open_bundle(fill(files))
+    assert [one.rank for one in snapshot.progress] == [0, 2, 3]
+    assert snapshot.account.unreadable == {
+        "rank1.progress.json": "launched is -8",
+        "lost.json": "no rank in its name: call it rank<N>",
+    }

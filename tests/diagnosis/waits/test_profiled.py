@@ -15,7 +15,19 @@ from hangdog_models.progress.collective_progress import CollectiveProgress, Phas
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Verdict
-from support.cases.rings import PROGRESS, communicator, operation, ring, transfer, without_kernels, world
+from support.cases.rings import (
+    PROGRESS,
+    around,
+    communicator,
+    held_up,
+    hung,
+    operation,
+    ring,
+    stuck,
+    transfer,
+    without_kernels,
+    world,
+)
 from support.cases.stories import job, look, snapshot, trace
 
 FOUR = job(dp=4, per_machine=1)
@@ -32,12 +44,6 @@ def holds(rings: Sequence[RankProgress], topology: Topology = FOUR) -> Holds:
 
 def judged(rings: Sequence[RankProgress], *records: RankCounters) -> Verdict:
     return diagnose(replace(SAME, progress=tuple(rings), counters=records), FOUR)
-
-
-def hung(victim: int, phase: Phase = LAUNCHED) -> tuple[RankProgress, ...]:
-    """All hosts have launched number 7, and the device of one has not begun it."""
-    flights = [[operation(7, phase if rank == victim else Phase.RUNNING)] for rank in range(4)]
-    return world(*flights, collectives=[8] * 4)
 
 
 def untimed(rank: int) -> RankCounters:
@@ -164,36 +170,10 @@ def test_who_has_done_a_collective_is_not_awaited_in_it_whatever_messages_pass()
     assert holds(rings, job(pp=2, per_machine=1)) == [("pp", (0,), ())]
 
 
-def stuck(transfers: dict[int, list[Transfer]]) -> tuple[RankProgress, ...]:
-    """All devices are inside of number 7."""
-    return world(*([operation(7, Phase.RUNNING, *transfers[rank])] for rank in range(4)), collectives=[8] * 4)
-
-
-def around(device: int) -> dict[int, list[Transfer]]:
-    """A ring of four in which one device does no more: it has taken no data since, and written none."""
-    found = {}
-    for rank in range(4):
-        before, after = (rank - 1) % 4, (rank + 1) % 4
-        takes = transfer("from", before, 6, 6, 6, 4) if rank == device else transfer("from", before, 5, 4, 4, 4)
-        gives = transfer("to", after, 8, 6, 4, 4) if after == device else transfer("to", after, 5, 4, 4, 4)
-        found[rank] = [takes, gives]
-    return found
-
-
 def test_the_device_that_neither_takes_nor_gives_is_named_where_all_have_begun() -> None:
     assert holds(stuck(around(2))) == [("dp", (0, 1, 3), (2,))]
     verdict = judged(stuck(around(2)))
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
-
-
-def held_up(sender: int) -> dict[int, list[Transfer]]:
-    """A ring of four in which what one has ready does not leave it, though the next one has room; the others wait for data."""
-    found = {}
-    for rank in range(4):
-        before, after = (rank - 1) % 4, (rank + 1) % 4
-        gives = transfer("to", after, 6, 5, 4, 4) if rank == sender else transfer("to", after, 5, 4, 4, 4)
-        found[rank] = [transfer("from", before, 6, 4, 4, 4), gives]
-    return found
 
 
 def test_data_that_is_ready_and_does_not_leave_is_held_up_between_two() -> None:

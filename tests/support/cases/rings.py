@@ -61,6 +61,46 @@ def world(*in_flight: Sequence[Operation], collectives: Sequence[int]) -> tuple[
     )
 
 
+def hung(victim: int, phase: Phase = Phase.LAUNCHED) -> tuple[RankProgress, ...]:
+    """All hosts have launched number 7, and the device of one has not begun it."""
+    flights = [[operation(7, phase if rank == victim else Phase.RUNNING)] for rank in range(4)]
+    return world(*flights, collectives=[8] * 4)
+
+
+def stuck(transfers: dict[int, list[Transfer]]) -> tuple[RankProgress, ...]:
+    """All devices are inside of number 7."""
+    return world(*([operation(7, Phase.RUNNING, *transfers[rank])] for rank in range(4)), collectives=[8] * 4)
+
+
+def around(device: int) -> dict[int, list[Transfer]]:
+    """A ring of four in which one device does no more: it has taken no data since, and written none.
+
+    Whoever sends to it has no room there, and takes no more itself; the others wait for data.
+    """
+    found = {}
+    for rank in range(4):
+        before, after = (rank - 1) % 4, (rank + 1) % 4
+        full = device in (rank, after)
+        takes = transfer("from", before, 6, 6, 6, 4) if full else transfer("from", before, 5, 4, 4, 4)
+        gives = transfer("to", after, 8, 6, 4, 4) if after == device else transfer("to", after, 5, 4, 4, 4)
+        found[rank] = [takes, gives]
+    return found
+
+
+def held_up(sender: int) -> dict[int, list[Transfer]]:
+    """A ring of four in which what one has ready does not leave it, though the next one has room.
+
+    So it takes no more itself, and whoever sends to it has no room there; the others wait for data.
+    """
+    found = {}
+    for rank in range(4):
+        before, after = (rank - 1) % 4, (rank + 1) % 4
+        takes = transfer("from", before, 6, 6, 6, 4) if rank == sender else transfer("from", before, 6, 4, 4, 4)
+        gives = transfer("to", after, 6, 5, 4, 4) if sender in (rank, after) else transfer("to", after, 5, 4, 4, 4)
+        found[rank] = [takes, gives]
+    return found
+
+
 def without_kernels(one: CollectiveProgress) -> CollectiveProgress:
     """The same where NCCL tells nothing of its kernels: nothing counts as started or finished."""
     return replace(one, started=0, finished=0)

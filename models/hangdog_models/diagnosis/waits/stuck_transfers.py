@@ -1,7 +1,7 @@
 """Where inside a collective that all devices have begun it is stuck: at one machine's devices, or between two ranks.
 
 The transfers of its proxy threads tell (Mycroft, SOSP 2025, its table 4). A receiver waits for its sender's data. A sender waits for
-its own device, which may wait for data in turn. Who waits for its own device and for nobody's data holds the others up. Data
+its own device, which may wait for data or for room in turn. Who waits for its own device alone holds the others up. Data
 that is ready, and for which the receiver has room, is held up on the way.
 """
 
@@ -14,6 +14,8 @@ from hangdog_models.progress.collective_progress import Awaited, Transfer
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 
+#: What others give.
+_FROM_ELSEWHERE = {Awaited.DATA, Awaited.CREDIT, Awaited.NETWORK}
 #: The transfers under way of each rank, with the rank at their other end.
 _Flows = Mapping[Rank, Sequence[tuple[Rank, Transfer]]]
 
@@ -62,9 +64,10 @@ def _running(record: RankCounters, group: str) -> list[CollectiveRecord]:
 
 
 def _devices(hold: GroupWait, flows: _Flows, topology: Topology) -> tuple[Rank, ...]:
-    """The members on the one machine whose devices neither write nor take data while it waits for none from elsewhere.
+    """The members on the one machine whose devices neither write nor take data while nothing else holds it up.
 
-    Only if each of the others waits for data, or for room. What passes inside of a machine does not show.
+    Only if each of the others waits for data, for room or for the network. Who waits for room has a device that waits, too,
+    once all of its buffers are full. What passes inside of a machine does not show.
     """
     machines: dict[str, list[Rank]] = {}
     for rank in flows:
@@ -74,12 +77,11 @@ def _devices(hold: GroupWait, flows: _Flows, topology: Topology) -> tuple[Rank, 
     stuck: list[tuple[Rank, ...]] = []
     for ranks in machines.values():
         awaited = {each.awaits for rank in ranks for _, each in flows[rank]}
-        if Awaited.DATA in awaited:
+        if awaited & _FROM_ELSEWHERE:
             continue
-        if Awaited.GPU in awaited:
-            stuck.append(tuple(ranks))
-        elif Awaited.CREDIT not in awaited:
+        if Awaited.GPU not in awaited:
             return ()
+        stuck.append(tuple(ranks))
     return stuck[0] if len(stuck) == 1 else ()
 
 
