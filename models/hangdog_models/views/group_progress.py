@@ -1,12 +1,13 @@
-"""How far each process group got in its collectives, by what PyTorch and NCCL counted."""
+"""How far each process group, or communicator of NCCL, got in its collectives, by what PyTorch and NCCL counted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_models.collectives import RasCommunicator
+from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.waits.positions import Position, by_group, ordered
+from hangdog_models.diagnosis.waits.profiled import believed, count
 from hangdog_models.ranks import Rank, Runs, runs_of
-from hangdog_models.snapshot import Snapshot
 
 #: Groups shown, the most uneven first; a wide job has thousands that are all alike.
 GROUPS = 24
@@ -56,9 +57,11 @@ class JobProgress:
     communicators: tuple[Launches, ...] = ()
 
 
-def of(snapshot: Snapshot) -> JobProgress:
+def of(case: Case) -> JobProgress:
     """The progress of each group, those first that are stuck and whose ranks are furthest apart."""
-    groups = [_group(name, at) for (name, _), at in by_group(ordered(snapshot.counters)).items()]
+    snapshot = case.snapshot
+    records = believed(ordered(snapshot.counters), count(snapshot.progress, case.look, case.topology))
+    groups = [_group(name, at) for (name, _), at in by_group(records).items()]
     groups.sort(key=lambda one: (not one.stuck, -_spread(one), -len(one.at), one.name, one.ranks))
     last = snapshot.ras[-1].communicators if snapshot.ras else ()
     launches = sorted(map(_launches, last), key=lambda one: (-len(one.classes), not one.odd, one.name))

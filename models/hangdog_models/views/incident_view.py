@@ -42,7 +42,7 @@ def of(case: Case, verdict: Verdict) -> IncidentView:
         tree=stack_tree.merged(raw.trainers()),
         kinds=raw,
         surroundings=waits_view.around(case, verdict.suspects),
-        progress=group_progress.of(snapshot),
+        progress=group_progress.of(case),
         looks=rounds_view.of(case.looks, snapshot.interval_s),
         findings=tuple(findings[:FINDINGS]),
         findings_in_all=len(findings),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangdog_models.collectives import CollectiveRecord, RankCounters, RasCommunicator, RasMember, RasReport
+from hangdog_models.collectives import PROFILER, CollectiveRecord, RankCounters, RasCommunicator, RasMember, RasReport
 from hangdog_models.diagnosis.judge import diagnose, investigate
 from hangdog_models.diagnosis.waits import profiled
 from hangdog_models.diagnosis.waits.collective_counters import count
@@ -256,6 +256,17 @@ def test_the_recorder_counts_where_fewer_ranks_have_a_ring() -> None:
     records = [untimed(rank) for rank in range(4)]
     believed = profiled.believed(records, profiled.count(hung(2)[:2], {}, FOUR))
     assert believed == records
+
+
+def test_the_recorder_counts_where_a_communicator_that_is_under_way_cannot_be_counted() -> None:
+    """One that is at rest, as what a program made and dropped, makes no difference."""
+    records = [untimed(rank) for rank in range(4)]
+    ended = [ring(0, replace(hung(2)[0].communicators[0], ended=True, in_flight=())), *hung(2)[1:]]
+    assert profiled.believed(records, profiled.count(ended, {}, FOUR)) == records
+    dropped = [replace(communicator(rank, 4, 3, number=0xDEF), ended=rank == 0) for rank in range(4)]
+    rings = [ring(rank, hung(2)[rank].communicators[0], dropped[rank]) for rank in range(4)]
+    believed = profiled.believed(records, profiled.count(rings, {}, FOUR))
+    assert [one.source for one in believed] == [PROFILER] * 4
 
 
 def test_groups_of_another_library_stay() -> None:

@@ -34,8 +34,8 @@ class Member(NamedTuple):
 
 
 class Profiled(NamedTuple):
-    """Counters of the ranks that have a ring. `doubtful`: some communicator is left out, for its members are not all
-    known, or not all counted.
+    """Counters of the ranks that have a ring. `doubtful`: some communicator in which something is under way is left out,
+    for its members are not all known, or not all counted.
     """
 
     records: tuple[RankCounters, ...] = ()
@@ -72,7 +72,7 @@ def count(rings: Sequence[RankProgress], look: Look, topology: Topology) -> Prof
         ranks = _members(found, topology)
         lacking = ranks is not None and any(rank in with_ring for rank in set(ranks).difference(m.rank for m in here))
         if ranks is None or lacking or any(_uncountable(member.progress) for member in here):
-            doubtful = True
+            doubtful = doubtful or any(_under_way(member.progress) for member in here)
         elif not any(_moves(member.progress) for member in here):
             begun = any(member.progress.started for member in here)
             for member in here:
@@ -121,7 +121,8 @@ def _uncountable(one: CollectiveProgress) -> bool:
 
 def _under_way(one: CollectiveProgress) -> list[Operation]:
     """What the host has launched and the device has not finished, from old to new."""
-    return [each for each in one.in_flight if each.phase in (Phase.LAUNCHED, Phase.RUNNING)]
+    under_way = [each for each in one.in_flight if each.phase in (Phase.LAUNCHED, Phase.RUNNING)]
+    return sorted(under_way, key=lambda each: each.order)
 
 
 def _moves(one: CollectiveProgress) -> bool:
