@@ -16,7 +16,7 @@ from gpu.families import profiler
 from gpu.job import PATIENCE_S, TICK_S, Job
 from gpu.kit import Measured, Part, Stand
 from gpu.processes import Children
-from hangdog_agent.capture import pyspy, ras, recorder
+from hangdog_agent.capture import pyspy, ras, recorder, ring_statement
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses, find
@@ -245,6 +245,11 @@ def _ask(stand: Stand, job: Job, name: str, figures: dict[str, Any]) -> None:
         figures, "RAS", [one for one in members if one.rank != VICTIM][:1], lambda one: ras.report(one, tools), raw
     )
     _statement(figures, "recorder", members, lambda one: recorder.record(one, tools), raw)
+    rings = {one.rank: ring for one in members if (ring := ring_statement.progress(one, tools)) is not None}
+    if rings:
+        figures["rings"] = f"{sum(ring.missing is None for ring in rings.values())} of {len(members)}"
+    for rank, ring in rings.items():
+        (raw / f"ring-rank{rank}.progress.json").write_bytes(ring.data)
     for dump in job.folder.glob("fr_*"):  # what torch wrote by itself, too
         shutil.copy(dump, raw)
 
