@@ -188,9 +188,7 @@ class LocalCapture:
             elif given.missing is not None:
                 lacking.setdefault(given.missing.message, []).append(given)
             else:
-                found.append(RecordedCounters(self._machine, given.rank, given.data, given.age_s))
-        remarks = []
-                found.append(RecordedCounters(self._machine, given.rank, given.data, given.kind))
+                found.append(RecordedCounters(self._machine, given.rank, given.data, given.age_s, given.kind))
         for why, of in lacking.items():
             ranks = sorted(one.rank for one in of if one.rank is not None)
             whose = f"no flight record of {spelled(ranks)}" if ranks else "no report of NCCL RAS"

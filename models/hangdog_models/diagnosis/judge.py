@@ -21,8 +21,7 @@ from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict import conclude
 from hangdog_models.diagnosis.verdict.case import Case
-from hangdog_models.diagnosis.waits import collective_counters, kept_records, positions, ras_waits, waits
-from hangdog_models.diagnosis.waits import collective_counters, positions, profiled, ras_waits, waits
+from hangdog_models.diagnosis.waits import collective_counters, kept_records, positions, profiled, ras_waits, waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot
@@ -44,12 +43,9 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     snapshot = event_dates.dated(first_exits.with_first_failure(snapshot, topology))
     reader = activity.RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
-    worked = work.count(snapshot.rounds, snapshot.interval_s, snapshot.got_on)
-    moved = motion.observe(looks, worked)
-    rings = profiled.count(snapshot.progress, topology)
-    got_on = tuple(sorted({*snapshot.got_on, *rings.got_on}))
     got_on = tuple(sorted({*snapshot.got_on, *profiled.moved(snapshot.progress)}))
-    moved = motion.observe(looks, work.count(snapshot.rounds, snapshot.interval_s, got_on))
+    worked = work.count(snapshot.rounds, snapshot.interval_s, got_on)
+    moved = motion.observe(looks, worked)
     stalled_s = snapshot.job.stalled_s
     if stalled_s is not None and stalled_s >= motion.STATED_S:
         moved = motion.stated(moved, looks, stalled_s)
@@ -63,8 +59,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     records = profiled.believed(positions.ordered(snapshot.counters), rings)
     crowd = waits.crowd_of(last, moved, topology) if records else frozenset()
     counted = collective_counters.count(records, last, topology, crowd, moved.moving | moved.travelling)
-    ras = ras_waits.hear(snapshot, last, topology, moved)
-    ras = ras_waits.hear(snapshot, last, topology, frozenset(hold.group for hold in counted.holds))
+    ras = ras_waits.hear(snapshot, last, topology, moved, frozenset(hold.group for hold in counted.holds))
     contradictions = contradiction.find(records, counted.holds, last, moved)
     look = conclude.with_absent({**last, **counted.states, **ras.states}, topology, snapshot)
     held = waits.find(look, moved, topology, (*counted.holds, *ras.holds))

@@ -43,11 +43,10 @@ class StoredRound:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCounters:
-    """What a library counted, as it gave it: a flight record of `rank`, or (None) the machine's report of NCCL RAS.
+    """What a library counted, as it gave it: of `rank`, or (None) the machine's report of NCCL RAS.
 
     `age_s`: so many seconds before it was asked for, its process wrote it by itself; 0 where it answered.
     """
-    """What a library counted, as it gave it: of `rank`, or (None) the machine's report of NCCL RAS."""
 
     machine: str
     rank: Rank | None
@@ -192,8 +191,7 @@ def _counted(inside: _Kept, owners: Mapping[Rank, str]) -> Iterator[RecordedCoun
                     continue
             except UnreadableEvidence:
                 continue
-            yield RecordedCounters(machine, given.rank, given.data, given.age_s)
-            yield RecordedCounters(machine, given.rank, given.data, given.kind)
+            yield RecordedCounters(machine, given.rank, given.data, given.age_s, given.kind)
 
 
 def announced(stated: Mapping[str, Mapping[str, Any]]) -> dict[str, AnnouncedJob]:

@@ -39,12 +39,12 @@ class RasWaits:
     answered: int = 0
 
 
-def hear(snapshot: Snapshot, look: Look, topology: Topology, motion: Motion) -> RasWaits:
+def hear(
+    snapshot: Snapshot, look: Look, topology: Topology, motion: Motion, counted: Container[str] = frozenset()
+) -> RasWaits:
     """What the last report says, and whether the one before said the same, or the ranks stood still meanwhile.
-def hear(snapshot: Snapshot, look: Look, topology: Topology, counted: Container[str] = frozenset()) -> RasWaits:
-    """What the last report says, and whether the one before said the same; not who lags behind in a `counted`
-    communicator, of which NCCL's profiler tells more.
 
+    Who lags behind in a `counted` communicator is not asked: NCCL's profiler tells more of it.
     Counts are launches and not completions, so they tell who is late, not who is inside. Equal counts acquit nobody.
     """
     if not snapshot.ras:
@@ -64,14 +64,11 @@ def hear(snapshot: Snapshot, look: Look, topology: Topology, counted: Container[
             rank = places.rank(member, communicator)
             if rank is not None:
                 lost[rank] = member.status
-        lag = _lagging(communicator, before.get(communicator.name) == communicator, places, topology, look)
-        if lag is not None and (lag.sure or _stood(lag, motion)):
-            lags.append(lag)
         frozen = before.get(communicator.name) == communicator
         known = communicator.name in counted
-        hold = None if known else _lagging(communicator, frozen, places, topology, look)
-        if hold is not None:
-            holds.append(hold)
+        lag = None if known else _lagging(communicator, frozen, places, topology, look)
+        if lag is not None and (lag.sure or _stood(lag, motion)):
+            lags.append(lag)
     for member in last.lost:
         rank = places.rank(member, None)
         if rank is not None:
