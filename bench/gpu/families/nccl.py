@@ -29,7 +29,7 @@ from hangdog_models.views.first_line import headline
 from hangdog_proto.codec.collectives import Statement
 
 #: Training before anything happens, so that the ranks have a rhythm. Seconds.
-TRAINED_S = 16.0
+TRAINED_S = 13.0
 #: A fault is waited for so long. Seconds: more than a spinning rank is borne.
 JUDGED_S = 90.0
 #: The rank that a fault strikes: not the first one, for much is special about that.
