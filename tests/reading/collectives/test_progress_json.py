@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from hangdog.evidence.content import RingFile, read_contents
 from hangdog.evidence.naming import name_of
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.progress.collective_progress import CollectiveProgress, Phase
+from hangdog_models.progress.collective_progress import Awaited, CollectiveProgress, Phase
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives import progress_json
 from hangdog_models.reading.collectives.library_counters import ring_progress
@@ -97,3 +98,16 @@ def test_names_that_cannot_be_shown_are_escaped_and_long_ones_cut() -> None:
     _deeply("name", "\x1b[2J" + "x" * 5000)(changed)
     (one,) = progress_json.read(changed)
     assert one.name.isprintable() and len(one.name) <= 256
+
+
+def test_the_example_on_the_page_of_the_profiler_is_one() -> None:
+    page = Path(__file__).parents[3] / "docs" / "profiler.md"
+    example = page.read_text(encoding="utf-8").partition("```json\n")[2].partition("```")[0]
+    (one,) = progress_json.read(read_json(example))
+    (stuck,) = one.in_flight
+    assert (one.communicator, stuck.phase, stuck.transfers[0].awaits) == (
+        0x700885418FD77BCF,
+        Phase.RUNNING,
+        Awaited.DATA,
+    )
+    assert json.loads(json.dumps(progress_json.written([one]))) == read_json(example)
