@@ -15,6 +15,8 @@ INSPECTOR = "NCCL Inspector"
 PROFILER = "NCCL profiler"
 #: How the recorder writes the end of a batch of sends and receives.
 COALESCED = "coalesced"
+#: How the sends and receives of an all-to-all are called where they are recorded one by one.
+EXCHANGE = "all_to_all"
 #: What tells the sends and receives of a group from its collectives where both are added up.
 P2P = " point-to-point"
 

@@ -146,6 +146,20 @@ def test_a_send_that_no_device_has_begun_is_awaited_by_its_receiver() -> None:
     assert holds(rings, job(pp=2, per_machine=1)) == [("p2p", (1,), (0,))]
 
 
+def test_a_device_that_is_behind_in_an_all_to_all_is_named_and_not_evicted() -> None:
+    """NCCL makes it of sends and receives; some experts are asked more than others, and have more to compute before it."""
+    rings = []
+    for rank in range(4):
+        phase = LAUNCHED if rank == 2 else Phase.RUNNING
+        calls = [(way, peer) for peer in range(4) if peer != rank for way in ("Send", "Recv")]
+        flight = [operation(at, phase, function=way, peer=peer) for at, (way, peer) in enumerate(calls)]
+        rings.append(ring(rank, communicator(rank, 4, 3, number=0xDEF), communicator(rank, 4, 0, *flight, p2ps=6)))
+    verdict = judged(rings)
+    assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ())
+    pairs = [one for one in holds(rings) if one[2] == (2,)]
+    assert pairs and {one[1] for one in pairs} == {(0,), (1,), (3,)}
+
+
 def test_a_collective_goes_by_its_number_among_collectives_where_messages_pass_as_well() -> None:
     """Ranks of a pipeline send and receive different numbers of messages in one communicator."""
     records = profiled.count(

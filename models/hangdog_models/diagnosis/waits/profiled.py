@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from hangdog_models.collectives import FLIGHT_RECORDER, PROFILER, CollectiveRecord, RankCounters
+from hangdog_models.collectives import EXCHANGE, FLIGHT_RECORDER, PROFILER, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.progress.collective_progress import CollectiveProgress, Operation, Phase, RankProgress
 from hangdog_models.ranks import Rank
@@ -148,8 +148,9 @@ def _record(rank: Rank, groups: Iterable[tuple[str, tuple[Rank, ...], Member, bo
         if known:
             completed[name] = min(waiting) - 1 if waiting else enqueued[name]
             started[name] = max(running, default=completed[name])
+        exchange = _is_exchange(one)
         for each in _under_way(one):
-            entries.append((each.age_s, _entry(name, one, each, numbers, known)))
+            entries.append((each.age_s, _entry(name, one, each, numbers[each.order], known, exchange)))
     entries.sort(key=lambda entry: -entry[0])
     return RankCounters(rank, enqueued, completed, tuple(e for _, e in entries), members, {}, started, PROFILER)
 
@@ -169,16 +170,24 @@ def _unlaunched(operation: Operation) -> bool:
     return operation.call.collective and operation.phase is Phase.ENQUEUED
 
 
+def _is_exchange(one: CollectiveProgress) -> bool:
+    """Whether its sends and receives under way are an all-to-all: NCCL makes one of a send to each member, and a receive."""
+    others = set(range(one.ranks)) - {one.rank}
+    calls = [each.call for each in _under_way(one) if not each.call.collective]
+    ways = ("Send", "Recv")
+    return one.ranks > 2 and all(others <= {call.peer for call in calls if call.function == way} for way in ways)
+
+
 def _entry(
-    name: str, one: CollectiveProgress, operation: Operation, numbers: Mapping[int, int], known: bool
+    name: str, one: CollectiveProgress, operation: Operation, number: int, known: bool, exchange: bool
 ) -> CollectiveRecord:
     call = operation.call
     called = _NCCL + _SNAKE.get(call.function, call.function.lower())
     if not call.collective:
         arrow = "<-" if call.function == "Recv" else "->"
-        called = f"{called} {one.rank}{arrow}{call.peer}"
+        called = f"{_NCCL + EXCHANGE if exchange else called} {one.rank}{arrow}{call.peer}"
     return CollectiveRecord(
-        name, numbers[operation.order], called, False, input_sizes=((call.count,),), dtypes=(call.datatype,),
+        name, number, called, False, input_sizes=((call.count,),), dtypes=(call.datatype,),
         p2p=not call.collective, started=operation.phase is Phase.RUNNING if known else None, transfers=operation.transfers,
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from hangdog_models.collectives import COALESCED, CollectiveRecord, RankCounters
+from hangdog_models.collectives import COALESCED, EXCHANGE, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank, format_ranks
 
@@ -29,7 +29,8 @@ def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple
     Also the ranks whose device has not begun what the host posted, where another one waits for just that.
     """
     posted: dict[Rank, dict[TransferEnd, bool]] = {}  # for each rank its open ends: whether the device has begun
-    begun: list[tuple[Rank, tuple[TransferEnd, ...]]] = []  # the ends of each operation that a device has begun
+    # the ends of each operation that a device has begun, and what it is called
+    begun: list[tuple[Rank, tuple[TransferEnd, ...], str]] = []
     for record in sorted(records, key=lambda record: record.rank):
         for entry, open_ends in _batches(record):
             if not entry.done:
@@ -37,7 +38,8 @@ def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple
                 for end in open_ends:
                     mine[end] = mine.get(end, False) or entry.started is not False
                 if entry.started is not False:
-                    begun.append((record.rank, tuple(sorted(open_ends))))
+                    called = EXCHANGE if EXCHANGE in entry.operation else "point-to-point"
+                    begun.append((record.rank, tuple(sorted(open_ends)), called))
     timed = {
         record.rank
         for record in records
@@ -49,10 +51,10 @@ def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple
     # ends of operations that wait for another end as well: whether one of these tells that it has not come
     torn: dict[tuple[Rank, TransferEnd], bool] = {}
     recorded = {record.rank for record in records}
-    for rank, ends in begun:
+    for rank, ends, called in begun:
         states = {end.peer: posted.get(end.peer, {}).get(TransferEnd(rank, not end.sends)) for end in ends}
         awaited = tuple(sorted(peer for peer, started in states.items() if not started))
-        behind.update((peer, f"point-to-point with rank {rank}") for peer in awaited if states[peer] is False)
+        behind.update((peer, f"{called} with rank {rank}") for peer in awaited if states[peer] is False)
         if awaited:
             holds.append(_hold((rank,), awaited, states))
             torn.update(((rank, end), not recorded.isdisjoint(awaited)) for end in ends)
