@@ -38,7 +38,8 @@ async def server() -> AsyncIterator[Server]:
 
 @pytest.fixture
 def stoppable(tools: Tools) -> Tools:
-    return replace(tools, stop=threading.Event())
+    """Without rings: to see that there is none takes a child, and what a look sends in how many messages is told here."""
+    return replace(tools, stop=threading.Event(), settings=replace(tools.settings, profiler_ring=0))
 
 
 async def test_it_says_who_it_is_and_what_is_here(server: Server, stoppable: Tools) -> None:

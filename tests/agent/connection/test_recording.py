@@ -30,7 +30,8 @@ LOST = Finding("NVML", "GPU lost", Impact.CONVICTS, "GPU 3 is lost", "gpu-a17", 
 
 @pytest.fixture
 def stoppable(tools: Tools) -> Tools:
-    return replace(tools, stop=threading.Event())
+    """Without rings: to see that there is none takes a child, and what a look sends in how many messages is told here."""
+    return replace(tools, stop=threading.Event(), settings=replace(tools.settings, profiler_ring=0))
 
 
 @contextlib.asynccontextmanager
