@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -164,3 +165,20 @@ def test_a_series_of_looks_tells_of_a_trainer_that_has_ended_meanwhile(
         targets.end(process)
         told = series.hear()
     assert [(one.kind, one.rank) for one in told] == [(StatementKind.PROGRESS, 0)]
+
+
+def test_whatever_a_ring_holds_its_statement_is_read_or_refused(nccl: BuiltNccl, tmp_path: Path) -> None:
+    with training(nccl, tmp_path / "rings", "counts", 100):
+        (ring,) = (tmp_path / "rings").iterdir()
+        sound = ring.read_bytes()
+    seed, told = random.Random(3), 0
+    for _ in range(300):
+        data = bytearray(sound)
+        for _ in range(seed.choice([1, 20, 2000])):
+            at = seed.randrange(64, len(data) - 8)
+            data[at : at + 8] = seed.choice([b"\xff" * 8, bytes(8), seed.randbytes(8)])
+        packed = collectives.pack(ring_statement.read(Rank(0), bytes(data), 10**15))
+        counted = collectives.unpack_all(pb.Capture(statements=[packed]))
+        assert counted is not None and len(counted.progress) + len(counted.unreadable) == 1
+        told += len(counted.progress)
+    assert 10 < told < 300

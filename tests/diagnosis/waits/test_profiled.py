@@ -188,6 +188,7 @@ def test_the_device_that_neither_takes_nor_gives_is_named_where_all_have_begun()
     assert holds(stuck(around(2))) == [("dp", (0, 1, 3), (2,))]
     verdict = judged(stuck(around(2)))
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
+    assert "its own GPU, which has not reached the end of all_reduce 7" in verdict.because[0]
 
 
 def test_data_that_is_ready_and_does_not_leave_is_held_up_between_two() -> None:

@@ -23,7 +23,9 @@ _Flows = Mapping[Rank, Sequence[tuple[Rank, Transfer]]]
 def narrowed(
     holds: Iterable[GroupWait], records: Sequence[RankCounters], topology: Topology
 ) -> tuple[list[GroupWait], dict[Rank, str]]:
-    """The holds, those of which transfers tell more narrowed to that; and the ranks whose own device holds one up."""
+    """The holds, those of which transfers tell more narrowed to that; and the ranks whose own device holds one up, with
+    what it has not reached.
+    """
     by_rank = {record.rank: record for record in records if record.source == PROFILER}
     found: list[GroupWait] = []
     hung: dict[Rank, str] = {}
@@ -34,7 +36,7 @@ def narrowed(
         if devices and not links:
             others = tuple(rank for rank in hold.inside if rank not in devices)
             found.append(replace(hold, inside=others, awaited=devices, group=""))
-            hung.update(dict.fromkeys(devices, hold.what))
+            hung.update(dict.fromkeys(devices, f"the end of {hold.what}"))
         elif links and not devices:
             found += _between(hold, links)
         else:
