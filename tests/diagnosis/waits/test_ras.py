@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from hangdog_models.collectives import RasCommunicator, RasMember, RasReport, RasStatus
+from hangdog_models.collectives import RankCounters, RasCommunicator, RasMember, RasReport, RasStatus
 from hangdog_models.diagnosis.hypotheses.explanations import unseen
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame, ProcessTrace
 from hangdog_models.verdict import Act, Kind, Verdict
@@ -135,6 +136,17 @@ def test_who_waits_for_its_device_where_its_peers_are_past_is_the_first_suspect(
     assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.MACHINE, (1,))
     assert verdict.evict.machines == ()
     assert any(step.do is Act.TEST and step.machines == ("node-0",) for step in verdict.next)
+
+
+def test_records_of_its_own_tell_more_than_its_launches() -> None:
+    """With flight records of the same hang its device is seen to be behind, and its machine is evicted."""
+    records = tuple(
+        RankCounters(Rank(rank), {"0": last}, {"0": 89}, (), {"0": tuple(map(Rank, range(8)))}, {})
+        for rank, last in enumerate((90, 89, *[90] * 6))
+    )
+    story = replace(twice(HELD_UP), counters=records)
+    verdict = judged(report({1: 6649}), story=story)
+    assert (verdict.suspects[0].ranks, verdict.evict.machines) == ((1,), ("node-0",))
 
 
 def test_launches_alone_do_not_tell_it() -> None:
