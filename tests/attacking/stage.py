@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hangdog_agent.capture.recorder import RecorderTimeouts, record
+from hangdog_agent.capture.flight_recorder.recorder import RecorderTimeouts, record
 from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_proto.codec.collectives import Statement
 from support.fakes.dumper import own_job

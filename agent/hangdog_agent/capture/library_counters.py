@@ -4,7 +4,8 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from hangdog_agent.capture import ras, recorder, ring_statement
+from hangdog_agent.capture import ras, ring_statement
+from hangdog_agent.capture.flight_recorder import recorder
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_models.stack import Missing, Reason

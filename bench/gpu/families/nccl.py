@@ -16,7 +16,8 @@ from gpu.families import profiler
 from gpu.job import PATIENCE_S, TICK_S, Job
 from gpu.kit import Measured, Part, Stand
 from gpu.processes import Children
-from hangdog_agent.capture import pyspy, ras, recorder, ring_statement
+from hangdog_agent.capture import pyspy, ras, ring_statement
+from hangdog_agent.capture.flight_recorder import recorder
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses, find

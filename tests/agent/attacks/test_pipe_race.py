@@ -34,7 +34,7 @@ while True:
 #: Captures the trainer with this pid, so many times.
 CAPTURES = """
 import sys
-from hangdog_agent.capture.recorder import record
+from hangdog_agent.capture.flight_recorder.recorder import record
 from attacking.stage import BRIEF
 from support.fakes.recorder_asked import TOOLS, by_pid
 member = by_pid(int(sys.argv[1]))

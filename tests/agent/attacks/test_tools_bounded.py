@@ -16,8 +16,8 @@ import pytest
 from attacking.stage import BRIEF
 from attacking.tools_seen import Tools as Seen
 from hangdog_agent.capture import native_stacks
+from hangdog_agent.capture.flight_recorder.recorder import record
 from hangdog_agent.capture.process_capture import Tools, look
-from hangdog_agent.capture.recorder import record
 from hangdog_models.stack import Missing
 from support.fakes import targets
 from support.fakes.dumper import pickled, played

@@ -12,7 +12,7 @@ import pytest
 
 from attacking.setuid import become_setuid, setuid
 from attacking.stage import BRIEF, OTHER, Rights, attacking, captured, folder, needs_root, settled, started
-from hangdog_agent.capture.recorder import record
+from hangdog_agent.capture.flight_recorder.recorder import record
 from hangdog_agent.procfs import Proc, Stat
 from live.stalled import Stalled
 from support.fakes.dumper import pickled

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hangdog_agent.capture import kept_dump
-from hangdog_agent.capture.recorder import record
+from hangdog_agent.capture.flight_recorder import kept_dump
+from hangdog_agent.capture.flight_recorder.recorder import record
 from hangdog_models.stack import Reason
 from support.fakes import targets
 from support.fakes.dumper import own_job, pickled, played

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.capture.recorder import record
+from hangdog_agent.capture.flight_recorder.recorder import record
 from hangdog_agent.confinement import syscalls
 from hangdog_models.stack import Reason
 from support.fakes import targets
@@ -99,7 +99,7 @@ def test_without_a_name_the_dump_is_found_where_pytorch_writes_it(tmp_path: Path
 
 
 def test_a_dump_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hangdog_agent.capture.recorder.MOST_BYTES", 100)
+    monkeypatch.setattr("hangdog_agent.capture.flight_recorder.recorder.MOST_BYTES", 100)
     with played(tmp_path, 0, pickled(7, 6)) as process:
         reason, said = words(ask(process))
     assert reason is Reason.TOOL_FAILED

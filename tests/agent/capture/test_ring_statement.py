@@ -22,6 +22,7 @@ from hangdog_proto.codec import collectives
 from hangdog_proto.codec.collectives import Statement, StatementKind
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.fakes import nccl_played, targets
+from support.fakes.dumper import own_job
 from support.fakes.nccl_played import BuiltNccl, training
 from support.fakes.recorder_asked import TOOLS, by_pid
 
@@ -80,7 +81,7 @@ def test_records_that_are_written_all_the_time_are_copied_whole(nccl: BuiltNccl,
 
 def test_a_trainer_without_a_ring_says_nothing_of_one(tmp_path: Path) -> None:
     for environ in ({}, {"HANGDOG_PROFILER_DIR": str(tmp_path)}, {"HANGDOG_PROFILER_DIR": str(tmp_path / "nowhere")}):
-        with targets.running(targets.WAIT, environ={"RANK": "0", **environ}) as process:
+        with targets.running(targets.WAIT, environ=own_job() | {"RANK": "0", **environ}) as process:
             assert ring_statement.progress(by_pid(process.pid), TOOLS) is None
 
 

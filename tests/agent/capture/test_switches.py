@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from hangdog_agent.capture import library_counters
+from hangdog_agent.capture.flight_recorder.recorder import record
 from hangdog_agent.capture.process_capture import Tools, look
-from hangdog_agent.capture.recorder import record
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_agent.stalls.progress.collective_counts import Collectives

@@ -10,8 +10,9 @@ from typing import cast
 
 import pytest
 
-from hangdog_agent.capture import library_counters, ras, recorder
+from hangdog_agent.capture import library_counters, ras
 from hangdog_agent.capture.capture_rounds import CaptureSeries
+from hangdog_agent.capture.flight_recorder import recorder
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.connection.answer import CaptureAnswer

@@ -14,6 +14,7 @@ import pytest
 
 from hangdog_agent.capture import collective_progress
 from support.fakes import targets
+from support.fakes.dumper import own_job
 
 _ROOT = Path(__file__).resolve().parents[3]
 _PLUGIN, _STAND_IN = _ROOT / "agent/profiler/profiler.c", _ROOT / "bench/gpu/trainers/nccl_stand_in.c"
@@ -79,7 +80,7 @@ def training(
     nccl: BuiltNccl, rings: Path, *words: object, says: bytes = b"ready", **environ: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """A trainer once it has said that it is there; it keeps its ring in a folder. Killed and reaped afterwards."""
-    own: Mapping[str, str] = {**os.environ, "RANK": "0", "HANGDOG_PROFILER_DIR": str(rings), **environ}
+    own: Mapping[str, str] = {**os.environ, **own_job(), "RANK": "0", "HANGDOG_PROFILER_DIR": str(rings), **environ}
     with subprocess.Popen(
         nccl.command(*words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=rings.parent, env=own
     ) as process:

@@ -2,8 +2,8 @@
 
 import subprocess
 
+from hangdog_agent.capture.flight_recorder.recorder import RecorderTimeouts, record
 from hangdog_agent.capture.process_capture import Tools
-from hangdog_agent.capture.recorder import RecorderTimeouts, record
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses, find
 from hangdog_agent.discovery.process_table import ProcessTable

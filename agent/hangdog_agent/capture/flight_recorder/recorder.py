@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hangdog_agent.capture.kept_dump import THERE
+from hangdog_agent.capture.flight_recorder.kept_dump import THERE
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.confinement import confined_children
 from hangdog_agent.confinement.subprocesses import ProcessOutcome, run
@@ -89,7 +89,7 @@ def _asked(member: RankProcesses, tools: Tools, patience: RecorderTimeouts) -> t
         "read_s": patience.read_s,
         "cpu_s": int(patience.whole_s) + 2,
     }
-    command = confined_children.reader("hangdog_agent.capture.recorder_process", json.dumps(order))
+    command = confined_children.reader("hangdog_agent.capture.flight_recorder.recorder_process", json.dumps(order))
     environ = confined_children.environment()
     # nobody is waited for who was never to be asked: the place of dumps that no job named may lie on what hangs
     within_s = patience.whole_s if asked else patience.start_s + patience.socket_s

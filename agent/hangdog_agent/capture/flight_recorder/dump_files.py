@@ -5,7 +5,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from hangdog_agent.capture.asked_rank import AskedRank
+from hangdog_agent.capture.flight_recorder.asked_rank import AskedRank
 from hangdog_agent.confinement import syscalls
 
 #: A dump that did not change for so long is written: PyTorch writes all of it with one call. Seconds.

@@ -18,9 +18,9 @@ import termios
 import time
 from typing import Any
 
-from hangdog_agent.capture import kept_dump
-from hangdog_agent.capture.asked_rank import AskedRank
-from hangdog_agent.capture.dump_files import SETTLED_S, Identity, identity, whole
+from hangdog_agent.capture.flight_recorder import kept_dump
+from hangdog_agent.capture.flight_recorder.asked_rank import AskedRank
+from hangdog_agent.capture.flight_recorder.dump_files import SETTLED_S, Identity, identity, whole
 from hangdog_agent.confinement import syscalls
 from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
 

@@ -11,8 +11,8 @@ import re
 import struct
 import time
 
-from hangdog_agent.capture.asked_rank import AskedRank
-from hangdog_agent.capture.dump_files import SETTLED_S, Identity, identity, whole
+from hangdog_agent.capture.flight_recorder.asked_rank import AskedRank
+from hangdog_agent.capture.flight_recorder.dump_files import SETTLED_S, Identity, identity, whole
 from hangdog_agent.confinement.credentials import CredentialsRefused
 
 #: Whole numbers of eight bytes, as a pickle writes them (LONG1): among them all times, in ns.
