@@ -54,7 +54,10 @@ def _driver() -> str | None:
 def _commit() -> str | None:
     try:
         ran = subprocess.run(
-            ["git", "-C", environment.ROOT, "rev-parse", "--short", "HEAD"], check=False, capture_output=True, text=True
+            ["git", "-C", environment.ROOT, "describe", "--always", "--dirty"],
+            check=False,
+            capture_output=True,
+            text=True,
         )
     except OSError:
         return None
