@@ -40,6 +40,9 @@ STRUCK = tuple(
     for number, fault in enumerate(FAULTS)
 )
 
+#: With every change a job of DDP is struck by the dry run of `bench/gpu` (tests/gpu/test_gpu_dry.py), with agents of its own.
+CASES = [(further if each[0] == "ddp" else pytest.param)(*each, id="-".join(map(str, each))) for each in STRUCK]
+
 #: Faults whose rank is at work, as in an evaluation. In a job that is watched for less than an hour it may be the first one,
 #: and five minutes go by; what is played here stands for a job whose phases are known.
 AT_WORK = ("gc",)
@@ -83,7 +86,7 @@ def table() -> Iterator[list[Detected]]:
         print(f"| {one.name} | {one.suspected_s:.1f} | {one.judged_s:.1f} | {one.kind} |")
 
 
-@pytest.mark.parametrize(("trainer", "fault", "rank"), STRUCK, ids=["-".join(map(str, each)) for each in STRUCK])
+@pytest.mark.parametrize(("trainer", "fault", "rank"), CASES)
 def test_a_fault_is_suspected_and_judged_in_time(
     launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str, fault: str, rank: int
 ) -> None:
