@@ -127,7 +127,7 @@ def test_a_silent_process_is_passed_over_for_one_that_answers() -> None:
         thread.start()
         try:
             for _ in range(6):
-                assert ask(stopped.getsockname()[1], RasTimeouts(greeting_s=0.1, whole_s=10.0)).data == JSON
+                assert ask(stopped.getsockname()[1], RasTimeouts(greeting_s=0.4, whole_s=20.0)).data == JSON
         finally:
             over.set()
             thread.join()
