@@ -77,6 +77,27 @@ def test_who_sleeps_by_its_own_timer_asks_again_and_again_and_is_not_said_to_get
     assert verdict.kind is not Kind.NONE and "gets on" not in " ".join(verdict.because)
 
 
+def test_who_waits_for_its_pool_while_all_others_wait_for_its_lock_file_prepares_for_all() -> None:
+    """Processes that map a data set are no loader of batches: what holds them is code or a service more often than a machine."""
+    waits = ["get multiprocess/pool.py", "wait multiprocess/pool.py", "wait threading.py"]
+    pool = [
+        "<module> train.py",
+        "prepare own.py",
+        "map datasets/arrow_dataset.py",
+        "iflatmap_unordered datasets/utils/py_utils.py",
+        *waits,
+    ]
+    locked = ["<module> train.py", "prepare own.py", "__enter__ filelock/_api.py", "acquire filelock/_api.py"]
+
+    def judged(others: list[str]) -> Verdict:
+        seen = [trace(rank, pool if rank == 0 else others, state="S") for rank in range(16)]
+        return diagnose(snapshot(seen, seen, seen), WIDE)
+
+    verdict = judged(locked)
+    assert (verdict.suspects[0].ranks, verdict.evict.machines) == ((0,), ())
+    assert verdict.culprit is not None and verdict.culprit.probability > 0.9
+
+
 def test_a_sleeper_that_nobody_counted_is_named_and_not_evicted() -> None:
     writer = trace(3, WRITER, state="S")
     verdict = beside_a_barrier(writer)

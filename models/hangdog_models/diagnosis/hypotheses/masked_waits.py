@@ -76,8 +76,13 @@ def let_one_work(look: Look, waits: Waits) -> str | None:
     """What most of those who wait do, where ranks do it that let one work for all: a barrier, or a file that it has locked."""
     if at_barrier(look, waits):
         return "are at a barrier"
+    return "wait for a lock file" if at_lock_file(look, waits) else None
+
+
+def at_lock_file(look: Look, waits: Waits) -> bool:
+    """Whether most of those who wait do so for a file that another one has locked."""
     polling = {rank for state, ranks in sites(look) if state.operation == LOCK_FILE for rank in ranks}
-    return "wait for a lock file" if 2 * len(polling.intersection(waits.waiting)) > len(waits.waiting) else None
+    return 2 * len(polling.intersection(waits.waiting)) > len(waits.waiting)
 
 
 def _to_barrier(look: Look) -> frozenset[tuple[str, str]]:

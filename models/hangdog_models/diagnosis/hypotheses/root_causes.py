@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hangdog_models.diagnosis.hypotheses.activity_odds import causes_of, in_an_operator
+from hangdog_models.diagnosis.hypotheses.activity_odds import WHY_AT_ANOTHER_THREAD, causes_of, in_an_operator
 from hangdog_models.diagnosis.hypotheses.blame_factors import goes_about, works_for_all
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
-from hangdog_models.diagnosis.hypotheses.masked_waits import let_one_work
+from hangdog_models.diagnosis.hypotheses.masked_waits import at_lock_file, let_one_work
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe.activity import SERVICES, RankState, sites
 from hangdog_models.diagnosis.observe.duties import TRACKS, duty
@@ -65,6 +65,8 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
         causes = _shared_out(blamed, {**WHY_IN_A_DUTY})
         return [_nobody(one, Kind.UNDETERMINED, because) if one.kind is Kind.NONE else one for one in causes]
     shares = WHY_ALL_ARE_SERVED if _all_are_served(lead, scene) else causes_of(lead)
+    if shares is None and lead.activity is Activity.DATALOADER and at_lock_file(scene.look, scene.waits):
+        shares = WHY_AT_ANOTHER_THREAD  # no batch of a step: processes of its own prepare something for all
     if shares is None or _unrelated([scene.look[rank] for rank in blamed.ranks]):
         return [blamed]
     begins = lead.activity is Activity.UNKNOWN and starting(scene)
