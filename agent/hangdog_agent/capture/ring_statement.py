@@ -18,6 +18,8 @@ from hangdog_models.reading.collectives import progress_json
 from hangdog_models.stack import Missing, Reason
 from hangdog_proto.codec.collectives import Statement, StatementKind
 
+#: Where rings lie unless a trainer's environment says otherwise.
+_SHARED_MEMORY = "/dev/shm"
 #: Starting Python takes 20 ms, on an overloaded machine a second; the copy itself a few milliseconds.
 _WITHIN_S = 2.0
 
@@ -53,15 +55,32 @@ def _order(member: RankProcesses, proc: Proc) -> dict[str, Any] | None:
     status = proc.status(through)
     if stat is None or status is None or (dead and status.uid != process.owner.uid):
         return None
+    folder = (process.environ or {}).get(RING_FOLDER, "")
+    if not folder and _nobody_keeps_any(proc, through, status.uid):
+        return None
     return {
         "proc": os.fspath(proc.root),
         "pid": through,
         "started": stat.started,
-        "folder": (process.environ or {}).get(RING_FOLDER, ""),
+        "folder": folder,
         # a ring is called after its process as that one's container counts, which a dead one does not tell any more
         "name": f"{'*' if dead else status.pids[-1] if status.pids else process.pid}-{process.started}",
         "cpu_s": int(_WITHIN_S) + 1,
     }
+
+
+def _nobody_keeps_any(proc: Proc, pid: int, uid: int) -> bool:
+    """Whether a user keeps no ring in the usual place, where that can be seen without a child.
+
+    That is where the process sees this machine's own files, whose mounts are root's: a look at its own might never end.
+    """
+    try:
+        own, theirs = (os.readlink(proc.root / who / "ns/mnt") for who in ("self", str(pid)))
+        if own != theirs or os.readlink(proc.root / str(pid) / "root") != "/":
+            return False
+    except OSError:
+        return False
+    return not os.path.lexists(f"{_SHARED_MEMORY}/hangdog-{uid}")
 
 
 def read(rank: Rank, ring: bytes, now_ns: int) -> Statement:

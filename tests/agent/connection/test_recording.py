@@ -30,8 +30,8 @@ LOST = Finding("NVML", "GPU lost", Impact.CONVICTS, "GPU 3 is lost", "gpu-a17", 
 
 @pytest.fixture
 def stoppable(tools: Tools) -> Tools:
-    """Without rings: to see that there is none takes a child, and what a look sends in how many messages is told here."""
-    return replace(tools, stop=threading.Event(), settings=replace(tools.settings, profiler_ring=0))
+    """Without rings and dumps: to see that there are none takes a child, and in how many messages a look is sent is told here."""
+    return replace(tools, stop=threading.Event(), settings=replace(tools.settings, profiler_ring=0, recorder_pipe=0))
 
 
 @contextlib.asynccontextmanager
