@@ -13,6 +13,8 @@ FLIGHT_RECORDER, WATCHDOG, NCCL_LOG = "flight recorder", "watchdog", "NCCL log"
 INSPECTOR = "NCCL Inspector"
 #: It counts the operations of a communicator, which is its group, and knows which the device has begun.
 PROFILER = "NCCL profiler"
+#: How the recorder begins the names of operations that hosts carry out, without any device.
+BY_HOSTS = "gloo:"
 #: How the recorder writes the end of a batch of sends and receives.
 COALESCED = "coalesced"
 #: How the sends and receives of an all-to-all are called where they are recorded one by one.

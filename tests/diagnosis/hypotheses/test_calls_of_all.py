@@ -2,7 +2,7 @@
 
 from hangdog_models.diagnosis.judge import diagnose, investigate
 from hangdog_models.verdict import Kind
-from support.cases.stories import C10D, job, look, snapshot, trace, twice
+from support.cases.stories import C10D, first, job, look, snapshot, trace, twice
 
 ELSEWHERE = ["<module> train.py", "finish loop.py", f"barrier {C10D}"]
 
@@ -18,6 +18,15 @@ def test_who_is_at_a_barrier_is_on_one_side_whatever_line_it_came_from() -> None
     here = [*look({"0-3": "stage", "4-6": "barrier"}), trace(7, ELSEWHERE)]
     verdict = diagnose(twice(here), job(pp=2, dp=4, per_machine=2))
     assert any("4-7" in line for line in verdict.because), verdict.because
+
+
+def test_who_came_to_it_between_the_looks_is_not_stuck_there() -> None:
+    """A recorded evaluation of all ranks: one was met in the sum behind it, the others in its last layers yet."""
+    before, after = look({"0-7": "gather"}), look({"0-2,4-7": "gather", "3": "metrics"})
+    came = diagnose(snapshot(before, before, after), job(dp=8, per_machine=2))
+    assert came.kind is Kind.UNDETERMINED
+    stays = diagnose(snapshot(after, after, after), job(dp=8, per_machine=2))
+    assert stays.kind is Kind.SOFTWARE and first(stays) == (3,)
 
 
 def test_nobody_is_alone_at_a_barrier_that_all_are_at() -> None:

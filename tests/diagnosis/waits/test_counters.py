@@ -12,7 +12,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, Verdict
 from support.cases.stories import job, look, snapshot, trace
 
 FOUR = job(dp=4, per_machine=1)
@@ -165,12 +165,27 @@ def test_a_host_waiting_for_its_device_with_nothing_under_way_is_held_up_by_it()
 )
 def test_who_runs_in_c_waits_for_its_device_only_where_it_may(innermost: str, shift: int, held_up: bool) -> None:
     """A hash and a wait for the device spin alike; one of them gets on, or is in a module of Python's own."""
-    records = tuple(nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6) for rank in range(4))
+    verdict = runs_in_c(innermost, shift)
+    assert ("its own GPU" in verdict.because[0], verdict.evict.machines == ("node-2",)) == (held_up, held_up)
+
+
+@pytest.mark.parametrize(("others", "library"), [("barrier", "nccl"), ("metrics", "gloo"), ("barrier", "gloo")])
+def test_who_runs_in_c_computes_where_the_others_let_it_or_no_device_is_known_of(others: str, library: str) -> None:
+    """A recorded job without GPUs: rank 0 reviewed, in one large product, while all others were at a barrier."""
+    verdict = runs_in_c("augment data.py", 0, others, library)
+    assert "its own GPU" not in verdict.because[0] and not verdict.evict.machines
+
+
+def runs_in_c(innermost: str, shift: int, others: str = "metrics", library: str = "nccl") -> Verdict:
+    """Rank 2 at two looks, its line `shift` further in the second, while the others wait for it; all recorded."""
+    entry = CollectiveRecord("0", 6, f"{library}:all_reduce", done=True)
+    records = tuple(
+        replace(nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6), entries=(entry,)) for rank in range(4)
+    )
     calls = ["<module> train.py", "step train.py", innermost]
     runs = [trace(2, calls, state="R", active=True, shift=at * shift) for at in range(2)]
-    story = snapshot(*([*look({"0-1,3": "metrics"}), one] for one in runs))
-    verdict = diagnose(replace(story, counters=records), FOUR)
-    assert ("its own GPU" in verdict.because[0], verdict.evict.machines == ("node-2",)) == (held_up, held_up)
+    story = snapshot(*([*look({"0-1,3": others}), one] for one in runs))
+    return diagnose(replace(story, counters=records), FOUR)
 
 
 def test_a_launch_that_lasts_with_nothing_under_way_is_held_up_by_the_device_or_its_driver() -> None:

@@ -69,7 +69,7 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     if crossed or still:
         so = "counters show two groups crossed" if crossed else f"so in {motion.over}"
         factors.append(Factor(so, MISMATCH_CONFIRMED))
-    elif alone:
+    elif alone and motion.moving.isdisjoint(odd) and motion.travelling.isdisjoint(odd):  # who gets on meets them yet
         factors.append(Factor("few against many", FEW_AGAINST_MANY * (1 - 2 * len(odd) / len(waits.waiting))))
     named = set(odd) if alone else {*odd, *other}
     behind = waits.reached_from(named | waits.loose) | named | waits.loose

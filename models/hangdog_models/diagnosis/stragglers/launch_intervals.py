@@ -9,13 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from statistics import median
 
-from hangdog_models.collectives import RankCounters
+from hangdog_models.collectives import BY_HOSTS, RankCounters
 from hangdog_models.diagnosis.stragglers.recorded_intervals import Excess, like_of
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 
-#: How the recorder marks operations that the host carries out.
-HOST = "gloo:"
 #: A rank that knows less than this share of its group's operations is left out: only those that all know can be compared.
 KNOWN = 0.5
 #: Fewer ranks than these have no middle from which one could stand out.
@@ -30,7 +28,7 @@ def excesses(records: Iterable[RankCounters], topology: Topology) -> Iterator[Ex
     for record in records:
         groups = launches.setdefault(like_of(record.rank, topology), {})
         for entry in record.entries:
-            if entry.operation.startswith(HOST) and entry.done and entry.created_ns and not entry.p2p:
+            if entry.operation.startswith(BY_HOSTS) and entry.done and entry.created_ns and not entry.p2p:
                 groups.setdefault(entry.group, {}).setdefault(record.rank, {})[entry.sequence] = entry.created_ns
     for groups in launches.values():
         if groups:  # the busiest: whoever was late for another one just before comes to this one in time

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hangdog_models.collectives import RankCounters
+from hangdog_models.collectives import BY_HOSTS, RankCounters
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
@@ -15,7 +15,7 @@ from hangdog_models.diagnosis.waits.lost_dumps import assumed_in_the_first, assu
 from hangdog_models.diagnosis.waits.positions import by_group, comparable
 from hangdog_models.diagnosis.waits.stuck_transfers import narrowed
 from hangdog_models.diagnosis.waits.transfers import transfers
-from hangdog_models.diagnosis.waits.waits import GroupWait
+from hangdog_models.diagnosis.waits.waits import OF_ALL, GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.stack import MERELY_FAILED
@@ -94,6 +94,7 @@ def count(
     holds = without_doubtful(freed(holds, guilty), {record.rank: _turns(record) for record in records})
     inside = {rank: hold.what for hold in holds for rank in hold.inside}
     awaited = {rank for hold in holds for rank in hold.awaited}
+    let_alone = {rank for hold in holds if _meet(hold, look) for rank in hold.awaited}
     states: dict[Rank, RankState] = {}
     for record in records:
         rank = record.rank
@@ -111,7 +112,9 @@ def count(
             if seen is None:
                 states[rank] = RankState(Activity.COLLECTIVE, Wait.SOME, operation=what, rule=BY_COUNTERS)
         elif rank in awaited and (
-            what := hung.get(rank) or behind.get(rank) or _own_device(record, seen, rank in crowd, rank in getting_on)
+            what := hung.get(rank)
+            or behind.get(rank)
+            or _own_device(record, seen, rank in crowd, rank in getting_on or rank in let_alone)
         ):
             device = seen or RankState(Activity.DEVICE_SYNC, Wait.NONE)
             states[rank] = replace(
@@ -151,9 +154,18 @@ def _under_way(record: RankCounters) -> str:
     return next((entry.operation for entry in record.entries if entry.started and not entry.done), "")
 
 
-def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, gets_on: bool) -> str:
-    """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise."""
-    spins = seen is not None and not gets_on and spins_in_c(seen)
+def _meet(hold: GroupWait, look: Look) -> bool:
+    """Whether most of those inside came there by a call that programs make for all ranks, to let one do its work meanwhile."""
+    called = sum(rank in look and look[rank].operation in OF_ALL for rank in hold.inside)
+    return 2 * called > len(hold.inside)
+
+
+def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, at_work: bool) -> str:
+    """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise.
+
+    `at_work`: it is known to get on, or the others let it, so that it runs in C shows no wait.
+    """
+    spins = seen is not None and not at_work and spins_in_c(seen) and not _on_hosts(record)
     # asleep in a launch: the queue of its device is full, and no collective is what fills it
     launches = seen is not None and seen.activity is Activity.LAUNCH and seen.busy is False
     waits = crowd or spins or launches or (seen is not None and seen.wait is Wait.SOME)
@@ -161,6 +173,11 @@ def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, gets_
     # NCCL notes what has ended in any case, and what has begun only where collectives are timed
     known = any(count >= 0 for counts in (record.started, record.completed) for count in counts.values())
     return LAUNCHED_BEFORE if waits and known and not under_way else ""
+
+
+def _on_hosts(record: RankCounters) -> bool:
+    """Whether hosts themselves carry out what it recorded: then nothing tells of a device, and who runs may compute."""
+    return bool(record.entries) and all(entry.operation.startswith(BY_HOSTS) for entry in record.entries)
 
 
 def spins_in_c(state: RankState) -> bool:
