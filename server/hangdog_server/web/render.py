@@ -17,6 +17,8 @@ from hangdog_models.ranks import Runs, format_runs, runs_of, size
 from hangdog_models.reading.printable import printable
 from hangdog_models.views.answer_text import judged_by, percent
 
+#: The script of every page, in this order: what keeps it true, then what an incident's page draws.
+SCRIPTS = ("live.js", "page.js")
 #: Characters of a piece of foreign text that shows on a page unless its place allows more.
 TEXT = 120
 #: Characters of a rank set in a line; the verdict's JSON has all of it.
@@ -27,7 +29,7 @@ def page(template: str, title: str, live: bool = False, **given: Any) -> str:
     """A whole page as one file without anything outside of it. `live`: it may ask its own server."""
     made = _environment()
     drawn = made.get_template(template).render(
-        title=printable(title, TEXT), policy=policy(live), css=Markup(_text("page.css")), js=Markup(_text("page.js")), **given
+        title=printable(title, TEXT), policy=policy(live), css=Markup(_text("page.css")), js=Markup(_script()), **given
     )  # fmt: skip
     return drawn
 
@@ -48,7 +50,7 @@ def still_page(template: str, title: str, **given: Any) -> str:
 @lru_cache
 def policy(live: bool = False) -> str:
     """The content security policy: our style and our script by their hashes, no other content from anywhere."""
-    style, script = _hash(_text("page.css")), _hash(_text("page.js"))
+    style, script = _hash(_text("page.css")), _hash(_script())
     own = "'self'" if live else "'none'"
     return (
         f"default-src 'none'; style-src '{style}'; script-src '{script}'; img-src data:; connect-src {own}; "
@@ -96,6 +98,11 @@ def _environment() -> Environment:
 @lru_cache
 def _text(name: str) -> str:
     return (files(__package__) / "templates" / name).read_text("utf-8")
+
+
+@lru_cache
+def _script() -> str:
+    return "".join(_text(name) for name in SCRIPTS)
 
 
 def _hash(text: str) -> str:

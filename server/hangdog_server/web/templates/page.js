@@ -8,14 +8,6 @@
     return made;
   };
 
-  // ---- live: the server says when what is shown here changed
-  const news = document.querySelector("[data-events]");
-  if (news && window.EventSource) {
-    const heard = new EventSource(news.dataset.events);
-    heard.addEventListener("state", () => { heard.close(); location.reload(); });
-    addEventListener("pagehide", () => heard.close());
-  }
-
   const holder = byId("data");
   if (!holder) return;
   const data = JSON.parse(holder.textContent);
