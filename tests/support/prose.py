@@ -42,7 +42,7 @@ def sentences(text: str) -> Iterator[str]:
     paragraph: list[str] = []
     for line in [*text.splitlines(), ""]:
         if not line.strip() or _NO_PROSE.match(line) or _ITEM.match(line):
-            yield from _split(" ".join(paragraph))
+            yield from _split(" ".join(paragraph).strip())
             paragraph = []
         if not _NO_PROSE.match(line):
             paragraph.append(_ITEM.sub("", line).strip())
