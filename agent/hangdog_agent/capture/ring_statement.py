@@ -69,6 +69,18 @@ def _order(member: RankProcesses, proc: Proc) -> dict[str, Any] | None:
     }
 
 
+def place(member: RankProcesses, proc: Proc) -> str:
+    """Where the ring of a trainer that lives lies, as it sees it; empty where it surely keeps none."""
+    process = member.process
+    status = proc.status(process.pid)
+    if status is None:
+        return ""
+    folder = (process.environ or {}).get(RING_FOLDER, "")
+    if not folder and _nobody_keeps_any(proc, process.pid, status.uid):
+        return ""
+    return f"{folder or f'{_SHARED_MEMORY}/hangdog-{status.uid}'}/{status.pids[-1] if status.pids else process.pid}-{process.started}"
+
+
 def _nobody_keeps_any(proc: Proc, pid: int, uid: int) -> bool:
     """Whether a user keeps no ring in the usual place, where that can be seen without a child.
 

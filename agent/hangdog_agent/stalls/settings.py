@@ -31,6 +31,8 @@ class StallSettings:
     log_bytes: int = 8192
     #: Between two looks at heartbeat files; 0 looks at none.
     touch_every_s: float = 1.0
+    #: Between two readings of the counts in rings of the NCCL profiler plug-in, 0.1 ms each; 0 reads none.
+    ring_every_s: float = 1.0
     #: Between two questions to NCCL RAS, each of which goes once around all processes; 0 never asks.
     ras_every_s: float = 30.0
     #: Between two readings of the bytes moved: some drivers ask the card's firmware for each counter; 0 reads none.

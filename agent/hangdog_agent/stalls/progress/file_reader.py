@@ -35,7 +35,8 @@ class FileQuery:
 
     `trainer` is its pid and start time. The file is what it has open as `descriptor`, else what `path` leads to from its
     root or working folder. At most `most` bytes are read, and the last ones where more were appended; 0 reads nothing.
-    `keep`: it is to be read once more when its trainer has `ended`.
+    `keep`: it is to be read once more when its trainer has `ended`. `ring`: it is one of the profiler plug-in, of which
+    the counts are wanted, as JSON.
     """
 
     trainer: tuple[int, int]
@@ -46,6 +47,7 @@ class FileQuery:
     offset: int = 0
     keep: bool = False
     ended: bool = False
+    ring: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ def _asked(wish: FileQuery) -> dict[str, Any]:
         "offset": wish.offset,
         "keep": wish.keep,
         "ended": wish.ended,
+        "ring": wish.ring,
     }
 
 

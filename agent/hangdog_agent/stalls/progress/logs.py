@@ -1,4 +1,4 @@
-"""Follows the logs and heartbeat files of the trainers, and keeps a witness for each; what is read stays in this process.
+"""Follows the logs, heartbeat files and rings of the trainers, and keeps a witness for each; what is read stays in this process.
 
 A trainer's log is its stdout and stderr where these are regular files, and the file its environment names.
 """
@@ -15,6 +15,7 @@ from hangdog_agent.discovery.environ_names import ERROR_FILE, HEARTBEAT, LOG, ST
 from hangdog_agent.numbers.log_numbers import LogNumbers, followed
 from hangdog_agent.stalls.progress.file_reader import FileQuery, Found, Identity
 from hangdog_agent.stalls.progress.heartbeat_files import Files
+from hangdog_agent.stalls.progress.profiler_rings import Rings
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
 from hangdog_agent.stalls.progress.safe_regex import safe
 from hangdog_agent.stalls.progress.step_lines import StepLines
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 #: Stdout and stderr.
 _FDS = ("1", "2")
-_LOG, _BEAT, _ERROR = "log", "heartbeat", "error file"
+_LOG, _BEAT, _ERROR, _RING = "log", "heartbeat", "error file", "ring"
 #: What is read of a log when a trainer has ended: what was appended to it in the last seconds, so many bytes of it at most. A
 #: job of eight ranks that all end with an error writes some tens of kilobytes.
 LAST_BYTES, LAST_S = 128 << 10, 60.0
@@ -36,7 +37,7 @@ _AGAIN_S = 10.0
 #: Two looks may come a little early, or every other one would be left out. Seconds.
 _EARLY_S = 0.2
 
-#: A trainer, and which of its files: one of `_FDS`, `_LOG` or `_BEAT`.
+#: A trainer, and which of its files: one of `_FDS`, or of the names above.
 _Slot = tuple[Key, str]
 
 
@@ -93,9 +94,10 @@ class Logs:
         self._names: dict[_Slot, Identity] = {}
         self._logs: dict[Identity, _Log] = {}
         self._beats: dict[_Slot, _Beat] = {}
+        self._rings = Rings(proc, settings)
         self._absent_until: dict[_Slot, float] = {}
         self._patterns: dict[str, re.Pattern[str] | None] = {}
-        self._logs_at = self._beats_at = float("-inf")
+        self._logs_at = self._beats_at = self._rings_at = float("-inf")
         self._last: dict[Identity, bytes] = {}
         self._errors: dict[Key, bytes] = {}
         self._gone: dict[_Slot, tuple[Identity, float]] = {}
@@ -120,6 +122,9 @@ class Logs:
         for (key, _), beat in self._beats.items():
             if key not in ended:
                 received[key].append(beat.signal)
+        for key, signal in self._rings.signals().items():
+            if key in received:
+                received[key].append(signal)
         return received
 
     def last_words(self, keys: Collection[Key]) -> LastWords:
@@ -164,6 +169,7 @@ class Logs:
         for table in (self._names, self._beats, self._absent_until):
             for slot in [slot for slot in table if slot[0] not in trainers]:
                 del table[slot]
+        self._rings.forget(trainers)
         held = {*self._names.values(), *(identity for identity, _ in self._gone.values())}
         self._logs = {identity: one for identity, one in self._logs.items() if identity in held}
         self._last = {identity: data for identity, data in self._last.items() if identity in held}
@@ -189,6 +195,9 @@ class Logs:
                 wishes[key, _BEAT] = FileQuery(key, path=path)
             if logs_due and (path := _named(member, ERROR_FILE)):  # there is none yet: how it is reached is kept
                 wishes[key, _ERROR] = FileQuery(key, path=path, keep=True)
+        if 0 < self._settings.ring_every_s <= now - self._rings_at + _EARLY_S:
+            self._rings_at = now
+            wishes |= {(key, _RING): query for key, query in self._rings.queries(trainers, now).items()}
         return {slot: wish for slot, wish in wishes.items() if self._absent_until.get(slot, now) <= now}
 
     def close(self) -> None:
@@ -200,6 +209,9 @@ class Logs:
         for slot, found in answer.items():
             if slot[0] not in trainers:  # it ended meanwhile
                 self._take_last(slot, found)
+                continue
+            if slot[1] == _RING:
+                self._rings.take(slot[0], found, at)
                 continue
             if slot[1] == _ERROR:
                 self._absent_until[slot] = at + _AGAIN_S

@@ -1,0 +1,69 @@
+"""Follows the rings of the NCCL profiler plug-in: a witness for each trainer that keeps one, by its busiest communicator."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hangdog_agent.capture import ring_statement
+from hangdog_agent.discovery.discover import Key, RankProcesses
+from hangdog_agent.procfs import Proc
+from hangdog_agent.stalls.progress.file_reader import FileQuery, Found
+from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
+from hangdog_agent.stalls.settings import StallSettings
+
+#: Of a trainer that keeps none it is asked again so seldom: the first communicator begins late. Seconds.
+_AGAIN_S = 10.0
+
+
+@dataclass(slots=True)
+class _Ring:
+    """How far the busiest communicator had `come`, as (its number, its count), and the witness of that."""
+
+    come: tuple[int, int]
+    signal: ProgressSignal
+
+
+class Rings:
+    """The rings of all trainers. It says which files are to be looked at, and takes what was found; it opens none."""
+
+    def __init__(self, proc: str, settings: StallSettings) -> None:
+        """`proc` is the folder of the process table."""
+        self._proc, self._settings = Proc(Path(proc)), settings
+        self._rings: dict[Key, _Ring] = {}
+        self._absent_until: dict[Key, float] = {}
+
+    def queries(self, trainers: Mapping[Key, RankProcesses], now: float) -> dict[Key, FileQuery]:
+        """The rings that may be there."""
+        found: dict[Key, FileQuery] = {}
+        for key, member in trainers.items():
+            if self._absent_until.get(key, now) > now:
+                continue
+            if path := ring_statement.place(member, self._proc):
+                found[key] = FileQuery(key, path=path, ring=True)
+            else:
+                self._absent_until[key] = now + _AGAIN_S
+        return found
+
+    def take(self, key: Key, found: Found | None, at: float) -> None:
+        """Takes a look at one. Another communicator than before shows nothing: it has just begun, or the other one ended."""
+        if found is None or not found.data:
+            self._rings.pop(key, None)
+            self._absent_until[key] = at + _AGAIN_S
+            return
+        number, count = map(int, json.loads(found.data))
+        ring = self._rings.get(key)
+        if ring is None:
+            signal = ProgressSignal(SignalKind.COLLECTIVES, self._settings.suspicious_s, vouches=True)
+            ring = self._rings[key] = _Ring((number, count), signal)
+        ring.signal.look(number == ring.come[0] and count > ring.come[1], at)
+        ring.come = number, count
+
+    def forget(self, trainers: Collection[Key]) -> None:
+        """Of all others than these."""
+        self._rings = {key: ring for key, ring in self._rings.items() if key in trainers}
+        self._absent_until = {key: until for key, until in self._absent_until.items() if key in trainers}
+
+    def signals(self) -> dict[Key, ProgressSignal]:
+        """The witness of each trainer whose ring counts."""
+        return {key: ring.signal for key, ring in self._rings.items()}

@@ -1,0 +1,138 @@
+"""The rings of the NCCL profiler plug-in, as a witness of progress: read with the trainer's rights, by the busiest communicator."""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hangdog_agent.capture import profiler_layout as layout
+from hangdog_agent.capture.process_capture import Tools
+from hangdog_agent.discovery.discover import RankProcesses
+from hangdog_agent.stalls.monitor import StallMonitor
+from hangdog_agent.stalls.progress.logs import Logs
+from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal, SignalKind
+from hangdog_agent.stalls.progress.ring_count import counted
+from hangdog_agent.stalls.settings import StallSettings
+from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.stall_timeouts import Sign
+from support.fakes import nccl_played, targets
+from support.fakes.dumper import own_job
+from support.fakes.nccl_played import BuiltNccl
+from support.fakes.recorder_asked import by_pid
+
+SETTINGS = StallSettings(traffic_every_s=0.0, ras_every_s=0.0)
+COUNTED = SignalKind.COLLECTIVES
+
+
+@pytest.fixture(scope="session")
+def nccl(tmp_path_factory: pytest.TempPathFactory) -> BuiltNccl:
+    return nccl_played.build(tmp_path_factory.mktemp("nccl"))
+
+
+def kept(path: Path, *communicators: tuple[int, int, int], state: int = layout.LIVE, writes: int = 2) -> int:
+    """An opened ring of communicators, each given by its number, its operations and its finished ones."""
+    ring = bytearray(layout.SIZE)
+    places = layout.COMMS, layout.OPS, layout.FLOWS
+    layout.HEADER.pack_into(ring, 0, layout.MAGIC, layout.VERSION, layout.SIZE, *places, *[0] * 5)
+    for place, (number, operations, finished) in enumerate(communicators):
+        at = layout.AT_COMMS + place * layout.COMM.size
+        counts = operations, 0, operations, operations, finished, 0, 0, 0
+        layout.COMM.pack_into(ring, at, writes, state, 0, 2, 1, number, 0, 0, b"", *counts, *[0] * 16)
+    path.write_bytes(ring)
+    return os.open(path, os.O_RDONLY)
+
+
+def test_the_busiest_communicator_counts(tmp_path: Path) -> None:
+    """The small one is that of a thread beside the training, and gets on while this one hangs."""
+    assert counted(kept(tmp_path / "before", (7, 100, 99), (8, 5, 5))) == (7, 399)
+    assert counted(kept(tmp_path / "later", (7, 100, 99), (8, 50, 50))) == (7, 399)
+
+
+def test_who_ended_is_written_or_is_no_ring_counts_nothing(tmp_path: Path) -> None:
+    assert counted(kept(tmp_path / "ended", (7, 100, 99), state=layout.ENDED)) is None
+    assert counted(kept(tmp_path / "written", (7, 100, 99), writes=3)) is None
+    (tmp_path / "short").write_bytes(b"HDNCCLPR")
+    assert counted(os.open(tmp_path / "short", os.O_RDONLY)) is None
+
+
+def test_any_bytes_are_read(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    for _ in range(200):
+        os.close(kept(tmp_path / "ring", (7, 100, 99)))
+        ring = bytearray((tmp_path / "ring").read_bytes())
+        for _ in range(chance.randrange(1, 40)):
+            ring[chance.randrange(layout.AT_OPS)] = chance.randrange(256)
+        (tmp_path / "ring").write_bytes(ring[: chance.choice((len(ring), chance.randrange(len(ring))))])
+        handle = os.open(tmp_path / "ring", os.O_RDONLY)
+        found = counted(handle)
+        os.close(handle)
+        assert found is None or all(isinstance(one, int) for one in found)
+
+
+@pytest.fixture
+def logs() -> Iterator[Logs]:
+    made = Logs("/proc", SETTINGS)
+    yield made
+    made.close()
+
+
+def test_a_ring_advances_with_the_training_and_stalls_with_it(nccl: BuiltNccl, tmp_path: Path, logs: Logs) -> None:
+    with nccl_played.pair(nccl, tmp_path, lambda _: {}) as processes:
+        members = {one.process.key: one for one in (by_pid(each.pid) for each in processes)}
+
+        def witnesses() -> list[ProgressSignal]:
+            found = logs.hear(members, time.monotonic())
+            return [each for signals in found.values() for each in signals if each.kind is COUNTED]
+
+        def known() -> bool:
+            found = witnesses()
+            return len(found) == 2 and all(each.advances > LEAST for each in found)
+
+        targets.until(known, 60.0)
+        assert not any(each.stalled_since for each in witnesses())
+        nccl_played.hang(tmp_path, processes, 0.0)
+        targets.until(lambda: all(each.stalled_since for each in witnesses()), 60.0)
+
+
+def test_no_ring_is_looked_at_where_it_is_turned_off(nccl: BuiltNccl, tmp_path: Path) -> None:
+    off = Logs("/proc", StallSettings(traffic_every_s=0.0, ras_every_s=0.0, ring_every_s=0.0))
+    with nccl_played.training(nccl, tmp_path / "rings", "counts", 100) as process:
+        member = by_pid(process.pid)
+        for _ in range(5):
+            heard = off.hear({member.process.key: member}, time.monotonic())[member.process.key]
+            assert COUNTED not in {each.kind for each in heard}
+            time.sleep(0.3)
+    off.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_hang_that_rings_alone_show_is_suspected_in_seconds(tools: Tools, nccl: BuiltNccl, tmp_path: Path) -> None:
+    """All hosts wait for their device and poll; there is no log, no heartbeat, no RAS and no recorder."""
+    monitor = StallMonitor(tools, packaged(), SETTINGS)
+    job = own_job()
+    with nccl_played.pair(nccl, tmp_path, lambda _: job) as processes:
+        members = [by_pid(each.pid) for each in processes]
+        assert not suspected(monitor, members, 18.0), "it trains"
+        (tmp_path / "pair.hang").touch()
+        began = time.monotonic()
+        shown = suspected(monitor, members, 35.0)
+        took = time.monotonic() - began
+    monitor.close()
+    assert set(shown) == {Rank(0), Rank(1)}
+    print(f"\nsuspected after {took:.1f} s")
+
+
+def suspected(monitor: StallMonitor, members: list[RankProcesses], seconds: float) -> dict[Rank, Sign]:
+    """What the ranks show once a rank is overdue; empty where none was for so long."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for signs in monitor.tick(members).values():
+            if any(sign.overdue for sign in signs.values()) and len(signs) == len(members):
+                return signs
+        time.sleep(1.0)
+    return {}
