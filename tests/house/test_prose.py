@@ -16,6 +16,7 @@ PLAIN = (
     "docs/exit-statuses.md",
     "docs/footprint.md",
     "docs/hardware.md",
+    "docs/metrics.md",
     "docs/profiler.md",
     "docs/security.md",
     "docs/settings.md",
