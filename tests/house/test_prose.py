@@ -17,6 +17,7 @@ PLAIN = (
     "docs/footprint.md",
     "docs/hardware.md",
     "docs/metrics.md",
+    "docs/overhead.md",
     "docs/profiler.md",
     "docs/security.md",
     "docs/settings.md",
