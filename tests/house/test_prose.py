@@ -14,6 +14,7 @@ PLAIN = (
     "docs/authentication.md",
     "docs/checks.md",
     "docs/commands.md",
+    "docs/deploy.md",
     "docs/exit-statuses.md",
     "docs/footprint.md",
     "docs/hardware.md",
