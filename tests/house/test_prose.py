@@ -17,6 +17,7 @@ PLAIN = (
     "docs/deploy.md",
     "docs/exit-statuses.md",
     "docs/footprint.md",
+    "docs/gpu.md",
     "docs/hardware.md",
     "docs/metrics.md",
     "docs/overhead.md",
