@@ -20,6 +20,7 @@ PLAIN = (
     "docs/footprint.md",
     "docs/gpu.md",
     "docs/hardware.md",
+    "docs/healthy.md",
     "docs/metrics.md",
     "docs/overhead.md",
     "docs/profiler.md",
