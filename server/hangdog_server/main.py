@@ -31,6 +31,7 @@ from hangdog_server.campaigns import campaign_run
 from hangdog_server.campaigns.campaign_registry import CampaignRegistry
 from hangdog_server.cluster.certificate_renewals import Renewals
 from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.job_states import JobStates
 from hangdog_server.cluster.leadership import Leading
 from hangdog_server.cluster.session_tracker import SessionTracker
 from hangdog_server.cluster.stalls import StallTracker
@@ -48,6 +49,7 @@ from hangdog_server.incidents.judge import Judge
 from hangdog_server.incidents.offline_ingest import OfflineIngest
 from hangdog_server.incidents.phase_keeper import PhaseKeeper
 from hangdog_server.incidents.registry import IncidentRegistry
+from hangdog_server.incidents.round_capture import steady
 from hangdog_server.incidents.session_writer import SessionWriter
 from hangdog_server.incidents.stall_watch import StallWatcher
 from hangdog_server.incidents.triggers.slow_watch import SlowWatcher
@@ -140,6 +142,7 @@ async def running(
         OfflineIngest(services, settings, leading),
     )
     seen = SessionTracker(settings.away_s)
+    states = JobStates(services.fleet, monitor, seen, services.store, services.clock, steady)
     living = SessionWriter(services, seen, leading, settings)
     phases = PhaseKeeper(services, monitor, leading, settings)
     campaigns = CampaignRegistry(
@@ -161,7 +164,7 @@ async def running(
     settling = SettleService(services.store, audit, services.clock)
     people = Incidents(
         services.fleet, registry, services.store, records, actions, settings, opened.gate, limits, audit, operations,
-        settling,
+        settling, states,
     )  # fmt: skip
     add_IncidentsServicer_to_server(people, server)
     add_CampaignsServicer_to_server(Campaigns(campaigns, services.store, settings, opened.gate, limits, audit), server)
@@ -201,7 +204,7 @@ async def running(
         asyncio.create_task(Retention(services.store, settings, services.clock).keep(), name="retention"),
     ]
     try:
-        async with _pages(door, opened, services, monitor, settings, actions, campaigns, limits, audit):
+        async with _pages(door, opened, services, states, settings, actions, campaigns, limits, audit):
             yield address
     finally:
         await state.enter_graceful_shutdown()  # first of all: whoever balances over servers sends nobody else here
@@ -227,7 +230,7 @@ async def _pages(
     door: ListenerConfig,
     opened: OpenListeners,
     services: IncidentServices,
-    monitor: StallTracker,
+    states: JobStates,
     settings: ServerSettings,
     actions: ActionService,
     campaigns: CampaignRegistry,
@@ -241,7 +244,7 @@ async def _pages(
     from hangdog_server.web.web_server import paged
 
     async with paged(
-        door.web, door.tls, door.insecure, opened.gate, services, monitor, settings, actions, campaigns, limits, audit
+        door.web, door.tls, door.insecure, opened.gate, services, states, settings, actions, campaigns, limits, audit
     ):
         yield
 

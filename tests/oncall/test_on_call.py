@@ -79,14 +79,14 @@ async def test_a_hang_from_the_jobs_to_the_stacks(on: Stage, tmp_path: Path) -> 
     async with cluster(on, a=[0, 1], b=[2, 3], c=[4, 5]) as (a, b, c), on.agent("spare") as spare:
         await spare.hello()
         (job,) = (await told(on, "jobs"))["jobs"]
-        assert (job["job"], job["state"], job["machines"], job["ranks"]) == ("llama", "running", ["a", "b", "c"], "0-5")
+        assert (job["job"], job["state"], job["machines"], job["ranks"]) == ("llama", "unknown", ["a", "b", "c"], "0-5")
         assert (job["incident"], job["last"]) == (None, None)
         assert "nothing speaks against it now" in (await run(on, "why", "c")).stdout
 
         asking = asyncio.create_task(on.snapshot("llama", job_toml="[topology]\ndp = 6\n"))
         order = await a.order()
         (job,) = (await told(on, "jobs"))["jobs"]
-        assert (job["state"], job["incident"]) == ("open", {"id": order.order, "state": "capturing"})
+        assert (job["state"], job["incident"]) == ("examined", {"id": order.order, "state": "capturing"})
         assert "has no verdict yet (capturing)" in (await run(on, "why", "c", status=2)).stdout
         early = await run(on, "tree", order.order, status=64)
         assert f"hangdog watch {order.order}" in early.stderr
@@ -102,7 +102,7 @@ async def test_a_hang_from_the_jobs_to_the_stacks(on: Stage, tmp_path: Path) -> 
 
         name = order.order
         (job,) = (await told(on, "jobs"))["jobs"]
-        assert (job["state"], job["last"]["id"], job["last"]["evict"]) == ("running", name, ["c"])
+        assert (job["state"], job["last"]["id"], job["last"]["evict"]) == ("stuck", name, ["c"])
         assert "evict c" in (await run(on, "jobs")).stdout
         async with asyncio.timeout(60):
             while "waiting" not in (await run(on, "actions", name)).stdout:
@@ -142,7 +142,7 @@ async def test_a_machine_that_is_sick_lost_or_misspelt(on: Stage) -> None:
     await on.until(lambda seen: not any(line.connected for line in seen))
     assert "gpu-a17: lost, its agent fell silent" in (await run(on, "why", "gpu-a17", status=2)).stdout
     (job,) = (await told(on, "jobs"))["jobs"]
-    assert (job["state"], job["lost"]) == ("machines lost", ["gpu-a17"])
+    assert (job["state"], job["lost"]) == ("lost", ["gpu-a17"])
 
 
 async def test_a_machine_that_tests_convicted_and_the_part_by_its_name(on: Stage) -> None:
@@ -274,7 +274,7 @@ def test_jobs_of_hostile_names_are_listed_harmlessly_in_80_columns(hostile: str)
     on_it = [MachineLine(hostile, "1", True, 1.0, (local,)), MachineLine("b", "1", False, 99.0, (local,))]
     judged = replace(line("1", "judged", "machine"), job=hostile, evict=(hostile,))
     out = StringIO()
-    show(running_jobs(on_it, (judged,)), Console(file=out, width=80))
+    show(running_jobs(on_it, (judged,), {}), Console(file=out, width=80))
     assert len(out.getvalue()) < 20_000 and "2 (1 lost)" in out.getvalue() and "2 of 64" in out.getvalue()
     for shown in out.getvalue().split("\n"):
         assert shown.isprintable() and cell_len(shown) <= 80, shown
@@ -283,7 +283,7 @@ def test_jobs_of_hostile_names_are_listed_harmlessly_in_80_columns(hostile: str)
 def test_a_job_whose_machines_contradict_each_other_is_said_to_be_so() -> None:
     owner = Owner(OwnerKind.SLURM, "77", 1000)
     local = JobLine("llama", (Rank(0),), 64, "", owner, "b claims rank 0, which a announced first")
-    (job,) = running_jobs([MachineLine("a", "1", True, 1.0, (local,))], ())
+    (job,) = running_jobs([MachineLine("a", "1", True, 1.0, (local,))], (), {})
     assert (as_json(job)["owner"], as_json(job)["conflict"]) == ("slurm-77", local.conflict)
     out = StringIO()
     show((job,), Console(file=out, width=200))

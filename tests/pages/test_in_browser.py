@@ -165,7 +165,7 @@ async def test_everybody_can_use_them(tmp_path: Path, scheme: str) -> None:
     async with browser() as chromium, browsed(tmp_path / "s.db") as site:
         async with watched(chromium, PHONE, ours=site.address, scheme=scheme) as seen:  # type: ignore[arg-type]
             await seen.page.goto(site.address)
-            assert await seen.page.get_by_role("heading", level=1).inner_text() == "Nothing is stuck"
+            assert await seen.page.get_by_role("heading", level=1).inner_text() == "No job is known"
             found = await Axe().run(seen.page)
             assert found.violations_count == 0 and not await scrolls_sideways(seen.page), found.generate_report()
         name = await hang(site.on)

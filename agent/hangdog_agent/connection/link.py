@@ -37,7 +37,7 @@ from hangdog_proto.client.channel_options import CHANNEL_OPTIONS
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import slow_report, stall_signs, traces
 from hangdog_proto.codec.dedup import Packer
-from hangdog_proto.codec.stall_signs import StallSigns
+from hangdog_proto.codec.stall_signs import MovingRanks, StallSigns
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated import hangdog_pb2_grpc as rpc
 
@@ -88,6 +88,7 @@ class Link:
         self._here: tuple[LocalJob, ...] | None = None
         self._members: tuple[RankProcesses, ...] = ()
         self._signs: StallSigns = {}
+        self._moving: MovingRanks = {}
         self._slow: set[str] = set()
         self._found: object = None
         self._changed = asyncio.Event()
@@ -170,13 +171,14 @@ class Link:
                     closer = self._recording.feel(self._welcomed, self._here or (), self._members, signs)
                 changes = (
                     comparable_signs(signs) != comparable_signs(self._signs)
+                    or self._stalls.moving != self._moving
                     or set(self._stalls.slowdowns) != self._slow
                     or findings_named(self._findings()) != self._found
                 )
             except Exception:  # a bug met in one pulse must not leave the other jobs unwatched
                 log.exception("the pulses could not be felt")
                 signs, changes = {}, True
-            self._signs, self._slow = signs, set(self._stalls.slowdowns)
+            self._signs, self._slow, self._moving = signs, set(self._stalls.slowdowns), self._stalls.moving
             if changes:
                 self._tell()
             for job in closer:
@@ -267,23 +269,23 @@ class Link:
                     await session.outbox.put(pb.FromAgent(pieces=pieces))
 
     async def _report(self, session: ServerSession) -> None:
-        """Presence on every change and as a heartbeat, and so the pulse while anything is suspicious."""
+        """Presence on every change and as a heartbeat; what ranks show on every change, and again while it is suspicious."""
         loop = asyncio.get_running_loop()
         sent: tuple[LocalJob, ...] | None = None
         sent_at = -math.inf
-        found_at, reported = -math.inf, cast("object", {})
+        found_at, reported = -math.inf, cast("object", ({}, {}))
         slow_reported: set[str] = set()
         while True:
-            changes, here, signs = self._changed, self._here, self._signs
+            changes, here, signs, moving = self._changed, self._here, self._signs, self._moving
+            shown = comparable_signs(signs), moving
             due = here is not None and loop.time() - max(sent_at, session.spoke_at) >= self._heartbeat_s
             if here is not None and here != sent:
                 await session.outbox.put(pb.FromAgent(presence=pb.Presence(jobs=map(local, here))))
                 sent, sent_at, due = here, loop.time(), False
-            if comparable_signs(signs) != reported or (signs and due):  # the server counts the seconds on by itself
-                await session.outbox.put(
-                    pb.FromAgent(stall_report=stall_signs.pack(signs, job_addresses.names(self._members)))
-                )
-                reported, sent_at = comparable_signs(signs), loop.time()
+            if shown != reported or (signs and due):  # the server counts the seconds on by itself
+                packed_signs = stall_signs.pack(signs, job_addresses.names(self._members), moving)
+                await session.outbox.put(pb.FromAgent(stall_report=packed_signs))
+                reported, sent_at = shown, loop.time()
             elif due:
                 await session.outbox.put(pb.FromAgent())  # to be heard is all a heartbeat is
                 sent_at = loop.time()

@@ -40,6 +40,8 @@ _PLACES = 256
 _PAUSES = ((20.0, 0.7), (60.0, 4.0), (float("inf"), 15.0))
 #: A stretch this much longer than the usual ones makes wonder; it is only then that anybody is glanced at.
 _UNUSUAL = 1.25
+#: A rank whose pulse and progress rest for less is seen to move: shorter, and each step of a job would be told. Seconds.
+_MOVES_S = 10.0
 
 
 class JobMonitor:
@@ -137,6 +139,25 @@ class JobMonitor:
             if shown is not None and not trainer.gets_on(self._began(trainer, shown)):
                 found[trainer.rank] = self._sign(trainer, shown, now)
         return found
+
+    def moving(self, now: float, signs: Mapping[Rank, Sign]) -> frozenset[Rank]:
+        """The trainers that are seen to move: by a rhythm that is known and goes on; one that shows a sign is not."""
+        return frozenset(
+            trainer.rank
+            for trainer in self._trainers.values()
+            if trainer.rank not in signs
+            and trainer.is_known(self._settings.settle_s)
+            and self._rests_s(trainer, now) < max(_MOVES_S, _UNUSUAL * trainer.baseline.usual_s)
+        )
+
+    def _rests_s(self, trainer: Trainer, now: float) -> float:
+        """For how long its pulse, or its progress, has rested; 0 where neither does."""
+        since = trainer.baseline.since
+        resting = [max(since, trainer.proof_at)] if since is not None else []
+        stalled = trainer.stalled_since
+        if stalled is not None and not trainer.gets_on(stalled):
+            resting.append(stalled)
+        return max((now - one for one in resting), default=0.0)
 
     def _watched(self, rank: Rank) -> Trainer:
         return Trainer(rank, Baseline(self._settings.settle_s), StepTimes(self._settings.slowdown))

@@ -61,6 +61,8 @@ class StallMonitor:
         self._helpers: Mapping[tuple[str, Rank], Sequence[RankProcesses]] = {}
         #: The jobs whose steps take longer than they used to, as of the last tick.
         self.slowdowns: Mapping[str, Slowdown] = {}
+        #: The ranks of each job that were seen to move, as of the last tick.
+        self.moving: Mapping[str, frozenset[Rank]] = {}
 
     @property
     def beat_s(self) -> float:
@@ -90,6 +92,7 @@ class StallMonitor:
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
         threads = self._threads.find(everybody, self._seen)
         signs: dict[str, dict[Rank, Sign]] = {}
+        moving: dict[str, frozenset[Rank]] = {}
         for job, watch in self._jobs.items():
             watch.gpus = gpus
             watch.feel(self._beats(trainers[job], received, threads))
@@ -101,6 +104,9 @@ class StallMonitor:
                 watch.take(self._samples([trainers[job][key] for key in wanted]))
             if shown := watch.signs(time.monotonic()):
                 signs[job] = shown
+            if ranks := watch.moving(time.monotonic(), shown):
+                moving[job] = ranks
+        self.moving = moving
         self.slowdowns = {job: slow for job, watch in self._jobs.items() if (slow := watch.slowdown()) is not None}
         return signs
 

@@ -1,7 +1,7 @@
 """Everything a server knows of one machine, asked for together."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from hangdog_models.errors import WrongUse
@@ -10,6 +10,7 @@ from hangdog_models.machine_history import MachineTests, VerdictMention
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Suspect, Verdict
 from hangdog_models.views.answer_text import LEAST, RECENT_S, accuses
+from hangdog_models.views.job_state import JobState
 from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import ActionLine, MachineLine
@@ -31,7 +32,10 @@ class Accusation:
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """`now` is None where no agent spoke for it lately. All lists are newest first; `mode` is how far the server acts."""
+    """`now` is None where no agent spoke for it lately. All lists are newest first; `mode` is how far the server acts.
+
+    `states` is how each job is that the server knows.
+    """
 
     machine: str
     now: MachineLine | None
@@ -42,6 +46,7 @@ class MachineFacts:
     actions: tuple[ActionLine, ...]
     mode: str
     breaker: str
+    states: Mapping[str, JobState] = field(default_factory=dict)
 
 
 def fetch(server: ServerAddress, machine: str) -> MachineFacts:
@@ -50,7 +55,7 @@ def fetch(server: ServerAddress, machine: str) -> MachineFacts:
         test_history = client.test_history(machine, MENTIONS)
         if machine in test_history.parts and test_history.tests:  # the UUID of a GPU: what holds it is meant
             machine = test_history.tests[0].machine
-        machines = client.machines()
+        machines, states = client.machines_and_jobs()
         now = next((one for one in machines if one.name == machine), None)
         mentions, recent = client.ledger(machine, 0.0, MENTIONS), client.ledger(machine, RECENT_S, MENTIONS)
         done = client.actions("", ACTS)
@@ -71,8 +76,9 @@ def fetch(server: ServerAddress, machine: str) -> MachineFacts:
                     accusations.append(Accusation(newest, entry, _naming(verdict, machine)))
     accusations.sort(key=lambda one: (one.entry.mention != "convicted", -one.entry.probability))
     return MachineFacts(
-        machine, now, tuple(accusations), tuple(under_way), mentions, test_history, actions, done.mode, done.breaker
-    )
+        machine, now, tuple(accusations), tuple(under_way), mentions, test_history, actions, done.mode, done.breaker,
+        states,
+    )  # fmt: skip
 
 
 def _naming(verdict: Verdict, machine: str) -> tuple[Suspect, ...]:

@@ -14,6 +14,7 @@ from hangdog_models.operations.report import OperationsReport
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Verdict, from_json
+from hangdog_models.views.job_state import JobCondition, JobState
 from hangdog_proto.client.lazy_channel import LazyChannel
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import owners
@@ -56,7 +57,7 @@ class MachineLine:
     """A machine whose agent is, or lately was, connected; silent for `silent_s` seconds; `stopped` when that was in order.
 
     `findings` are what its checks found, by their agent's last word. `serial` is the serial number of the certificate that
-    its agent shows, empty without one, which ends in `certificate_left_s` seconds.
+    its agent shows, empty without one, which ends in `certificate_left_s` seconds. `decided` is what was decided about it.
     """
 
     name: str
@@ -69,6 +70,7 @@ class MachineLine:
     serial: str = ""
     certificate_left_s: float = 0.0
     certificate_ends_soon: bool = False
+    decided: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +163,13 @@ class Client(LazyChannel):
 
     def machines(self) -> tuple[MachineLine, ...]:
         """The machines whose agents are, or lately were, connected, by name."""
+        return self.machines_and_jobs()[0]
+
+    def machines_and_jobs(self) -> tuple[tuple[MachineLine, ...], dict[str, JobState]]:
+        """The machines, and how each job is that the server knows, by name, the worst first."""
         with self._errors():
             answer = self._incidents.Machines(pb.MachinesRequest(), timeout=ANSWER_S)
-        return tuple(
+        machines = tuple(
             MachineLine(
                 machine.name,
                 machine.version,
@@ -175,9 +181,11 @@ class Client(LazyChannel):
                 machine.certificate_serial,
                 machine.certificate_left_s,
                 machine.certificate_ends_soon,
+                machine.decided,
             )
             for machine in answer.machines
         )
+        return machines, {one.job: _state(one) for one in answer.jobs}
 
     def serving(self, service: str = "") -> bool:
         """Whether the server says that it serves: all of it, or one service by its full name."""
@@ -306,6 +314,14 @@ def _verdict(document: str) -> Verdict | None:
         return from_json(json.loads(document))
     except (KeyError, TypeError, ValueError) as error:
         raise OurFault(f"the server's verdict cannot be read: {error}", "is it of another version?") from error
+
+
+def _state(stated: pb.JobState) -> JobState:
+    try:
+        condition = JobCondition(stated.condition)
+    except ValueError:  # a newer server's word
+        condition = JobCondition.UNKNOWN
+    return JobState(condition, stated.text, stated.incident, stated.since)
 
 
 def _job(local: pb.LocalJob) -> JobLine:

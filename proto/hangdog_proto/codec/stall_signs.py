@@ -1,7 +1,7 @@
 """The border between the wire's pulses and our signs of a standstill; what an agent says is read suspiciously."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from hangdog_models.errors import UnreadableEvidence
@@ -12,6 +12,8 @@ from hangdog_proto.codec import owners
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 StallSigns = Mapping[str, Mapping[Rank, Sign]]
+#: The ranks of each job that are seen to move.
+MovingRanks = Mapping[str, Collection[Rank]]
 JobOwners = Mapping[str, tuple[str, Owner]]
 
 #: Ranks one machine may speak of; those of its jobs together.
@@ -24,13 +26,20 @@ MAX_CONTENTION = 4.0
 LONGEST_S = 366 * 86400.0
 
 
-def pack(signs: StallSigns, job_owners: JobOwners = MappingProxyType({})) -> pb.StallReport:
-    """Writes what the ranks of each job show; `whose` tells its name and owner where a job is known by another key."""
-    owned_signs = [(*job_owners.get(key, (key, UNKNOWN)), shown) for key, shown in signs.items()]
+def pack(
+    signs: StallSigns, job_owners: JobOwners = MappingProxyType({}), moving: MovingRanks = MappingProxyType({})
+) -> pb.StallReport:
+    """Writes what the ranks of each job show; `job_owners` tells its name and owner where a job is known by another key."""
     return pb.StallReport(
         jobs=[
-            pb.JobSigns(job=job, owner=owners.pack(owner), signs=[_packed(rank, sign) for rank, sign in shown.items()])
-            for job, owner, shown in owned_signs
+            pb.JobSigns(
+                job=job,
+                owner=owners.pack(owner),
+                signs=[_packed(rank, sign) for rank, sign in signs.get(key, {}).items()],
+                moving=sorted(moving.get(key, ())),
+            )
+            for key in dict.fromkeys((*signs, *moving))
+            for job, owner in (job_owners.get(key, (key, UNKNOWN)),)
         ]
     )
 
@@ -40,6 +49,13 @@ def unpack(report: pb.StallReport) -> dict[tuple[str, Owner], dict[Rank, Sign]]:
     if sum(len(job.signs) for job in report.jobs) > MOST_RANKS:
         raise UnreadableEvidence(f"a pulse speaks of more than {MOST_RANKS} ranks")
     return {(job.job, owners.unpack(job)): {Rank(sign.rank): _sign(sign) for sign in job.signs} for job in report.jobs}
+
+
+def unpack_moving(report: pb.StallReport) -> dict[tuple[str, Owner], frozenset[Rank]]:
+    """The ranks that are seen to move, by name and owner; raises UnreadableEvidence where they are too many."""
+    if sum(len(job.moving) for job in report.jobs) > MOST_RANKS:
+        raise UnreadableEvidence(f"a pulse says of more than {MOST_RANKS} ranks that they move")
+    return {(job.job, owners.unpack(job)): frozenset(map(Rank, job.moving)) for job in report.jobs}
 
 
 def _packed(rank: Rank, sign: Sign) -> pb.Sign:

@@ -995,13 +995,14 @@ global___Sign = Sign
 
 @typing.final
 class JobSigns(google.protobuf.message.Message):
-    """The ranks of one job on one machine that show something; the others go on."""
+    """The ranks of one job on one machine that show something of a standstill, and those that are seen to move."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     JOB_FIELD_NUMBER: builtins.int
     SIGNS_FIELD_NUMBER: builtins.int
     OWNER_FIELD_NUMBER: builtins.int
+    MOVING_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Name of the job."""
     @property
@@ -1012,28 +1013,33 @@ class JobSigns(google.protobuf.message.Message):
     def owner(self) -> global___Owner:
         """As in LocalJob."""
 
+    @property
+    def moving(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Ranks that are seen to move: their work and waits alternate as usual, or the job's own progress goes on. Absent from older agents."""
+
     def __init__(
         self,
         *,
         job: builtins.str = ...,
         signs: collections.abc.Iterable[global___Sign] | None = ...,
         owner: global___Owner | None = ...,
+        moving: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["job", b"job", "owner", b"owner", "signs", b"signs"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "moving", b"moving", "owner", b"owner", "signs", b"signs"]) -> None: ...
 
 global___JobSigns = JobSigns
 
 @typing.final
 class StallReport(google.protobuf.message.Message):
-    """What the trainers of a machine show now; sent while they show anything, and once more, empty, when they cease to."""
+    """What the trainers of a machine show now; sent when that changes, and again while any shows a standstill."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     JOBS_FIELD_NUMBER: builtins.int
     @property
     def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___JobSigns]:
-        """Every job that shows something."""
+        """Every job that shows something, or of which a rank is seen to move."""
 
     def __init__(
         self,
@@ -2007,6 +2013,7 @@ class Machine(google.protobuf.message.Message):
     CERTIFICATE_SERIAL_FIELD_NUMBER: builtins.int
     CERTIFICATE_LEFT_S_FIELD_NUMBER: builtins.int
     CERTIFICATE_ENDS_SOON_FIELD_NUMBER: builtins.int
+    DECIDED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name."""
     version: builtins.str
@@ -2023,6 +2030,8 @@ class Machine(google.protobuf.message.Message):
     """Seconds until that certificate ends; of no meaning without one."""
     certificate_ends_soon: builtins.bool
     """True: so little of its life is left that somebody should see to it."""
+    decided: builtins.str
+    """What is decided about it now, in a few words: "waits for approval", "dismissed by ada"; empty where nothing is."""
     @property
     def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LocalJob]:
         """Jobs on it."""
@@ -2044,8 +2053,9 @@ class Machine(google.protobuf.message.Message):
         certificate_serial: builtins.str = ...,
         certificate_left_s: builtins.float = ...,
         certificate_ends_soon: builtins.bool = ...,
+        decided: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["certificate_ends_soon", b"certificate_ends_soon", "certificate_left_s", b"certificate_left_s", "certificate_serial", b"certificate_serial", "connected", b"connected", "findings", b"findings", "jobs", b"jobs", "name", b"name", "silent_s", b"silent_s", "stopped", b"stopped", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["certificate_ends_soon", b"certificate_ends_soon", "certificate_left_s", b"certificate_left_s", "certificate_serial", b"certificate_serial", "connected", b"connected", "decided", b"decided", "findings", b"findings", "jobs", b"jobs", "name", b"name", "silent_s", b"silent_s", "stopped", b"stopped", "version", b"version"]) -> None: ...
 
 global___Machine = Machine
 
@@ -2062,22 +2072,62 @@ class MachinesRequest(google.protobuf.message.Message):
 global___MachinesRequest = MachinesRequest
 
 @typing.final
+class JobState(google.protobuf.message.Message):
+    """How a job is, as far as the server knows: the same words as on its pages."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    CONDITION_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    INCIDENT_FIELD_NUMBER: builtins.int
+    SINCE_FIELD_NUMBER: builtins.int
+    job: builtins.str
+    """The job, as in Machine."""
+    condition: builtins.str
+    """One of hangdog_models.views.job_state.JobCondition, by its written value."""
+    text: builtins.str
+    """In words that follow the job's name: "stands still: code bug, no machine is at fault"."""
+    incident: builtins.str
+    """The incident that says so; empty where none does."""
+    since: builtins.float
+    """Since when, in Unix seconds; 0 when unknown."""
+    def __init__(
+        self,
+        *,
+        job: builtins.str = ...,
+        condition: builtins.str = ...,
+        text: builtins.str = ...,
+        incident: builtins.str = ...,
+        since: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["condition", b"condition", "incident", b"incident", "job", b"job", "since", b"since", "text", b"text"]) -> None: ...
+
+global___JobState = JobState
+
+@typing.final
 class MachineList(google.protobuf.message.Message):
     """The machines, by name."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     MACHINES_FIELD_NUMBER: builtins.int
+    JOBS_FIELD_NUMBER: builtins.int
     @property
     def machines(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Machine]:
         """The machines."""
+
+    @property
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___JobState]:
+        """The jobs that are known, the worst first. Absent from older servers."""
 
     def __init__(
         self,
         *,
         machines: collections.abc.Iterable[global___Machine] | None = ...,
+        jobs: collections.abc.Iterable[global___JobState] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["machines", b"machines"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["jobs", b"jobs", "machines", b"machines"]) -> None: ...
 
 global___MachineList = MachineList
 

@@ -97,6 +97,15 @@ class SessionTracker:
             life.still.incident = ""
         life.still.moved, life.still.last = None, at
 
+    def started(self, job: str) -> float:
+        """When a job's start was seen (Unix time); 0 where it ran before anybody watched, or is not known."""
+        life = self._sessions.get(job)
+        return life.began if life is not None and life.start else 0.0
+
+    def silent(self) -> tuple[str, ...]:
+        """The jobs whose agents all fell silent: whether they run is unknown."""
+        return tuple(sorted(job for job in self._quiet if self._sessions[job].away))
+
     def stands(self, job: str) -> bool:
         """Whether a job was suspected to stand still and was not yet seen to get on for long enough."""
         life = self._sessions.get(job)

@@ -5,6 +5,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from hangdog_models.backoff import pause
 from hangdog_models.phase_history import PastPhases, PhaseHistory
@@ -21,6 +22,8 @@ REMEMBERED = 10_000
 #: Verdicts after which another look may say more, where they name nobody to evict. A rank's own code that is slow may be a
 #: healthy phase, or work that never ends: only time tells.
 OPEN = (Kind.UNDETERMINED, Kind.NONE, Kind.SLOW)
+#: What a rank gets on with while others wait for it.
+WORKS = (Doing.COMPILING, Doing.WRITING, Doing.WORKING, Doing.HELPED)
 #: A verdict that is less sure knows who holds the job up, and not why.
 UNSURE = 0.5
 
@@ -56,22 +59,55 @@ class StallTracker:
     #: What they say of jobs that go on, and are slower.
     slow: SlowJobs = field(default_factory=SlowJobs)
     _reports: dict[str, dict[str, _StallReport]] = field(default_factory=dict)
+    _moving: dict[str, dict[str, Collection[Rank]]] = field(default_factory=dict)
+    # since when a job is seen to move while none of its ranks shows anything
+    _moving_since: dict[str, float] = field(default_factory=dict)
     _episodes: dict[str, _StallEpisode] = field(default_factory=dict)
     # the one seen last is the last one
     _histories: dict[str, PhaseHistory] = field(default_factory=dict)
 
-    def note(self, machine: str, signs: Mapping[str, Mapping[Rank, Sign]], now: float) -> None:
-        """A machine said what its ranks show; of a job it does not name, they show nothing."""
-        for stated in self._reports.values():
-            stated.pop(machine, None)
+    def note(
+        self,
+        machine: str,
+        signs: Mapping[str, Mapping[Rank, Sign]],
+        now: float,
+        moving: Mapping[str, Collection[Rank]] = MappingProxyType({}),
+    ) -> None:
+        """A machine said what its ranks show, and which are `moving`; of a job it does not name, they show nothing."""
+        self._withdraw(machine)
         for job, shown in signs.items():
             self._reports.setdefault(job, {})[machine] = _StallReport(now, shown)
-        self._reports = {job: report for job, report in self._reports.items() if report}
+        for job, ranks in moving.items():
+            self._moving.setdefault(job, {})[machine] = ranks
+        self._moving_since = {job: self._moving_since.get(job, now) for job in self._moving if job not in self._reports}
+
+    def moves(self, job: str, mute: Collection[str] = ()) -> int:
+        """How many ranks of a job are seen to move, by machines that are not `mute`."""
+        return sum(len(ranks) for machine, ranks in self._moving.get(job, {}).items() if machine not in mute)
+
+    def moving_s(self, job: str, now: float) -> float:
+        """For how long a job has been seen to move while none of its ranks showed anything; 0 where it is not."""
+        since = self._moving_since.get(job)
+        return max(0.0, now - since) if since is not None else 0.0
+
+    def works(self, job: str) -> bool:
+        """Whether a rank of a job, for which others may wait, is seen to get on with something."""
+        reports = self._reports.get(job, {}).values()
+        return any(sign.doing in WORKS and not sign.overdue for one in reports for sign in one.signs.values())
 
     def forget(self, machine: str) -> None:
         """A machine's agent is gone: what it said last may be true no longer."""
-        self.note(machine, {}, 0.0)
+        self._withdraw(machine)
+        self._moving_since = {job: since for job, since in self._moving_since.items() if job in self._moving}
         self.slow.forget(machine)
+
+    def _withdraw(self, machine: str) -> None:
+        for stated in self._reports.values():
+            stated.pop(machine, None)
+        for moving in self._moving.values():
+            moving.pop(machine, None)
+        self._reports = {job: report for job, report in self._reports.items() if report}
+        self._moving = {job: stated for job, stated in self._moving.items() if stated}
 
     def doubted(self) -> tuple[str, ...]:
         """The jobs in which somebody is overdue: all their machines should look closer."""

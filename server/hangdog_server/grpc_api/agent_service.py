@@ -218,7 +218,8 @@ class Agents(AgentsServicer):
                 elif message.HasField("pieces"):
                     self.asking.take_pieces(connection.machine, message.pieces)
                 elif message.HasField("stall_report"):
-                    self._stalls.note(connection.machine, self._own(connection, message.stall_report), steady())
+                    signs, moving = self._own(connection, message.stall_report)
+                    self._stalls.note(connection.machine, signs, steady(), moving)
                 elif message.HasField("slow_report"):
                     self._stalls.slow.note(connection.machine, self._slow(connection, message.slow_report), steady())
                 elif message.HasField("health"):
@@ -239,20 +240,23 @@ class Agents(AgentsServicer):
         finally:
             connection.end(because)
 
-    def _own(self, connection: Connection, cpu_activity: pb.StallReport) -> dict[str, dict[Rank, Sign]]:
-        """What a pulse says of ranks that belong to its machine: nobody has other machines' ranks suspected."""
+    def _own(
+        self, connection: Connection, cpu_activity: pb.StallReport
+    ) -> tuple[dict[str, dict[Rank, Sign]], dict[str, frozenset[Rank]]]:
+        """What a pulse says of ranks that belong to its machine, and which of them move: of others it may say nothing."""
         own: dict[str, dict[Rank, Sign]] = {}
-        foreign = False
+        moving: dict[str, frozenset[Rank]] = {}
+        foreign, moves = False, stall_signs.unpack_moving(cpu_activity)
         for (name, owner), signs in stall_signs.unpack(cpu_activity).items():
             job = self._fleet.meant(connection.machine, name, owner)
             ranks = frozenset(self._fleet.owned(connection.machine, job)) if job is not None else frozenset[Rank]()
             mine = {rank: sign for rank, sign in signs.items() if rank in ranks}
             foreign |= len(mine) < len(signs)
             if job is not None:
-                own[job] = mine
+                own[job], moving[job] = mine, (moves[name, owner] & ranks) - mine.keys()
         if foreign and self._seldom.tell(connection.machine, "foreign ranks", steady()):
             log.warning("machine %s speaks of ranks that are not its own: not heard", connection.machine)
-        return {job: signs for job, signs in own.items() if signs}
+        return {job: signs for job, signs in own.items() if signs}, {job: them for job, them in moving.items() if them}
 
     def _slow(self, connection: Connection, stated: pb.SlowReport) -> dict[str, Slowdown]:
         """What is said of the pace of jobs that run on the machine: nobody has another machine's job looked at."""

@@ -1,15 +1,18 @@
 """What people ask over gRPC, and the answers."""
 
+import contextlib
 from collections.abc import AsyncIterator
 
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.codec import findings, owners
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsServicer
+from hangdog_server.actions.machine_states import machine_states
 from hangdog_server.auth.audit_log import AuditLog, followed
 from hangdog_server.auth.authorizer import Authorizer
 from hangdog_server.cluster.connection import PastConnection
 from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.job_states import JobStates, KnownJob
 from hangdog_server.grpc_api.abort import Context, refuse, refusing
 from hangdog_server.grpc_api.action_service import ActionService
 from hangdog_server.grpc_api.history_service import Records, summary
@@ -22,6 +25,7 @@ from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.rate_limits import RateLimits
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.store import Store
+from hangdog_server.store.store_errors import StoreFailed
 
 
 class Incidents(IncidentsServicer):
@@ -40,6 +44,7 @@ class Incidents(IncidentsServicer):
         audit: AuditLog,
         operations: Operations,
         settling: SettleService,
+        states: JobStates,
     ) -> None:
         self._fleet = fleet
         self._registry = registry
@@ -52,6 +57,7 @@ class Incidents(IncidentsServicer):
         self._actions = actions
         self._operations = operations
         self._settling = settling
+        self._states = states
 
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
         """Starts or joins an incident and tells its steps."""
@@ -83,10 +89,17 @@ class Incidents(IncidentsServicer):
         found = await self._store.find(request.id)
         return pb.Incident(summary=summary(found), verdict_json=found.verdict)
 
+    @refusing
     async def Machines(self, request: pb.MachinesRequest, context: Context) -> pb.MachineList:
-        """The machines."""
-        now = steady()
-        return pb.MachineList(machines=[_machine(seen, self._fleet, now) for seen in self._fleet.machines(now)])
+        """The machines, and how their jobs are."""
+        now, jobs = steady(), await self._states.known()
+        decided: dict[str, str] = {}
+        with contextlib.suppress(StoreFailed):  # who is there is known without a store
+            decided = await machine_states(self._store, self._registry.now())
+        machines = [
+            _machine(seen, self._fleet, now, decided.get(seen.machine, "")) for seen in self._fleet.machines(now)
+        ]
+        return pb.MachineList(machines=machines, jobs=map(_state, jobs))
 
     @refusing
     async def Mentions(self, request: pb.MentionsRequest, context: Context) -> pb.MentionsAnswer:
@@ -122,7 +135,14 @@ class Incidents(IncidentsServicer):
         return await self._settling.settle(request, self._gate.person(context))
 
 
-def _machine(seen: PastConnection, fleet: Fleet, now: float) -> pb.Machine:
+def _state(job: KnownJob) -> pb.JobState:
+    state = job.state
+    return pb.JobState(
+        job=job.name, condition=state.condition, text=state.text, incident=state.incident, since=state.since
+    )
+
+
+def _machine(seen: PastConnection, fleet: Fleet, now: float, decided: str) -> pb.Machine:
     jobs = [
         pb.LocalJob(
             job=label,
@@ -146,4 +166,5 @@ def _machine(seen: PastConnection, fleet: Fleet, now: float) -> pb.Machine:
         certificate_serial=held.serial if held is not None else "",
         certificate_left_s=held.ends - now if held is not None else 0.0,
         certificate_ends_soon=held is not None and held.ends_soon(now),
+        decided=decided,
     )

@@ -158,6 +158,23 @@ def describe(row: ActionRecord) -> str:
     }[row.state]
 
 
+def in_short(row: ActionRecord) -> str:
+    """How far an act is, in the few words that a card or a column has room for."""
+    by = f" by {row.who}" if row.who else ""
+    return {
+        ActionState.REFUSED: "not isolated: a bound forbids it",
+        ActionState.DRY_RUN: "would be isolated (dry run)",
+        ActionState.WAITING: "waits for approval",
+        ActionState.DISMISSED: f"dismissed{by}",
+        ActionState.PENDING: "being isolated",
+        ActionState.MARKED: "isolated",
+        ActionState.DONE: "isolated",
+        ActionState.FAILED: "could not be isolated",
+        ActionState.RELEASING: "being released",
+        ActionState.RELEASED: f"released{by}",
+    }[row.state]
+
+
 def _rows(
     connection: sa.Connection, which: sa.ColumnElement[bool], limit: int | None = None
 ) -> tuple[ActionRecord, ...]:

@@ -1,7 +1,7 @@
 """Remembers incidents and their raw captures, in SQLite or PostgreSQL."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Concatenate
@@ -21,6 +21,10 @@ from hangdog_server.telemetry import SILENT, Telemetry, WentOn
 
 #: Verdicts of earlier looks that are kept with an incident: the first one, and the latest.
 EARLIER = 20
+#: Incidents of one job that tell how it is: a verdict, looks that failed after it, and one that is under way.
+LATEST = 5
+#: Names in one query: engines take a few thousand.
+ASKED = 500
 #: No name goes on with this character, the last one there is.
 LAST = "\U0010ffff"
 
@@ -132,6 +136,15 @@ class Store(Transactions):
             return found
         both = {one.id: one for one in (*found, *here)}
         return tuple(sorted(both.values(), key=lambda one: (-one.began, one.id)))[:limit]
+
+    async def of_jobs(self, jobs: Collection[str]) -> dict[str, tuple[Incident, ...]]:
+        """The latest incidents of each of these jobs, newest first, but those of which their jobs may run on."""
+        found = {one.id: one for one in await self.ask(_of_jobs, jobs)}
+        found |= {one.id: one for one in self.unwritten.values() if one.job in jobs}
+        by: dict[str, list[Incident]] = {}
+        for one in sorted(found.values(), key=lambda one: (-one.began, one.id)):
+            by.setdefault(one.job, []).append(one)
+        return {job: tuple(incidents) for job, incidents in by.items()}
 
     async def find(self, prefix: str) -> Incident:
         """The one incident whose name begins so; raises WrongUse when there is none, or there are several."""
@@ -289,6 +302,20 @@ def _latest(connection: sa.Connection, job: str, limit: int) -> tuple[Incident, 
     query = _light().order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(limit)
     rows = connection.execute(query.where(INCIDENTS.c.job == job) if job else query)
     return tuple(_incident(row) for row in rows)
+
+
+def _of_jobs(connection: sa.Connection, jobs: Collection[str]) -> tuple[Incident, ...]:
+    runs_on = sa.or_(*(INCIDENTS.c.why.startswith(why) for why in RUNS_ON))
+    asked, found = sorted({storable(job) for job in jobs}), list[Any]()
+    for begin in range(0, len(asked), ASKED):
+        mine = sa.and_(INCIDENTS.c.job.in_(asked[begin : begin + ASKED]), sa.not_(runs_on))
+        newest = sa.func.row_number().over(
+            partition_by=INCIDENTS.c.job, order_by=(INCIDENTS.c.began.desc(), INCIDENTS.c.id)
+        )
+        ranked = sa.select(INCIDENTS.c.id, newest.label("place")).where(mine).subquery()
+        names = sa.select(ranked.c.id).where(ranked.c.place <= LATEST)
+        found += connection.execute(_light().where(INCIDENTS.c.id.in_(names))).all()
+    return tuple(map(_incident, found))
 
 
 def _find(connection: sa.Connection, prefix: str) -> Incident:

@@ -7,6 +7,7 @@ from typing import Any
 from hangdog_models.errors import WrongUse
 from hangdog_models.incident import Incident
 from hangdog_proto.generated import hangdog_pb2 as pb
+from hangdog_server.cluster.job_states import KnownJob
 from hangdog_server.web.history import MachineLife
 from hangdog_server.web.overview import MachineNow, Present
 
@@ -42,9 +43,25 @@ def incident_whole(incident: Incident) -> dict[str, Any]:
 def present(now: Present) -> dict[str, Any]:
     """The page *Now*."""
     return {
-        "jobs": [asdict(one) for one in now.jobs],
+        "headline": asdict(now.headline),
+        "jobs": [job(one) for one in now.jobs],
         "incidents": [incident_line(one) for one in now.incidents],
         "suspects": [asdict(one) for one in now.suspects],
+    }
+
+
+def job(one: KnownJob) -> dict[str, Any]:
+    """A job, on how many machines, how many ranks, and how it is: the same words as on the page and in `hangdog jobs`."""
+    state = one.state
+    return {
+        "name": one.name,
+        "machines": one.machines,
+        "ranks": one.ranks,
+        "status": str(state.condition),
+        "message": state.text,
+        "tone": state.tone,
+        "incident": state.incident,
+        "since": state.since,
     }
 
 

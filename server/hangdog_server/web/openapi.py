@@ -8,6 +8,7 @@ from hangdog_models.actions.caps import Mode
 from hangdog_models.incident import IncidentState
 from hangdog_models.machine_history import MentionKind
 from hangdog_models.verdict import Kind
+from hangdog_models.views.job_state import JobCondition
 from hangdog_server.incidents.decode import WHY
 from hangdog_server.store.actions import ActionState
 from hangdog_server.store.campaigns import CampaignState
@@ -136,17 +137,17 @@ def _schemas() -> dict[str, Any]:
     settled = {"cause": _TEXT, "machines": _TEXTS, "reason": _TEXT, "who": _TEXT, "at": _NUMBER}
     earlier = {"look": _COUNT, "at": _NUMBER, "kind": _TEXT, "confidence": _SHARE}
     job = {
-        "name": _TEXT, "machines": _COUNT, "ranks": _COUNT, "status": {"enum": ["ok", "suspected", "open"]},
-        "message": _TEXT, "incident": _TEXT,
+        "name": _TEXT, "machines": _COUNT, "ranks": _COUNT, "status": {"enum": [str(one) for one in JobCondition]},
+        "message": _TEXT, "tone": {"enum": ["good", "warn", "bad", ""]}, "incident": _TEXT, "since": _NUMBER,
     }  # fmt: skip
     suspect = {
         "machines": _TEXTS, "ranks": _TEXT, "probability": _SHARE, "reason": _TEXT, "job": _TEXT, "incident": _TEXT,
-        "verdict": _TEXT, "evict": {"type": "boolean"},
+        "verdict": _TEXT, "evict": {"type": "boolean"}, "since": _NUMBER, "state": _TEXT, "over": {"type": "boolean"},
     }  # fmt: skip
     machine = {
         "name": _TEXT, "connected": {"type": "boolean"}, "silent_s": {"type": ["number", "null"]}, "version": _TEXT,
         "jobs": _TEXTS, "findings": _TEXTS, "convicted": _COUNT, "suspected": _COUNT, "cleared": _COUNT,
-        "weight": _NUMBER, "last": _NUMBER,
+        "weight": _NUMBER, "last": _NUMBER, "state": _TEXT,
     }  # fmt: skip
     action = {
         "incident": _TEXT, "machine": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in ActionState]},
@@ -180,7 +181,8 @@ def _schemas() -> dict[str, Any]:
         "Suspect": _object(suspect),
         "Machine": _object(machine),
         "Machines": _object({"machines": _list("Machine")}),
-        "Now": _object({"jobs": _list("Job"), "incidents": _list("IncidentLine"), "suspects": _list("Suspect")}),
+        "Headline": _object({"text": _TEXT, "tone": {"enum": ["good", "warn", "bad", ""]}}),
+        "Now": _object({"headline": {"$ref": "#/components/schemas/Headline"}, "jobs": _list("Job"), "incidents": _list("IncidentLine"), "suspects": _list("Suspect")}),
         "Action": _object(action),
         "Actions": _object(actions),
         "Started": _object({"campaign": _TEXT}),

@@ -1,43 +1,40 @@
 """What is true now: the jobs and how they are, open incidents, machines that the latest verdicts suspect."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from hangdog_models.incident import UNDER_WAY, Incident, IncidentState
+from hangdog_models.counts import named
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.machine_history import MachineRecord
 from hangdog_models.ranks import format_ranks
+from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import StallCause, from_json
 from hangdog_models.views.answer_text import BLAMELESS, LEAST, RECENT_S, accuses
+from hangdog_models.views.job_state import Headline, JobCondition, JobState, headline
+from hangdog_server.actions.machine_states import machine_states
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.cluster.stalls import StallTracker
+from hangdog_server.cluster.job_states import JobStates, KnownJob
 from hangdog_server.etag import digest
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.settings import ServerSettings
-from hangdog_server.store import machine_history
+from hangdog_server.store import actions, machine_history
+from hangdog_server.store.actions import ActionRecord, ActionState, in_short
 from hangdog_server.store.store import Store
 
 #: Verdicts whose suspects are shown, of as many jobs; suspects of each.
 VERDICTS, SUSPECTS = 10, 3
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """A job that runs: on how many machines, how many ranks, and in words how it is. `status` is ok, suspected or open.
-
-    `incident` is the one under way, of a job that seems to stand still its latest one; else empty.
-    """
-
-    name: str
-    machines: int
-    ranks: int
-    status: str
-    message: str
-    incident: str = ""
+#: Characters of the machines that are suspected, in the headline.
+SHOWN = 60
+#: States of an act in which nobody has to decide about its machine any more.
+DECIDED = (ActionState.DISMISSED, ActionState.DONE, ActionState.MARKED, ActionState.RELEASED)
 
 
 @dataclass(frozen=True, slots=True)
 class SuspectView:
-    """What a recent verdict suspects, in one sentence."""
+    """What a recent verdict suspects, in one sentence; `since` is the verdict's Unix time.
+
+    `state` says what was decided about its machines, and whether its job moves again; then nobody needs to act: `over`.
+    """
 
     machines: tuple[str, ...]
     ranks: str
@@ -47,11 +44,17 @@ class SuspectView:
     incident: str
     verdict: str
     evict: bool
+    since: float = 0.0
+    state: str = ""
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MachineNow:
-    """A machine as it is, and as verdicts of all jobs saw it. `silent_s`: seconds since its agent spoke, None: never here."""
+    """A machine as it is, and as verdicts of all jobs saw it. `silent_s`: seconds since its agent spoke, None: never here.
+
+    `state` is what is decided about it now, in a few words; empty where nothing is.
+    """
 
     name: str
     connected: bool
@@ -64,38 +67,50 @@ class MachineNow:
     cleared: int = 0
     weight: float = 0.0
     last: float = 0.0
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
     """Everything of the page *Now*; `mark` changes when it does."""
 
-    jobs: tuple[JobView, ...]
+    jobs: tuple[KnownJob, ...]
     incidents: tuple[Incident, ...]
     suspects: tuple[SuspectView, ...]
 
     @property
+    def headline(self) -> Headline:
+        """The state of all jobs; where all move, and somebody is to decide about a machine, that."""
+        stated = headline([(job.name, job.state) for job in self.jobs])
+        open_ = sorted({machine for one in self.suspects if not one.over for machine in one.machines})
+        if stated.tone == "bad" or not open_:
+            return stated
+        return Headline(f"{stated.text}; {printable(named(open_), SHOWN)} suspected", "warn")
+
+    @property
     def mark(self) -> str:
+        jobs = [(one.name, one.machines, one.ranks, one.state) for one in self.jobs]
         return digest(
-            [(one.name, one.machines, one.ranks, one.status, one.incident) for one in self.jobs],
+            [(*job, state.condition, state.incident, "" if _counts(state) else state.text) for *job, state in jobs],
+            [(one.incident, one.machines, one.state) for one in self.suspects],
             [(one.id, str(one.state), one.changed, one.went_on_s, str(one.settled)) for one in self.incidents],
         )
 
 
 class Observatory:
-    """Looks at the fleet, the watch over the jobs, and the store; `now` is in Unix seconds."""
+    """Looks at the fleet, the states of the jobs, and the store; `now` is in Unix seconds."""
 
-    def __init__(self, fleet: Fleet, monitor: StallTracker, store: Store, settings: ServerSettings) -> None:
+    def __init__(self, fleet: Fleet, states: JobStates, store: Store, settings: ServerSettings) -> None:
         self._fleet = fleet
-        self._stalls = monitor
+        self._states = states
         self._store = store
         self._settings = settings
         self._read: dict[tuple[str, float], list[SuspectView]] = {}
 
     async def present(self, now: float) -> Present:
         """What is true now; raises StoreFailed."""
-        latest = await self._store.latest("", self._settings.listed)
-        return Present(self._jobs(latest), latest, await self._suspects(latest, now))
+        latest, jobs = await self._store.latest("", self._settings.listed), await self._states.known()
+        return Present(jobs, latest, await self._suspects(latest, jobs, now))
 
     async def machines(self, now: float) -> tuple[MachineNow, ...]:
         """All machines that are known: here, or in the ledger; those most convicted and suspected first."""
@@ -108,6 +123,8 @@ class Observatory:
             silent = max(0.0, clock - seen.last_message)
             found.append(_machine(record, seen.connected, silent, seen.version, tuple(seen.jobs), findings))
         found += [_machine(record, False, None, "", (), ()) for record in records.values()]
+        decided = await machine_states(self._store, now)
+        found = [replace(one, state=decided.get(one.name, "")) for one in found]
         found.sort(key=lambda one: (-one.convicted, -one.weight, not one.findings, one.connected, one.name))
         return tuple(found[:limit])
 
@@ -121,39 +138,43 @@ class Observatory:
                 return _machine(MachineRecord(name), seen.connected, silent, seen.version, tuple(seen.jobs), findings)
         return None
 
-    def _jobs(self, latest: tuple[Incident, ...]) -> tuple[JobView, ...]:
-        clock = steady()
-        under_way = {one.job: one for one in reversed(latest) if one.state in UNDER_WAY}
-        newest = {one.job: one for one in reversed(latest)}
-        found = []
-        for job in self._fleet.jobs():
-            running = self._fleet.asked(job)
-            incident = under_way.get(job)
-            suspicion = self._stalls.suspicion(job, running, clock, self._fleet.mute(job, clock))
-            state, words = "ok", "no sign of a standstill"
-            if suspicion is not None:
-                state, words = "suspected", f"seems to stand still: {suspicion.why}"
-            if incident is not None:
-                state, words = "open", f"{incident.state}: {incident.note or incident.why or 'somebody asked'}"
-            ranks = sum(len(local.ranks) for local in running.values())
-            incident = incident or (newest.get(job) if suspicion is not None else None)
-            found.append(JobView(job, len(running), ranks, state, words, incident.id if incident else ""))
-        return tuple(sorted(found, key=lambda one: (one.status == "ok", one.name)))
-
-    async def _suspects(self, latest: tuple[Incident, ...], now: float) -> tuple[SuspectView, ...]:
+    async def _suspects(
+        self, latest: tuple[Incident, ...], jobs: tuple[KnownJob, ...], now: float
+    ) -> tuple[SuspectView, ...]:
+        """What the latest verdicts suspect, of jobs that are known now: of one that has ended nobody is in the way."""
+        known = {"", *(job.name for job in jobs)}
         newest: dict[str, Incident] = {}
         for one in latest:
-            if one.state is IncidentState.JUDGED and now - one.began < RECENT_S:
+            if one.state is IncidentState.JUDGED and now - one.began < RECENT_S and one.job in known:
                 newest.setdefault(one.job, one)
         held_up = [one for one in newest.values() if one.evict or not one.went_on]  # else nobody was to blame
         named = [one for one in held_up if accuses(one.kind) or one.kind in BLAMELESS][:VERDICTS]
+        acts = await self._store.ask(actions.of_each, [one.id for one in named])
         read: dict[tuple[str, float], list[SuspectView]] = {}
         for one in named:  # a verdict may have megabytes, and open pages have us look every second
             key = one.id, one.changed
             read[key] = self._read[key] if key in self._read else _suspected(await self._store.find(one.id))
         self._read = read
-        found = (suspect for suspects in read.values() for suspect in suspects)
-        return tuple(sorted(found, key=lambda one: (not one.evict, -one.probability)))
+        moving = {job.name for job in jobs if job.state.condition is JobCondition.MOVING}
+        found = [
+            _decided(suspect, one, [row for row in acts if row.incident == one.id], one.job in moving)
+            for one, suspects in zip(named, read.values(), strict=True)
+            for suspect in suspects
+        ]
+        return tuple(sorted(found, key=lambda one: (one.over, not one.evict, -one.probability)))
+
+
+def _decided(suspect: SuspectView, incident: Incident, acts: list[ActionRecord], moves: bool) -> SuspectView:
+    """A suspect with what is decided about its machines, and whether its job moves again."""
+    mine = [row for row in acts if row.machine in suspect.machines]
+    states = list(dict.fromkeys(in_short(row) for row in mine))
+    if incident.settled is not None:
+        states.append(str(incident.settled))
+    if incident.went_on or moves:
+        states.append("the job moves again")
+    decided = bool(mine) and all(row.state in DECIDED for row in mine)
+    over = decided or moves or bool(incident.went_on or incident.settled)
+    return replace(suspect, since=incident.changed, state="; ".join(states), over=over)
 
 
 def _suspected(incident: Incident) -> list[SuspectView]:
@@ -179,6 +200,11 @@ def _suspected(incident: Incident) -> list[SuspectView]:
         for ranks, machines, probability, because in found
         if probability >= LEAST
     ]
+
+
+def _counts(state: JobState) -> bool:
+    """Whether the words of a state count seconds: a page that told each of them anew would never rest."""
+    return state.condition in (JobCondition.SUSPECTED, JobCondition.SLOWER)
 
 
 def _machine(

@@ -95,7 +95,8 @@ class Site:
         clock = self._clock()
         now, lately = await self._observatory.present(clock), await self._history.lately()
         times = {one.id: ago(clock - one.began) for one in now.incidents}
-        given = {"now": now, "times": times, "events": f"/api/events?seen={_mark(now, lately.mark)}"}
+        since = {one.incident: ago(clock - one.since) for one in now.suspects}
+        given = {"now": now, "times": times, "since": since, "events": f"/api/events?seen={_mark(now, lately.mark)}"}
         shown = {
             "lately": lately,
             "tested": [(one, campaign_text(one)) for one in lately.campaigns],
@@ -103,8 +104,11 @@ class Site:
             "tones": TONES,
         }
         may = {"acts": person.role >= Role.ACT, "who": self._acts.who(person)}
-        title = _title(len(now.suspects))
-        return HTMLResponse(page("now.html", title, live=True, here="/", **nav(person), **given, **shown, **may))
+        return HTMLResponse(
+            page(
+                "now.html", f"hangdog: {now.headline.text}", live=True, here="/", **nav(person), **given, **shown, **may
+            )
+        )
 
     async def _incident(self, request: Request, person: Person) -> Response:
         found = await self._store.find(request.path_params["id"])
@@ -117,6 +121,7 @@ class Site:
         last = {one.name: utc(one.last) if one.last else "" for one in machines}
         given = {"machines": machines, "last": last, "silent": {one.name: ago(one.silent_s or 0.0) for one in machines}}
         given["probation"] = await self._history.probation([one.name for one in machines])
+        given["events"] = await self._changes()
         return HTMLResponse(page("machines.html", "machines", live=True, here="/machines", **nav(person), **given))
 
     async def _machine(self, request: Request, person: Person) -> Response:
@@ -134,8 +139,7 @@ class Site:
             "alike": alike,
             "times": times,
         }
-        now = await self._observatory.present(self._clock())
-        given["events"] = f"/api/events?seen={_mark(now, (await self._history.lately()).mark)}"
+        given["events"] = await self._changes()
         held = any(row.marked and row.state is not ActionState.RELEASING for row in life.acts)
         may = {"held": held, "acts": person.role >= Role.ACT, "who": self._acts.who(person) if held else ""}
         return HTMLResponse(page("machine.html", name, live=True, here="/machines", **nav(person), **given, **may))
@@ -199,6 +203,11 @@ class Site:
 
     # ---- changes
 
+    async def _changes(self) -> str:
+        """Where a page that shows jobs, machines or acts is told that they changed."""
+        now = await self._observatory.present(self._clock())
+        return f"/api/events?seen={_mark(now, (await self._history.lately()).mark)}"
+
     def _events(self, request: Request, name: str) -> Response:
         if self.feed.full:
             raise ServerUnreachable("many pages are open already", "this one shows what is true when it is opened")
@@ -230,10 +239,6 @@ async def _nothing(request: Request) -> Response:
 def _mark(present: Present, lately: str) -> str:
     """Changes when the first page would; `lately` is the mark of what is done."""
     return f"{present.mark}-{lately}"
-
-
-def _title(suspects: int) -> str:
-    return "hangdog: now" if not suspects else f"hangdog: {suspects} suspected"
 
 
 def _login_form(to: str, wrong: str = "") -> str:

@@ -20,7 +20,7 @@ from hangdog_proto.client.channel_options import is_loopback
 from hangdog_server.auth.audit_log import AuditLog
 from hangdog_server.auth.authorizer import Authorizer
 from hangdog_server.campaigns.campaign_registry import CampaignRegistry
-from hangdog_server.cluster.stalls import StallTracker
+from hangdog_server.cluster.job_states import JobStates
 from hangdog_server.grpc_api.action_service import ActionService
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.ports.acceptor import accepting, affordable
@@ -75,7 +75,7 @@ async def paged(
     insecure: bool,
     gate: Authorizer,
     services: IncidentServices,
-    monitor: StallTracker,
+    states: JobStates,
     settings: ServerSettings,
     actions: ActionService,
     campaigns: CampaignRegistry,
@@ -85,7 +85,7 @@ async def paged(
     """The pages of a server at `listen` while the block lasts; gives their address. Raises WrongUse."""
     open_ = insecure or is_loopback(listen)
     asker = HttpCredentials(gate, open_, insecure, secure=tls is not None)
-    observatory = Observatory(services.fleet, monitor, services.store, settings)
+    observatory = Observatory(services.fleet, states, services.store, settings)
     guard = Guard(asker)
     history = History(services.store, actions, settings, services.clock)
     acts = ActionPages(guard, actions, history, gate)

@@ -55,14 +55,17 @@ async def told_status(http: httpx.AsyncClient, path: str) -> tuple[int, str]:
 
 async def test_what_is_true_now_is_on_the_first_page(tmp_path: Path) -> None:
     async with browsed(tmp_path / "s.db") as site:
-        assert "Nothing is stuck" in (await site.http.get("/")).text
+        assert "No job is known" in (await site.http.get("/")).text
         name = await hang(site.on)
         async with cluster(site.on, a=[0, 1]):
             page = (await site.http.get("/")).text
             assert "rank 2 is waiting for its data loader" in page and f"/incidents/{name}" in page
-            assert "no sign of a standstill" in page
+            assert (
+                "llama stands still: a machine is at fault, none is sure enough to isolate, the agent of b is gone"
+                in page
+            )
             now = await told(site.http, "/api/now")
-        assert now["jobs"][0]["name"] == "llama" and now["jobs"][0]["status"] == "ok"
+        assert now["jobs"][0]["name"] == "llama" and now["jobs"][0]["status"] == "stuck"
         assert now["suspects"][0]["machines"] == ["b"] and now["suspects"][0]["probability"] > 0.5
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import click
@@ -18,6 +18,7 @@ from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.printable import printable
 from hangdog_models.views.answer_text import percent
+from hangdog_models.views.job_state import JobCondition, JobState, severity
 from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client, MachineLine
 
@@ -27,12 +28,16 @@ INCIDENTS = 1000
 _NAME, _CONFLICT = 100, 400
 
 
+#: How a job is of which the server does not tell: it is of an older version.
+NOT_KNOWN = JobState(JobCondition.UNKNOWN, "is not known: its server does not tell")
+
+
 @dataclass(frozen=True, slots=True)
 class JobRow:
     """A job on its machines, by name; `lost` are those whose agents fell silent. `world_size` 0: nobody told.
 
     `owner` is whose it is, as the kernel of its machines says; `conflict` what machines contradict each other about.
-    `under_way` is its incident without a verdict, `judged` its latest one with a verdict.
+    `under_way` is its incident without a verdict, `judged` its latest one with a verdict, `state` how it is.
     """
 
     name: str
@@ -45,27 +50,26 @@ class JobRow:
     judged: Incident | None
     owner: Owner = UNKNOWN
     conflict: str = ""
-
-    @property
-    def state(self) -> str:
-        """How it is, in a word: `open` while an incident is under way, `machines lost`, else `running`."""
-        return "open" if self.under_way else "machines lost" if self.lost else "running"
+    state: JobState = NOT_KNOWN
 
 
 @click.command("jobs")
 @format_option
 @server_option
 def command(form: str, server: ServerAddress) -> None:
-    """List the jobs that run: on which machines, which ranks, the incident that is open, the last verdict.
+    """List the jobs that run, the worst first: on which machines, which ranks, how each is, its last verdict.
 
-    A job is open while an incident of it has no verdict yet. Jobs that have ended are in `hangdog incidents`.
+    A job that stands still stays so after its verdict, until it is seen to go on, ends, or `hangdog settle` says what it
+    was. In JSON `state` is one of stuck, suspected, examined, lost, slower, unknown, moving, ended; `says` has the words.
+    Jobs that have ended are in `hangdog incidents`.
 
     \b
     hangdog jobs
-    hangdog jobs --format json | jq -r '.jobs[] | select(.state == "open") | .job'
+    hangdog jobs --format json | jq -r '.jobs[] | select(.state == "stuck") | .job'
     """
     with Client(server) as client:
-        jobs = running_jobs(client.machines(), client.incidents("", INCIDENTS))
+        machines, states = client.machines_and_jobs()
+        jobs = running_jobs(machines, client.incidents("", INCIDENTS), states)
     if form == "json":
         click.echo(json.dumps({"schema": "hangdog.jobs/1", "jobs": [as_json(job) for job in jobs]}, indent=2))
     elif jobs:
@@ -74,17 +78,22 @@ def command(form: str, server: ServerAddress) -> None:
         click.echo("no job is known; `hangdog machines` lists the agents that look for them")
 
 
-def running_jobs(machines: Iterable[MachineLine], incidents: Sequence[Incident]) -> tuple[JobRow, ...]:
-    """The jobs that agents told of, those with an open incident first; `incidents` are the latest, newest first."""
+def running_jobs(
+    machines: Iterable[MachineLine], incidents: Sequence[Incident], states: Mapping[str, JobState]
+) -> tuple[JobRow, ...]:
+    """The jobs that agents told of, the worst first; `incidents` are the latest, newest first."""
     on: dict[str, list[MachineLine]] = {}
     for machine in machines:
         for name in dict.fromkeys(local.job for local in machine.jobs):
             on.setdefault(name, []).append(machine)
-    found = [_job(name, them, [one for one in incidents if one.job == name]) for name, them in on.items()]
-    return tuple(sorted(found, key=lambda job: (job.under_way is None, not job.lost, job.name)))
+    found = [
+        _job(name, them, [one for one in incidents if one.job == name], states.get(name, NOT_KNOWN))
+        for name, them in on.items()
+    ]
+    return tuple(sorted(found, key=lambda job: (severity(job.state), job.name)))
 
 
-def _job(name: str, machines: Sequence[MachineLine], incidents: Sequence[Incident]) -> JobRow:
+def _job(name: str, machines: Sequence[MachineLine], incidents: Sequence[Incident], state: JobState) -> JobRow:
     local = [one for machine in machines for one in machine.jobs if one.job == name]
     return JobRow(
         name,
@@ -97,17 +106,18 @@ def _job(name: str, machines: Sequence[MachineLine], incidents: Sequence[Inciden
         next((one for one in incidents if one.kind), None),
         next((one.owner for one in local if one.owner.known), UNKNOWN),
         next((one.conflict for one in local if one.conflict), ""),
+        state,
     )
 
 
 def show(jobs: Sequence[JobRow], console: Console) -> None:
     """Prints a line for each job, and below what stands against acting by itself."""
-    rows = table("job", "machines", "ranks", "state", "open incident", "last verdict")
+    rows = table("job", "machines", "ranks", "state", "incident", "last verdict")
     for job in jobs:
         lost = f" ({len(job.lost)} lost)" if job.lost else ""
         of = f" of {job.world_size}" if job.world_size else ""
-        under_way = f"{job.under_way.id} {job.under_way.state}" if job.under_way else "-"
-        add_row(rows, job.name, f"{len(job.machines)}{lost}", f"{len(job.ranks)}{of}", job.state, under_way, _last(job))
+        machines, ranks = f"{len(job.machines)}{lost}", f"{len(job.ranks)}{of}"
+        add_row(rows, job.name, machines, ranks, job.state.text, job.state.incident or "-", _last(job))
     console.print(rows)
     for job in jobs:
         if job.conflict:
@@ -122,17 +132,21 @@ def _last(job: JobRow) -> str:
     if one is None:
         return "-"
     evict = f", evict {', '.join(one.evict)}" if one.evict else ""
-    return f"{one.kind} {percent(one.confidence)}{evict}, {one.id}, {local_time(one.began)}"
+    named = f", {one.id}" if one.id != job.state.incident else ""
+    return f"{one.kind} {percent(one.confidence)}{evict}{named}, {local_time(one.began)}"
 
 
 def as_json(job: JobRow) -> dict[str, object]:
-    """A job as JSON; `incident` and `last` are null where there is none."""
+    """A job as JSON; `by` is the incident that says how it is, `incident` the one without a verdict, each null where none is."""
     last = job.judged
     return {
         "job": job.name,
         "owner": str(job.owner) if job.owner.known else None,
         "conflict": job.conflict or None,
-        "state": job.state,
+        "state": str(job.state.condition),
+        "says": job.state.text,
+        "since": utc(job.state.since) if job.state.since else None,
+        "by": job.state.incident or None,
         "machines": list(job.machines),
         "lost": list(job.lost),
         "ranks": format_ranks(job.ranks),

@@ -59,6 +59,7 @@ def _as_json(machine: MachineLine) -> dict[str, object]:
             for job in machine.jobs
         ],
         "stopped": machine.stopped,
+        "decided": machine.decided or None,
         "certificate": {"serial": machine.serial, "left_s": round(machine.certificate_left_s)}
         if machine.serial
         else None,
@@ -82,6 +83,8 @@ def _table(machines: tuple[MachineLine, ...]) -> Table:
         state = "connected" if machine.connected else "stopped" if machine.stopped else "lost"
         if machine.certificate_ends_soon:
             state += f", its certificate ends in {ago(max(machine.certificate_left_s, 0.0))}"
+        if machine.decided:
+            state += f"; {machine.decided}"
         jobs = "; ".join(_job(job) for job in machine.jobs)
         add_row(rows, machine.name, state, f"{ago(machine.silent_s)} ago", jobs, _findings(machine), machine.version)
     return rows

@@ -20,6 +20,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.views.answer_text import percent, rank_text
 from hangdog_models.views.repeated_tests import alike, times
 from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.incidents import JobLine
 
 #: How many of each are shown, so that all of it is one screen; JSON has all that was asked for.
 REASONS, JOBS, FINDINGS, LEDGER, TESTS, ACTS = 6, 3, 5, 5, 5, 3
@@ -79,9 +80,17 @@ def _now(facts: MachineFacts) -> str:
     if now is None:
         return "no agent speaks for it"
     state = "connected" if now.connected else "stopped" if now.stopped else "lost"
-    jobs = "; ".join(f"{printable(job.job, NAMED)} ({rank_text(job.ranks, NAMED)})" for job in now.jobs[:JOBS])
+    jobs = "; ".join(
+        f"{printable(job.job, NAMED)} ({rank_text(job.ranks, NAMED)}){_how(facts, job.job)}" for job in now.jobs[:JOBS]
+    )
     rest = f" and {len(now.jobs) - JOBS} more" if len(now.jobs) > JOBS else ""
     return f"agent {state}, heard {ago(now.silent_s)} ago; runs {jobs or 'no job'}{rest}"
+
+
+def _how(facts: MachineFacts, job: str) -> str:
+    """How a job on it is, as the server says."""
+    state = facts.states.get(job)
+    return f", which {printable(state.text, SENTENCE)}" if state is not None else ""
 
 
 def _findings(facts: MachineFacts) -> Iterator[Line]:
@@ -141,6 +150,16 @@ def _cut(sentences: tuple[str, ...], most: int, what: str) -> Iterator[Line]:
     yield from more(len(sentences) - most, what)
 
 
+def _job_json(facts: MachineFacts, job: JobLine) -> dict[str, object]:
+    state = facts.states.get(job.job)
+    return {
+        "job": job.job,
+        "ranks": format_ranks(job.ranks),
+        "state": str(state.condition) if state else None,
+        "says": state.text if state else None,
+    }
+
+
 def as_json(facts: MachineFacts, status: MachineStatus) -> dict[str, object]:
     """All of it as JSON; `incident` and `probability` are null where no verdict stands behind the answer."""
     now, past = facts.now, facts.test_history
@@ -155,7 +174,7 @@ def as_json(facts: MachineFacts, status: MachineStatus) -> dict[str, object]:
         "do": list(status.next_steps),
         "connected": bool(now and now.connected),
         "silent_s": round(now.silent_s, 1) if now else None,
-        "jobs": [{"job": job.job, "ranks": format_ranks(job.ranks)} for job in (now.jobs if now else ())],
+        "jobs": [_job_json(facts, job) for job in (now.jobs if now else ())],
         "findings": [
             {"code": one.code, "impact": str(one.impact), "what": one.what, "device": one.device or None}
             for one in (now.findings if now else ())

@@ -1,0 +1,74 @@
+"""How every job is now, put together from what its machines say, what is seen of it, and its latest incidents."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hangdog_models.incident import Incident
+from hangdog_models.views.job_state import JobFacts, JobState, job_state, severity
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.session_tracker import SessionTracker
+from hangdog_server.cluster.stalls import StallTracker
+from hangdog_server.store.store import Store
+from hangdog_server.store.store_errors import StoreFailed
+
+
+@dataclass(frozen=True, slots=True)
+class KnownJob:
+    """A job that runs, or whose agents are gone: on how many machines, how many ranks, and how it is."""
+
+    name: str
+    machines: int
+    ranks: int
+    state: JobState
+
+
+class JobStates:
+    """Says it for pages, commands and notices; `clock` gives Unix seconds, `steady` those of the clock of the watch."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        monitor: StallTracker,
+        seen: SessionTracker,
+        store: Store,
+        clock: Callable[[], float],
+        steady: Callable[[], float],
+    ) -> None:
+        self._fleet = fleet
+        self._stalls = monitor
+        self._seen = seen
+        self._store = store
+        self._clock = clock
+        self._steady = steady
+        self._latest: Mapping[str, tuple[Incident, ...]] = {}
+
+    async def known(self) -> tuple[KnownJob, ...]:
+        """Every job that is known now, the worst first; while the store is away, by the incidents that it told of last."""
+        names = tuple(dict.fromkeys((*self._fleet.jobs(), *self._seen.silent())))
+        with contextlib.suppress(StoreFailed):
+            self._latest = await self._store.of_jobs(names)
+        found = [self._job(name, self._latest.get(name, ())) for name in names]
+        return tuple(sorted(found, key=lambda one: (severity(one.state), one.name)))
+
+    def _job(self, name: str, incidents: Sequence[Incident]) -> KnownJob:
+        clock, running = self._steady(), self._fleet.asked(name)
+        absent, mute = self._fleet.absent(name, clock), self._fleet.mute(name, clock)
+        ranks = sum(len(local.ranks) for local in running.values())
+        lost = sorted({*absent, *mute})
+        slow = self._stalls.slow.slow(clock).get(name)
+        facts = JobFacts(
+            now=self._clock(),
+            here=bool(running),
+            began=self._seen.started(name),
+            lost=lost,
+            ranks=ranks,
+            moving=self._stalls.moves(name, mute),
+            moving_s=self._stalls.moving_s(name, clock),
+            works=self._stalls.works(name),
+            suspicion=self._stalls.suspicion(name, running, clock, mute) if running else None,
+            slower=slow.why if slow is not None else "",
+            incidents=incidents,
+        )
+        there = ranks + sum(len(local.ranks) for local in absent.values())
+        return KnownJob(name, len(running) + len(absent), there, job_state(facts))
