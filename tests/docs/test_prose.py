@@ -19,6 +19,7 @@ PLAIN = (
     "docs/commands.md",
     "docs/deploy.md",
     "docs/capture-command.md",
+    "docs/capture.md",
     "docs/commands.md",
     "docs/demo.md",
     "docs/exit-statuses.md",
