@@ -18,6 +18,7 @@ PLAIN = (
     "docs/checks.md",
     "docs/commands.md",
     "docs/deploy.md",
+    "docs/bundle.md",
     "docs/capture-command.md",
     "docs/capture.md",
     "docs/commands.md",
