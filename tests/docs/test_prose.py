@@ -23,6 +23,7 @@ PLAIN = (
     "docs/capture.md",
     "docs/commands.md",
     "docs/demo.md",
+    "docs/diagnosis.md",
     "docs/exit-statuses.md",
     "docs/footprint.md",
     "docs/gpu.md",
