@@ -34,6 +34,7 @@ PLAIN = (
     "docs/overhead.md",
     "docs/operations.md",
     "docs/profiler.md",
+    "docs/recovery.md",
     "docs/security.md",
     "docs/settings.md",
     "docs/verdict.md",
