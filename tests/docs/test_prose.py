@@ -32,6 +32,7 @@ PLAIN = (
     "docs/healthy.md",
     "docs/metrics.md",
     "docs/overhead.md",
+    "docs/machine-tests.md",
     "docs/operations.md",
     "docs/profiler.md",
     "docs/recovery.md",
