@@ -37,6 +37,7 @@ PLAIN = (
     "docs/profiler.md",
     "docs/recovery.md",
     "docs/security.md",
+    "docs/server.md",
     "docs/settings.md",
     "docs/verdict.md",
 )
