@@ -34,6 +34,7 @@ PLAIN = (
     "docs/overhead.md",
     "docs/machine-tests.md",
     "docs/operations.md",
+    "docs/peers.md",
     "docs/planning.md",
     "docs/profiler.md",
     "docs/recovery.md",
