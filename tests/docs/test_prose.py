@@ -16,6 +16,7 @@ PLAIN = (
     "docs/agent.md",
     "docs/authentication.md",
     "docs/checks.md",
+    "docs/accuracy.md",
     "docs/backup.md",
     "docs/commands.md",
     "docs/deploy.md",
