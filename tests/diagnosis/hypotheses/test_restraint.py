@@ -121,3 +121,11 @@ def test_an_idle_worker_of_a_pool_of_actors_is_no_suspect() -> None:
     assert {rank for suspect in verdict.suspects for rank in suspect.ranks} == {2}
     waits = twice([trace(0, driver, state="S"), *(trace(rank, idle, state="S") for rank in range(1, 8))])
     assert not diagnose(waits, pools).suspects
+
+
+def test_no_worker_is_blamed_for_idling_as_all_do() -> None:
+    """All wait to be given work, and another thread of rank 0 runs meanwhile: what gives them work is not among them."""
+    idle = ["<module> ray/_private/workers/default_worker.py", "main_loop ray/_private/worker.py"]
+    seen = [trace(0, idle, active=True, gil=True), *(trace(rank, idle) for rank in range(1, 8))]
+    verdict = diagnose(twice(seen), job(dp=8, per_machine=2))
+    assert verdict.kind is Kind.UNDETERMINED and not verdict.suspects, verdict.because

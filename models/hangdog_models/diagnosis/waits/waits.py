@@ -159,7 +159,7 @@ def _crowd(sites: Sequence[Site], motion: Motion, topology: Topology) -> set[Ran
                 state.label,
                 state.signature.innermost,
                 launches,
-                state.interpreting,
+                state.interpreting and state.activity is not Activity.IDLE,  # what runs there is no part of its wait
                 state.astray,
             )
             polls = state.operation == LOCK_FILE
