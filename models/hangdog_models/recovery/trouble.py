@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hangdog_models.verdict import Kind, Verdict
+from hangdog_models.views.answer_text import percent
 
 #: Exceptions that a line of Python raises by itself, whatever machine it runs on (ByteRobust's "user-space errors": TypeError,
 #: IndexError). RuntimeError is none: PyTorch raises it for CUDA and NCCL errors, too.
@@ -42,7 +43,7 @@ class Trouble:
 
 def of_verdict(verdict: Verdict) -> Trouble:
     """What a verdict asks for. One that evicts nobody blames no machine, and of a slow job that means that it may go on."""
-    what = f"verdict {verdict.kind}, {verdict.confidence:.0%}: {verdict.because[0] if verdict.because else 'no reason given'}"
+    what = f"verdict {verdict.kind}, {percent(verdict.confidence)}: {verdict.because[0] if verdict.because else 'no reason given'}"
     evict = verdict.evict.machines
     if evict and verdict.kind in (Kind.MACHINE, Kind.GROUP, Kind.SLOW):
         fewer = (suspect.machines for suspect in verdict.suspects if set(suspect.machines) < set(evict))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.findings.failing_paths import PATH
+from hangdog_models.diagnosis.options import Options
 from hangdog_models.numbers.wrong_number import WrongNumbers
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import escaped, printable
@@ -29,6 +30,10 @@ HOW = 60
 
 #: From which probability on it is known who it is.
 HALF = 0.5
+#: What probabilities are compared with: to tell who it is, and to evict.
+BOUNDS = (HALF, Options().coverage_target)
+#: A verdict against the code.
+CODE_BUG = "code bug, no machine is at fault"
 #: Why a culprit holds the job up, as people say it, where it is one and where it is several.
 _REASONS = {
     StallCause.MACHINE: ("its machine", "their machines"),
@@ -74,13 +79,13 @@ def answer(verdict: Verdict) -> str:
     return {
         Kind.MACHINE: f"{who} {holds} the job up" if who else f"a machine holds the job up{_likeliest(first)}",
         Kind.GROUP: _of_group(verdict),
-        Kind.SOFTWARE: "the code is at fault, no machine is",
+        Kind.SOFTWARE: CODE_BUG,
         Kind.DEPENDENCY: "a service that many ranks share blocks them",
         Kind.SLOW: f"{who} {holds} the job back"
         if who
         else f"the job makes progress, but is held back{_likeliest(first)}",
         Kind.NONE: "the job is making progress",
-        Kind.UNDETERMINED: f"the evidence does not decide{_likeliest(verdict.culprit) or ', and nobody stands out'}",
+        Kind.UNDETERMINED: f"cause unknown{_likeliest(verdict.culprit) or ', and nobody stands out'}",
     }[verdict.kind]
 
 
@@ -105,10 +110,14 @@ def unplaced(verdict: Verdict) -> tuple[int, ...]:
 
 
 def percent(probability: float) -> str:
-    """A probability in whole percent; certainty is never rounded up to."""
+    """A probability in whole percent. Certainty is never rounded up to, nor is what stays below a bound rounded up to that."""
     if 0 < probability < 0.005:
         return "<1%"
-    return ">99%" if 0.995 <= probability < 1 else f"{probability:.0%}"
+    if probability >= 0.995:
+        return ">99%"
+    nearest = round(100 * probability)
+    reaches = any(probability < bound <= nearest / 100 for bound in BOUNDS)
+    return f"{nearest - 1 if reaches else nearest}%"
 
 
 def rank_text(ranks: Sequence[int], width: int | None = None) -> str:
@@ -179,9 +188,9 @@ def _of_crash(verdict: Verdict, crash: JobCrash) -> str:
     return {
         Kind.MACHINE: f"{first}, because of a machine{_likeliest(suspect)}",
         Kind.GROUP: f"{first}, and {_of_group(verdict)}",
-        Kind.SOFTWARE: f"{first}: the code is at fault, no machine is",
+        Kind.SOFTWARE: f"{first}: {CODE_BUG}",
         Kind.DEPENDENCY: f"{first}: a service that many ranks share is at fault",
-    }.get(verdict.kind, f"{first}, and the evidence does not decide why{_likeliest(verdict.culprit)}")
+    }.get(verdict.kind, f"{first}, cause unknown{_likeliest(verdict.culprit)}")
 
 
 def _first_failed(crash: JobCrash) -> str:

@@ -38,7 +38,8 @@ def order(verdict: Verdict) -> str:
     if not steps:
         return "Evict nobody."
     yet = " yet" if any(step.do is Act.TEST for step in steps) else ""
-    return f"Evict nobody{yet}: {', or '.join(_half_line(step, verdict.kind) for step in steps)}."
+    keep = "Don't remove anything yet" if verdict.kind is Kind.UNDETERMINED else f"Evict nobody{yet}"
+    return f"{keep}: {', or '.join(_half_line(step, verdict.kind) for step in steps)}."
 
 
 def steps(verdict: Verdict) -> Iterator[str]:

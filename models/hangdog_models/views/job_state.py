@@ -9,7 +9,7 @@ from hangdog_models.incident import RUNS_ON, SLOWED_WHY, SUSPECTED_WHY, UNDER_WA
 from hangdog_models.reading.printable import printable
 from hangdog_models.stall_timeouts import OVER_S, Suspicion
 from hangdog_models.verdict import Kind
-from hangdog_models.views.answer_text import HALF, MACHINES, some
+from hangdog_models.views.answer_text import CODE_BUG, HALF, MACHINES, some
 
 #: Characters of why a job is looked at, and of its name in a headline.
 WHY, NAME = 200, 80
@@ -17,7 +17,7 @@ WHY, NAME = 200, 80
 _FOUND = {
     Kind.MACHINE: "a machine is at fault, none is sure enough to isolate",
     Kind.GROUP: "a link, a switch or a device of one group is at fault",
-    Kind.SOFTWARE: "code bug, no machine is at fault",
+    Kind.SOFTWARE: CODE_BUG,
     Kind.DEPENDENCY: "a service that its ranks share blocks it, no machine is at fault",
     Kind.UNDETERMINED: "cause unknown",
 }

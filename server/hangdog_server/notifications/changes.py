@@ -158,7 +158,10 @@ def _opened(first: Incident) -> tuple[str, str]:
         return f"{first.job} crashed", "Its machines tell how"
     if first.why.startswith(NUMBERS_WHY):
         return f"{first.job} logs wrong numbers", "Its machines tell which"
-    return f"{first.job} {'stands still' if _suspected(first) else 'is looked at'}", "Its machines are being asked"
+    return (
+        f"{first.job} {'seems to stand still' if _suspected(first) else 'is looked at'}",
+        "Its machines are being asked",
+    )
 
 
 def _judged(incident: Incident, text: str) -> tuple[str, tuple[str, ...]]:

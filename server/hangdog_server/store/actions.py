@@ -145,7 +145,7 @@ def describe(row: ActionRecord) -> str:
     words = f": {row.message}" if row.message else ""
     stands = "; its mark stands until it is released" if row.marked else ""
     return {
-        ActionState.REFUSED: f"is refused{words}",
+        ActionState.REFUSED: f"is not isolated{words}",
         ActionState.DRY_RUN: f"would be isolated (dry run){words}",
         ActionState.WAITING: f"waits for approval to be isolated{words}",
         ActionState.DISMISSED: f"is left where it is, by {row.who}{words}",

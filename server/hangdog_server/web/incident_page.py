@@ -10,7 +10,7 @@ from hangdog_models.findings import Finding
 from hangdog_models.ranks import Runs, runs_of, size, united
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import ClusterView, Kind, Suspect, Verdict, to_json
-from hangdog_models.views.answer_text import BLAMELESS, answer, doing, rank_text, sure
+from hangdog_models.views.answer_text import BLAMELESS, CODE_BUG, answer, doing, rank_text, sure
 from hangdog_models.views.collapsed_tree import Branch, folded
 from hangdog_models.views.exports import collapsed, speedscope
 from hangdog_models.views.first_line import order
@@ -34,6 +34,8 @@ MACHINES = 6
 #: Limbs that are open from the start; those on the way to a suspect always are.
 OPEN = 40
 
+#: The heading of a verdict against the code, where that is all of the answer.
+CODE = "Code bug: no machine is at fault"
 #: How a verdict looks; the sign and the word say the same.
 TONES = {Kind.NONE: ("good", "●"), **dict.fromkeys((Kind.UNDETERMINED, *BLAMELESS), ("warn", "◆"))}
 _TONE = ("bad", "▲")
@@ -97,7 +99,7 @@ def incident_page(verdict: Verdict, scene: IncidentView | None, about: IncidentH
         scene=scene,
         tone=tone,
         sign=sign,
-        answer_text=answer(verdict),
+        answer_text=CODE if answer(verdict) == CODE_BUG else answer(verdict),
         sure=sure(verdict),
         order=order(verdict),
         where=_where(verdict, scene),

@@ -89,7 +89,11 @@ def _environment() -> Environment:
         loader=DictLoader(texts), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.filters.update(
-        shown=lambda text, most=TEXT: printable(str(text), most), percent=percent, counted=counted, judged_by=judged_by
+        shown=lambda text, most=TEXT: printable(str(text), most),
+        percent=percent,
+        share="{:.0%}".format,
+        counted=counted,
+        judged_by=judged_by,
     )
     made.globals.update(bar=bar, runs=runs, ranks=lambda ranks: runs(runs_of(ranks)))
     return made

@@ -137,7 +137,7 @@ def everywhere() -> Verdict:
         ),
         (
             judged(fell(-signal.SIGKILL), *LOST),
-            "undetermined: rank 5 on m1 failed first by SIGKILL (96%), and nothing tells why. Evict nobody: ask the job's people.",
+            "undetermined: rank 5 on m1 failed first by SIGKILL (96%), and nothing tells why. Don't remove anything yet: ask the job's people.",
         ),
         (
             judged(fell(1), BROKEN, *LOST),
@@ -146,13 +146,13 @@ def everywhere() -> Verdict:
         (
             everywhere(),
             (
-                "software: rank 0 on m0 failed first with ValueError: the code is at fault, no machine is (97% sure). "
+                "software: rank 0 on m0 failed first with ValueError: code bug, no machine is at fault (97% sure). "
                 "Evict nobody: look at the code."
             ),
         ),
         (
             without(),
-            "undetermined: the job crashed, and the evidence does not decide why. Evict nobody: ask the job's people.",
+            "undetermined: the job crashed, cause unknown. Don't remove anything yet: ask the job's people.",
         ),
     ],
 )

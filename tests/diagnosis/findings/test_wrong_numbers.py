@@ -78,7 +78,7 @@ def test_nobody_stands_out_where_no_other_rank_was_sound(numbers: tuple[WrongNum
     verdict = judged(numbers)
     assert verdict.kind is Kind.UNDETERMINED and not verdict.suspects and verdict.culprit is None
     assert verdict.numbers is not None and verdict.numbers.rank is None
-    assert "nothing tells who computed it. Evict nobody yet: test " in headline(verdict)
+    assert "nothing tells who computed it. Don't remove anything yet: test " in headline(verdict)
 
 
 def test_ranks_that_are_sound_all_along_tell_who_it_is() -> None:

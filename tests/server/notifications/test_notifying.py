@@ -31,7 +31,7 @@ async def test_an_incident_is_told_of_once_when_it_opens_and_once_when_it_is_jud
         to.begin()  # a server that was started anew looks at the same store
         await to.tick(1)
     (_, first), (_, second) = to.postman.given
-    assert (first.title, first.link) == ("llama stands still", "https://head:7413/incidents/0a")
+    assert (first.title, first.link) == ("llama seems to stand still", "https://head:7413/incidents/0a")
     assert second.title == "llama: gpu-a17 holds the job up (97% sure)"
     assert second.lines == ("machine: Evict gpu-a17.", "rank 5 is in gc_collect", "63 ranks wait for it")
     assert second.body.splitlines() == [*second.lines, "https://head:7413/incidents/0a"]
@@ -56,8 +56,8 @@ async def test_a_job_that_is_looked_at_again_and_again_is_one_standstill_until_t
             await to.judged(name, Kind.UNDETERMINED)
             await to.tick(600)
         assert to.postman.titles() == [
-            "llama stands still",
-            "llama: the evidence does not decide, and nobody stands out",
+            "llama seems to stand still",
+            "llama: cause unknown, and nobody stands out",
         ]
         await to.opened("0d")
         await to.judged("0d", Kind.MACHINE, "a")
@@ -71,7 +71,7 @@ async def test_a_job_that_is_looked_at_again_and_again_is_one_standstill_until_t
         ]  # fmt: skip
         await to.opened("0e")  # it was decided: this is another standstill
         await to.tick(5)
-        assert to.postman.titles()[4:] == ["llama stands still"]
+        assert to.postman.titles()[4:] == ["llama seems to stand still"]
         await to.judged("0e", Kind.UNDETERMINED)
         await to.tick(5)
         await to.opened("0f", why="it is slow")
@@ -110,7 +110,7 @@ async def test_that_there_is_no_verdict_is_told_with_why_and_another_look_is_the
             await to.tick(5)
             await to.on.store.move(name, Judged.FAILED, to.on.now, "no machine answered")
             await to.tick(60)
-    assert to.postman.titles() == ["llama stands still", "llama: there is no verdict"]
+    assert to.postman.titles() == ["llama seems to stand still", "llama: there is no verdict"]
     assert to.postman.given[1][1].body.splitlines() == ["no machine answered", "hangdog show 0a"], "and no link"
 
 

@@ -37,7 +37,7 @@ async def test_a_machine_that_is_out_is_no_spare(here: Path, tmp_path: Path) -> 
             await on.until(f"0{number}", ActionState.DONE)
         await on.judged("0a", "a", "b")
         await on.acting.tick()
-        assert "1 machine has no job, and 2 more would be needed" in await on.words("0a")
+        assert "1 spare machine is free (2 needed)" in await on.words("0a")
         await on.judged("0b", "b")
         await on.until("0b", ActionState.DONE)
 
@@ -49,7 +49,7 @@ async def test_who_was_convicted_is_no_spare_nor_where_it_is_asked_who_was_not_t
         await campaign(on, {"y": "pass", "z": "pass"}, convicted="x")
         await on.judged("0a", "a", "b", "c")
         await on.acting.tick()
-        assert "2 machines have no job, and 3 more would be needed" in await on.words("0a")
+        assert "2 spare machines are free (3 needed)" in await on.words("0a")
     async with world(tmp_path / "other.db", tmp_path, Played(), caps=replace(WIDE, tested_s=60.0)) as on:
         await campaign(on, {"y": "pass", "z": "fail"})
         await on.judged("0a", "a", "b")

@@ -191,7 +191,7 @@ async def test_what_bounds_forbid_and_operators_stop_is_said_in_words(tmp_path: 
     async with deciding(tmp_path, caps=replace(WIDE, per_hour=0), state="refused") as on:
         path = f"/incidents/{on.incident}"
         for each in (path, "/", "/machines/a"):
-            assert "is refused: 1 machine within an hour, 0 are allowed" in (await on.alice.get(each)).text, each
+            assert "is not isolated: 1 machine within an hour, 0 are allowed" in (await on.alice.get(each)).text, each
         (tmp_path / "stop").touch()
         for each in (path, f"{path}/approve", "/"):
             assert "An operator stopped everything" in (await on.alice.get(each)).text, each
