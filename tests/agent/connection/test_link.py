@@ -261,7 +261,7 @@ async def test_a_standstill_is_told_and_so_is_its_end(server: Server, stoppable:
             signs = [sign async for sign in overdue(line)]
             assert [(sign.rank, sign.doing) for sign in signs] == [(3, "still")]
             assert signs[0].seconds >= ALERT.patience_s
-        while (await line.hear("stall_report")).jobs:
+        while any(job.signs for job in (await line.hear("stall_report")).jobs):
             pass
 
 
@@ -305,7 +305,8 @@ async def test_the_server_may_have_it_look_closer(server: Server, stoppable: Too
             while not (await line.hear("presence")).jobs:
                 pass
             line.outbox.put_nowait(pb.ToAgent(recheck=pb.Recheck(job="linked", seconds=1e9)))
-            (job,) = (await line.hear("stall_report")).jobs
+            while not (job := (await line.hear("stall_report")).jobs[0]).signs:
+                assert list(job.moving) == [3], "it was seen to move before"
             assert (job.job, [sign.rank for sign in job.signs]) == ("linked", [3])
 
 

@@ -252,3 +252,32 @@ def test_crowded_cores_are_told_from_free_ones_by_who_waits_for_one() -> None:
     for second in range(24, 36):
         baseline.feel(CpuSample(float(second), 3.4, 7.8 + second, 10 * second))
     assert baseline.crowding == 4.0, "for ever is too long"
+
+
+def moving(machine: Machine) -> frozenset[Rank]:
+    return machine.vigil.moving(machine.now, machine.signs())
+
+
+def test_a_job_that_just_started_is_not_seen_to_move_yet() -> None:
+    machine = Machine()
+    machine.live(5, "lively")
+    assert moving(machine) == frozenset()
+    machine.live(10, "lively")
+    assert moving(machine) == frozenset(map(Rank, range(8)))
+
+
+def test_a_pause_of_some_seconds_is_no_standstill_and_a_long_one_moves_nobody() -> None:
+    machine = Machine()
+    machine.live(30, "lively")
+    machine.live(2, "silent")
+    assert len(moving(machine)) == 8
+    machine.live(7, "silent")
+    assert machine.signs() and moving(machine) == frozenset(), "who shows a standstill is not seen to move"
+    machine.live(1, "lively")
+    assert len(moving(machine)) == 8
+
+
+def test_who_spins_from_the_start_is_never_seen_to_move() -> None:
+    machine = Machine()
+    machine.live(60, "pinned")
+    assert moving(machine) == frozenset()

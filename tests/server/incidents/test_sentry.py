@@ -176,6 +176,15 @@ def test_pulses_survive_the_wire_and_nonsense_does_not() -> None:
         )
 
 
+def test_ranks_that_move_survive_the_wire_and_too_many_do_not() -> None:
+    report = stall_signs.pack({}, moving={"llama": [Rank(3), Rank(1)]})
+    assert stall_signs.unpack_moving(report) == {("llama", UNKNOWN): frozenset({Rank(1), Rank(3)})}
+    assert stall_signs.unpack(report) == {("llama", UNKNOWN): {}}, "no sign of a standstill"
+    crowd = pb.StallReport(jobs=[pb.JobSigns(job="j", moving=range(stall_signs.MOST_RANKS + 1))])
+    with pytest.raises(UnreadableEvidence):
+        stall_signs.unpack_moving(crowd)
+
+
 async def heard(agent: Agent, body: Literal["capture", "recheck"]) -> pb.ToAgent:
     async with asyncio.timeout(30):
         while True:
