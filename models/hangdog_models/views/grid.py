@@ -10,6 +10,8 @@ from hangdog_models.topology import DATA, MODEL, WORLD, Topology
 JOINED = (WORLD, MODEL, DATA)
 #: The dimension of machines, by number in the order of their first ranks.
 MACHINE = "machine"
+#: The dimension of leaf switches or racks, likewise.
+SWITCH = "switch"
 #: Where a rank lies that is in no cluster, or has no such group.
 NOWHERE = -1
 
@@ -29,10 +31,16 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The dimensions a map can be laid out by, and the cluster of each rank (-1: in none)."""
+    """The dimensions a map can be laid out by, and the cluster of each rank (-1: in none).
+
+    `switches` are the places of that dimension by name. Machines whose ranks are in the same clusters, one by one, are alike:
+    `alike` has a number for each machine of the topology, in its order.
+    """
 
     axes: tuple[Axis, ...]
     clusters: tuple[int, ...]
+    switches: tuple[str, ...] = ()
+    alike: tuple[int, ...] = ()
 
     @property
     def usual(self) -> tuple[str, str]:
@@ -59,7 +67,27 @@ def laid_out(topology: Topology, clusters: Iterable[Sequence[Rank]]) -> Grid:
     first = sorted((ranks for ranks in topology.machines.values() if ranks), key=min)
     if len(first) > 1:
         axes.append(_axis(MACHINE, [(at, rank) for at, ranks in enumerate(first) for rank in ranks], world))
-    return Grid(tuple(axis for axis in axes if axis is not None), tuple(of))
+    behind = _behind(topology)
+    if len(behind) > 1:
+        axes.append(_axis(SWITCH, [(at, rank) for at, ranks in enumerate(behind.values()) for rank in ranks], world))
+    numbers: dict[tuple[int, ...], int] = {}
+    alike = (
+        numbers.setdefault(tuple(of[rank] for rank in ranks if rank < world), len(numbers))
+        for ranks in topology.machines.values()
+    )
+    return Grid(tuple(axis for axis in axes if axis is not None), tuple(of), tuple(behind), tuple(alike))
+
+
+def _behind(topology: Topology) -> dict[str, list[Rank]]:
+    """The ranks behind each switch that has any, in the order of their first ranks; a machine hangs behind one of a name."""
+    placed: set[str] = set()
+    behind: dict[str, list[Rank]] = {}
+    for name, machines in topology.switches.items():
+        mine = [machine for machine in dict.fromkeys(machines) if machine not in placed]
+        placed.update(mine)
+        if ranks := [rank for machine in mine for rank in topology.machines.get(machine, ())]:
+            behind[name] = ranks
+    return dict(sorted(behind.items(), key=lambda one: min(one[1])))
 
 
 def _axis(dim: str, placed: Iterable[tuple[int, Rank]], world: int) -> Axis | None:

@@ -8,7 +8,7 @@ from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER
 from hangdog_models.verdict import Verdict
-from hangdog_models.views import grid, group_progress, rounds_view, stack_tree, unique_stacks, waits_view
+from hangdog_models.views import grid, group_progress, rounds_view, stack_tree, unique_stacks, waiting_funnel, waits_view
 
 #: Findings shown: those that speak against a machine first.
 FINDINGS = 60
@@ -23,6 +23,7 @@ class IncidentView:
     tree: tuple[stack_tree.Node, ...]
     kinds: unique_stacks.Kinds
     surroundings: tuple[waits_view.Surroundings, ...]
+    funnel: waiting_funnel.Funnel
     progress: group_progress.JobProgress
     looks: tuple[rounds_view.LookView, ...]
     findings: tuple[Finding, ...]
@@ -42,6 +43,7 @@ def of(case: Case, verdict: Verdict) -> IncidentView:
         tree=stack_tree.merged(raw.trainers()),
         kinds=raw,
         surroundings=waits_view.around(case, verdict.suspects),
+        funnel=waiting_funnel.funnel(case, verdict.suspects),
         progress=group_progress.of(case),
         looks=rounds_view.of(case.looks, snapshot.interval_s),
         findings=tuple(findings[:FINDINGS]),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from hangdog_models.diagnosis.hypotheses.reason_text import where
 from hangdog_models.diagnosis.verdict.case import Case
@@ -15,13 +16,22 @@ SUSPECTS = 4
 WAITS = 8
 
 
+class Known(StrEnum):
+    """From what it is known that ranks wait."""
+
+    COUNTERS = "by counters"
+    FRAMES = "by frames"
+    GUESSED = "guessed from who is there"
+    UNKNOWN = "not known for whom"
+
+
 @dataclass(frozen=True, slots=True)
 class WaitView:
     """Ranks `inside` an operation of groups along `dim` that wait for `awaited`; `known` says from what."""
 
     dim: str
     what: str
-    known: str
+    known: Known
     inside: Runs
     awaited: Runs
 
@@ -56,9 +66,9 @@ def _around(case: Case, number: int, suspect: Suspect) -> Surroundings:
 
 def _together(holds: Iterable[GroupWait]) -> tuple[WaitView, ...]:
     """Holds of one operation in groups of one kind as one: in a wide job thousands of groups wait alike."""
-    found: dict[tuple[str, str, str], list[GroupWait]] = {}
+    found: dict[tuple[str, str, Known], list[GroupWait]] = {}
     for hold in holds:
-        found.setdefault((str(hold.dim), hold.what, _known(hold)), []).append(hold)
+        found.setdefault((str(hold.dim), hold.what, known(hold)), []).append(hold)
     return tuple(
         WaitView(
             *key,
@@ -69,5 +79,6 @@ def _together(holds: Iterable[GroupWait]) -> tuple[WaitView, ...]:
     )
 
 
-def _known(hold: GroupWait) -> str:
-    return "by counters" if hold.counted else "guessed from who is there" if hold.inferred else "by frames"
+def known(hold: GroupWait) -> Known:
+    """From what it is known that these ranks wait."""
+    return Known.COUNTERS if hold.counted else Known.GUESSED if hold.inferred else Known.FRAMES

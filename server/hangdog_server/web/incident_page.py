@@ -14,11 +14,14 @@ from hangdog_models.views.answer_text import BLAMELESS, CODE_BUG, answer, doing,
 from hangdog_models.views.collapsed_tree import Branch, folded
 from hangdog_models.views.exports import collapsed, speedscope
 from hangdog_models.views.first_line import order
+from hangdog_models.views.icicle import boxes
 from hangdog_models.views.incident_json import document
 from hangdog_models.views.incident_view import IncidentView
 from hangdog_models.views.postmortem import markdown, whose
 from hangdog_models.views.rounds_view import LookView
 from hangdog_models.views.waits_view import Surroundings
+from hangdog_server.web.pictures.funnel_bands import funnel_bands
+from hangdog_server.web.pictures.icicle_data import icicle_data
 from hangdog_server.web.render import page, runs, script_data
 
 #: Clusters in the table and in the map's legend: those of suspects first, then the largest.
@@ -79,7 +82,9 @@ def incident_page(verdict: Verdict, scene: IncidentView | None, about: IncidentH
     exports = tuple(_exports(verdict, scene, about))
     word = "it shows here" if verdict.kind in BLAMELESS else "suspect"
     data: dict[str, Any] = document(verdict, scene) if scene else {}
+    branches = folded(scene.tree, suspected) if scene else ()
     if scene:
+        data["icicle"] = icicle_data(boxes(branches, suspected))
         data["shades"] = [shades[cluster.id] for cluster in verdict.clusters]
         data["word"] = word
         data["labels"] = [printable(_what(cluster), 80) for cluster in verdict.clusters[:CLUSTERS]]
@@ -114,9 +119,9 @@ def incident_page(verdict: Verdict, scene: IncidentView | None, about: IncidentH
         else [],
         clusters=[_row(cluster, verdict, scene, shades) for cluster in sorted(listed, key=lambda one: one.id)],
         more_clusters=len(verdict.clusters) - len(listed),
-        branches=list(_branches(folded(scene.tree, suspected), size(_everybody(scene)), size(suspected)))
-        if scene
-        else [],
+        funnel=scene.funnel if scene else None,
+        bands=funnel_bands(scene.funnel) if scene else [],
+        branches=list(_branches(branches, size(_everybody(scene)), size(suspected))) if scene else [],
         progress=scene.progress if scene else None,
         looks=[_look(look) for look in looks],
         findings=[_finding(one) for one in scene.findings] if scene else [],

@@ -17,8 +17,10 @@ from hangdog_models.ranks import Runs, format_runs, runs_of, size
 from hangdog_models.reading.printable import printable
 from hangdog_models.views.answer_text import judged_by, percent
 
-#: The script of every page, in this order: what keeps it true, then what an incident's page draws.
-SCRIPTS = ("live.js", "page.js")
+#: The script of every page, in this order: what keeps it true, then what an incident's page draws, the map first.
+SCRIPTS = (
+    "live.js", "page_data.js", "taken_along.js", "map_layout.js", "map.js", "raw_stacks.js", "icicle.js", "stack_tree.js", "begin.js",
+)  # fmt: skip
 #: Characters of a piece of foreign text that shows on a page unless its place allows more.
 TEXT = 120
 #: Characters of a rank set in a line; the verdict's JSON has all of it.
