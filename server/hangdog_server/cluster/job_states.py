@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hangdog_models.incident import Incident
 from hangdog_models.views.job_state import JobFacts, JobState, job_state, severity
 from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.job_activity import RankMotion
 from hangdog_server.cluster.session_tracker import SessionTracker
 from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.store.store import Store
@@ -50,6 +51,10 @@ class JobStates:
             self._latest = await self._store.of_jobs(names)
         found = [self._job(name, self._latest.get(name, ())) for name in names]
         return tuple(sorted(found, key=lambda one: (severity(one.state), one.name)))
+
+    def activity(self, name: str) -> tuple[RankMotion | None, ...]:
+        """How many of its ranks moved over the last half hour; empty of a job that this server did not watch."""
+        return self._stalls.activity.strip(name, self._steady())
 
     def _job(self, name: str, incidents: Sequence[Incident]) -> KnownJob:
         clock, running = self._steady(), self._fleet.asked(name)

@@ -12,6 +12,7 @@ from hangdog_models.phase_history import PastPhases, PhaseHistory
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import OVER_S, Doing, Sign, StallTimeouts, Suspicion, suspect
 from hangdog_models.verdict import Kind
+from hangdog_server.cluster.job_activity import JobActivity, RankMotion
 from hangdog_server.cluster.slow_jobs import SlowJobs
 from hangdog_server.protocol.jobs import AnnouncedJob
 
@@ -19,6 +20,8 @@ from hangdog_server.protocol.jobs import AnnouncedJob
 AGAIN_S, SELDOM_S = 10.0, 600.0
 #: Jobs whose phases are remembered, beyond those that run: the ones seen last.
 REMEMBERED = 10_000
+#: What a rank does that does not get on. The others compile, write, or are at one place now and at another then.
+STUCK = frozenset({Doing.STILL, Doing.LOOPING})
 #: Verdicts after which another look may say more, where they name nobody to evict. A rank's own code that is slow may be a
 #: healthy phase, or work that never ends: only time tells.
 OPEN = (Kind.UNDETERMINED, Kind.NONE, Kind.SLOW)
@@ -58,6 +61,8 @@ class StallTracker:
     patience: StallTimeouts = field(default_factory=StallTimeouts)
     #: What they say of jobs that go on, and are slower.
     slow: SlowJobs = field(default_factory=SlowJobs)
+    #: How many ranks of each job moved, over the last half hour.
+    activity: JobActivity = field(default_factory=JobActivity)
     _reports: dict[str, dict[str, _StallReport]] = field(default_factory=dict)
     _moving: dict[str, dict[str, Collection[Rank]]] = field(default_factory=dict)
     # since when a job is seen to move while none of its ranks shows anything
@@ -157,6 +162,20 @@ class StallTracker:
     def shows(self, job: str) -> bool:
         """Whether any rank of a job shows something, suspicious or not."""
         return job in self._reports
+
+    def motion(self, job: str, running: Mapping[str, AnnouncedJob], mute: Collection[str] = ()) -> RankMotion:
+        """How many ranks of a job move by what their machines say; those of `mute` machines are not seen."""
+        reports = self._reports.get(job, {})
+        moving = still = unseen = 0
+        for machine, local in running.items():
+            if machine in mute:
+                unseen += len(local.ranks)
+                continue
+            signs = reports[machine].signs if machine in reports else {}
+            stuck = sum(signs[rank].doing in STUCK for rank in local.ranks if rank in signs)
+            still += stuck
+            moving += len(local.ranks) - stuck
+        return RankMotion(moving, still, unseen)
 
     def suspicion(
         self, job: str, running: Mapping[str, AnnouncedJob], now: float, mute: Collection[str] = ()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections.abc import Iterator
 
 from hangdog_models.errors import HangdogError
 from hangdog_models.incident import SUSPECTED_WHY
@@ -12,6 +13,7 @@ from hangdog_models.verdict import Kind, from_json
 from hangdog_proto.logs import log_context
 from hangdog_server.auth.audit_log import AuditEntry, AuditLog, followed
 from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.cluster.job_activity import RankMotion
 from hangdog_server.cluster.leadership import Leading
 from hangdog_server.cluster.session import StallOver
 from hangdog_server.cluster.session_tracker import SessionTracker
@@ -100,10 +102,16 @@ class StallWatcher:
                 self._telemetry.lasted(Delay.SUSPICION, suspicion.seconds)
                 task = asyncio.create_task(self._in_turn(job, suspicion), name=f"asking after {job}")
                 self._asking[job] = task
+        if self._stalls.activity.due(now):
+            self._stalls.activity.note(self._motions(now), now)
         for over in self._seen.went_on():
             noting = asyncio.create_task(self._note(over), name=f"{over.job} went on")
             self._noting.add(noting)
             noting.add_done_callback(self._noting.discard)
+
+    def _motions(self, now: float) -> Iterator[tuple[str, RankMotion]]:
+        for job in self._fleet.jobs():
+            yield job, self._stalls.motion(job, self._fleet.asked(job), self._fleet.mute(job, now))
 
     async def _note(self, over: StallOver) -> None:
         """Has the incidents of a standstill tell that the job went on, should the store be away now."""

@@ -3,6 +3,8 @@
 import json
 from dataclasses import asdict, dataclass, replace
 
+from markupsafe import Markup
+
 from hangdog_models.counts import named
 from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.machine_history import MachineRecord
@@ -20,6 +22,7 @@ from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions, machine_history
 from hangdog_server.store.actions import ActionRecord, ActionState, in_short
 from hangdog_server.store.store import Store
+from hangdog_server.web.pictures.activity_strip import activity_strip
 
 #: Verdicts whose suspects are shown, of as many jobs; suspects of each.
 VERDICTS, SUSPECTS = 10, 3
@@ -127,6 +130,10 @@ class Observatory:
         found = [replace(one, state=decided.get(one.name, "")) for one in found]
         found.sort(key=lambda one: (-one.convicted, -one.weight, not one.findings, one.connected, one.name))
         return tuple(found[:limit])
+
+    def activity(self, job: str) -> Markup:
+        """How many ranks of a job moved over the last half hour, as a picture; empty of one that this server did not watch."""
+        return activity_strip(self._states.activity(job))
 
     def machine(self, name: str) -> MachineNow | None:
         """One machine that is here, as it is; None where no agent speaks for it."""

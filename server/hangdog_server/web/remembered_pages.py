@@ -46,18 +46,21 @@ class Drawn:
         self._turn = asyncio.Lock()
         self._waiting = 0
 
-    async def page(self, incident: Incident, done: ActionView, part: Markup, person: str, now: float) -> str:
-        """The page of an incident, with what is `done` about it as that `part` of the page; raises HangdogError."""
+    async def page(self, incident: Incident, done: ActionView, part: Markup, strip: Markup, person: str, now: float) -> str:
+        """The page of an incident, with what is `done` about it as that `part` of the page, and how its job moves as that `strip`.
+
+        Raises HangdogError.
+        """
         changes = f"/api/incidents/{incident.id}/events?seen={mark(incident, done.mark)}"
         if incident.state is not IncidentState.JUDGED or not incident.verdict:
-            return _pending(incident, changes, part, person, now)
+            return _pending(incident, changes, part + strip, person, now)
         page, places = await self._judged(incident, person), self._places
         then = Markup("").join(
             Markup("<li><time>{}</time> {}</li>").format(at, printable(text, 400)) for at, text in done.times()
         )
         when = escape(done.when(incident.evict))
         page = page.replace(places.events, escape(changes)).replace(places.then, then)
-        return page.replace(places.done, part).replace(places.when, when)
+        return page.replace(places.done, part + strip).replace(places.when, when)
 
     async def _judged(self, incident: Incident, person: str) -> str:
         key = (incident.id, mark(incident, incident.note), person)  # it may be shown before it is written

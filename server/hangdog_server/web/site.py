@@ -96,12 +96,14 @@ class Site:
         now, lately = await self._observatory.present(clock), await self._history.lately()
         times = {one.id: ago(clock - one.began) for one in now.incidents}
         since = {one.incident: ago(clock - one.since) for one in now.suspects}
+        strips = {one.name: self._observatory.activity(one.name) for one in now.jobs}
         given = {"now": now, "times": times, "since": since, "events": f"/api/events?seen={_mark(now, lately.mark)}"}
         shown = {
             "lately": lately,
             "tested": [(one, campaign_text(one)) for one in lately.campaigns],
             "describe": describe,
             "tones": TONES,
+            "strips": strips,
         }
         may = {"acts": person.role >= Role.ACT, "who": self._acts.who(person)}
         return HTMLResponse(
@@ -114,7 +116,8 @@ class Site:
         found = await self._store.find(request.path_params["id"])
         done = await self._history.of(found.id)
         part = done_part(found, done, person.role >= Role.ACT, self._acts.who(person))
-        return HTMLResponse(await self._drawn.page(found, done, part, nav(person)["person"], self._clock()))
+        strip = self._observatory.activity(found.job)
+        return HTMLResponse(await self._drawn.page(found, done, part, strip, nav(person)["person"], self._clock()))
 
     async def _machines(self, request: Request, person: Person) -> Response:
         machines = await self._observatory.machines(self._clock())
