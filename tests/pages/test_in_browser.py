@@ -64,6 +64,7 @@ async def test_a_job_of_any_size_is_read_and_walked_by_keyboard(
             assert box is not None and box["y"] + box["height"] < WIDE[1] / 2, "the machine is named above the fold"
             do = await seen.page.locator(".do").bounding_box()
             assert do is not None and do["y"] + do["height"] < WIDE[1]
+            await seen.page.locator("#raw article").first.wait_for()
             await seen.page.focus("#map")
             await seen.page.keyboard.press("ArrowRight")
             told = await seen.page.inner_text("#told")
@@ -75,6 +76,7 @@ async def test_a_job_of_any_size_is_read_and_walked_by_keyboard(
             assert await seen.page.locator("#raw h3").first.inner_text() == f"Rank {culprit}"
         async with watched(chromium, PHONE) as seen:
             await seen.page.goto(address)
+            await seen.page.locator("#icicle svg").wait_for()
             assert not await scrolls_sideways(seen.page)
 
 
@@ -99,6 +101,7 @@ async def test_what_the_rest_of_the_page_can_do(tmp_path: Path) -> None:
     async with browser() as chromium, watched(chromium) as seen:
         page = seen.page
         await page.goto(written(tmp_path, 1024))
+        await page.locator("#raw article").nth(1).wait_for()
         assert await page.locator("#raw article").count() == 2, "the suspect stands beside one of the crowd"
         odd = await page.locator("#raw article").first.locator("li.odd").all_inner_texts()
         assert any("get_batch" in line for line in odd) and not any("train_step" in line for line in odd)
@@ -118,6 +121,95 @@ async def test_what_the_rest_of_the_page_can_do(tmp_path: Path) -> None:
         assert await page.evaluate("document.querySelector('#map').toDataURL()") != before
         await page.click("#map", position={"x": 29, "y": 8})
         assert (await page.inner_text("#told")).startswith("rank 0 ")
+
+
+async def test_a_large_job_begins_with_an_overview_and_drills_down(tmp_path: Path) -> None:
+    async with browser() as chromium, watched(chromium) as seen:
+        page = seen.page
+        await page.goto(written(tmp_path, 16384, switches=128))
+        await page.locator("#overview[aria-pressed=true]").wait_for()
+        await page.focus("#map")
+        told = []
+        for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight"):
+            await page.keyboard.press(key)
+            told.append(await page.inner_text("#told"))
+        assert told[0].startswith("rank 1029 · node-128 · ") and told[0].endswith("suspect")
+        assert "255 machines alike · node-0 … node-255 · 2,040 ranks · #1 " in told[-1], told
+        await page.keyboard.press("Enter")
+        assert await page.inner_text("#part") == "2,040 ranks" and await page.locator("#scope").is_visible()
+        await page.keyboard.press("ArrowRight")
+        assert (await page.inner_text("#told")).startswith("rank 0 ")
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("Escape")
+        assert not await page.locator("#scope").is_visible()
+        await page.select_option("#rows", "switch")
+        await page.keyboard.press("Tab")
+        await page.focus("#map")
+        await page.keyboard.press("ArrowRight")
+        assert "switch leaf-8, " in await page.inner_text("#told")
+        # every rank: higher than its frame, nothing cut, and the suspect in sight whatever the axes
+        await page.click("#overview")
+        await page.select_option("#rows", "tp")
+        for columns in ("machine", "dp"):
+            await page.select_option("#columns", columns)
+            high, top, frame = await page.evaluate(
+                "(() => { const it = document.querySelector('.canvas'); return [it.scrollHeight, it.scrollTop, it.clientHeight]; })()"
+            )
+            assert high > 2 * frame and top > 0
+
+
+async def test_the_stacks_as_a_picture_are_walked_zoomed_and_opened(tmp_path: Path) -> None:
+    async with browser() as chromium, watched(chromium) as seen:
+        page = seen.page
+        await page.goto(written(tmp_path, 1024))
+        await page.locator("#icicle g.sole").first.wait_for()
+        await page.focus("#icicle")
+        await page.keyboard.press("ArrowRight")
+        assert (await page.inner_text("#within")).startswith("get_batch · pretrain_gpt.py · 1 rank · 69 · suspect")
+        await page.keyboard.press("ArrowDown")
+        block = await page.inner_text("#within")
+        assert block.startswith("__next__ … (torch, 3 frames)") and block.endswith("Enter opens it")
+        await page.keyboard.press("Enter")
+        assert await page.locator("#icicle text").all_inner_texts() != []
+        names = [text for text in await page.locator("#icicle text").all_text_contents()]
+        assert {"__next__", "_next_data", "_get_data"} <= set(names), names
+        trail = await page.locator("#trail button").all_inner_texts()
+        assert trail[0] == "All ranks" and trail[-1] == "__next__"
+        await page.keyboard.press("Escape")
+        assert (await page.inner_text("#within")).startswith("__next__ … (torch, 3 frames)")
+        await page.locator("#trail button").first.click()
+        assert await page.locator("#trail button").all_inner_texts() == ["All ranks"]
+        await page.click("#libraries")
+        assert "_communicate" in await page.locator("#icicle text").all_text_contents()
+
+
+async def test_what_is_drawn_anew_from_a_state_is_what_was_drawn(tmp_path: Path) -> None:
+    """As a live page does it: the elements are new ones, the data are read again, and all is as it was left."""
+    async with browser() as chromium, watched(chromium) as seen:
+        page = seen.page
+        await page.goto(written(tmp_path, 1024))
+        await page.locator("#raw article").nth(1).wait_for()
+        await page.locator("#icicle g.sole").first.wait_for()
+        await page.fill("#one", "200")
+        await page.get_by_role("button", name="Show", exact=True).click()
+        await page.select_option("#rows", "dp")
+        await page.fill("#find", "_get_data")
+        await page.locator("li.hit").first.wait_for()
+        await page.click("#libraries")
+        await page.evaluate(
+            """() => { const kept = hangdog.state(); const main = document.querySelector("main");
+            const fresh = new DOMParser().parseFromString(document.documentElement.outerHTML, "text/html").querySelector("main");
+            fresh.querySelector("#raw").replaceChildren(); fresh.querySelector("#icicle").replaceChildren();
+            fresh.querySelector("#rows").replaceChildren(); fresh.querySelector("#find").value = "";
+            main.replaceWith(fresh); hangdog.draw(kept); }"""
+        )
+        assert await page.locator("#raw h3").first.inner_text() == "Rank 200"
+        assert await page.input_value("#rows") == "dp" and await page.input_value("#find") == "_get_data"
+        assert await page.locator("li.hit").count() == 1
+        assert "_communicate" in await page.locator("#icicle text").all_text_contents()
+        await page.focus("#map")
+        await page.keyboard.press("ArrowRight")
+        assert (await page.inner_text("#told")).startswith("rank 69 ")
 
 
 async def test_what_is_taken_along_is_what_was_found(tmp_path: Path) -> None:
@@ -177,6 +269,8 @@ async def test_everybody_can_use_them(tmp_path: Path, scheme: str) -> None:
             ours = "file:" if address.startswith("file:") else site.address
             async with watched(chromium, ours=ours, scheme=scheme) as seen:  # type: ignore[arg-type]
                 await seen.page.goto(address)
+                if address.endswith((".html", name)):
+                    await seen.page.locator("#icicle svg").wait_for()
                 found = await Axe().run(seen.page)
                 assert found.violations_count == 0, f"{address}: {found.generate_report()}"
 

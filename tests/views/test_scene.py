@@ -65,6 +65,24 @@ def test_a_rank_without_a_group_lies_nowhere_and_odd_groups_are_told_in_full() -
     assert laid.clusters == (-1, -1, -1, -1, 0)
 
 
+def test_ranks_lie_behind_the_switches_of_their_machines() -> None:
+    machines = {"a": (Rank(0), Rank(1)), "b": (Rank(2), Rank(3)), "c": (Rank(4), Rank(5)), "d": (Rank(6),)}
+    switches = {"leaf-2": ("b", "c", "nobody"), "leaf-1": ("a",), "leaf-3": ("b",), "empty": ()}
+    topology, _ = build(Layout(world_size=7, machines=machines, switches=switches), None)
+    laid = grid.laid_out(topology, [])
+    (axis,) = [axis for axis in laid.axes if axis.dim == grid.SWITCH]
+    assert laid.switches == ("leaf-1", "leaf-2")
+    assert [axis.place(Rank(rank)) for rank in range(7)] == [0, 0, 1, 1, 1, 1, grid.NOWHERE]
+    one, _ = build(Layout(world_size=7, machines=machines, switches={"leaf-1": ("a", "b")}), None)
+    assert grid.SWITCH not in [axis.dim for axis in grid.laid_out(one, []).axes], "one place for all divides nothing"
+
+
+def test_machines_are_alike_whose_ranks_are_in_the_same_clusters() -> None:
+    topology, _ = build(Layout(world_size=8, ranks_per_machine=2), None)
+    laid = grid.laid_out(topology, [(Rank(0), Rank(2), Rank(4), Rank(5)), (Rank(1), Rank(3))])
+    assert laid.alike == (0, 0, 1, 2), "the last one is in no cluster"
+
+
 @pytest.mark.parametrize(
     ("sizes", "usual"),
     [

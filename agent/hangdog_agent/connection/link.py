@@ -35,7 +35,7 @@ from hangdog_models.findings import Finding
 from hangdog_models.stall_timeouts import RECHECK_S
 from hangdog_proto.client.channel_options import CHANNEL_OPTIONS
 from hangdog_proto.codec import findings as found
-from hangdog_proto.codec import slow_report, stall_signs, traces
+from hangdog_proto.codec import slow_report, stall_signs, step_report, traces
 from hangdog_proto.codec.dedup import Packer
 from hangdog_proto.codec.stall_signs import MovingRanks, StallSigns
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -287,7 +287,7 @@ class Link:
                 await session.outbox.put(pb.FromAgent(stall_report=packed_signs))
                 reported, sent_at = shown, loop.time()
             elif due:
-                await session.outbox.put(pb.FromAgent())  # to be heard is all a heartbeat is
+                await session.outbox.put(self._heartbeat())
                 sent_at = loop.time()
             slow = self._stalls.slowdowns
             if set(slow) != slow_reported or (slow and due):
@@ -304,6 +304,13 @@ class Link:
                 spoken_at = max(sent_at, session.spoke_at)
                 async with asyncio.timeout(max(0.05, spoken_at + self._heartbeat_s - loop.time())):
                     await changes.wait()
+
+    def _heartbeat(self) -> pb.FromAgent:
+        """To be heard is all it is, and where steps are timed it tells how they go on."""
+        paces = self._stalls.paces
+        if not paces:
+            return pb.FromAgent()
+        return pb.FromAgent(step_report=step_report.pack(paces, job_addresses.names(self._members)))
 
     async def _answer(self, session: ServerSession, order: pb.CaptureOrder) -> None:
         """Everything there is to answer to an order, as it comes."""

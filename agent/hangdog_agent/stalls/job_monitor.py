@@ -24,7 +24,7 @@ from hangdog_agent.stalls.stack_motion import (
 )
 from hangdog_agent.stalls.trainer import Trainer
 from hangdog_models.diagnosis.observe.activity import HELD, LOCK_FILE
-from hangdog_models.planning.slowdown import Slowdown, StepTimes
+from hangdog_models.planning.slowdown import Slowdown, StepPace, StepTimes
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.verdict import Activity
@@ -81,6 +81,18 @@ class JobMonitor:
         if self._settings.slow_share <= 0 or 2 * len(found) <= len(known):
             return None
         return sorted(found, key=lambda slow: slow.step_s / slow.usual_s)[len(found) // 2]
+
+    def pace(self, now: float) -> StepPace | None:
+        """How its steps go on, as the middle one of its ranks here tells whose steps are timed."""
+        known = sorted(
+            (step_s, trainer.timed.advanced_at)
+            for trainer in self._trainers.values()
+            if trainer.timed is not None and (step_s := trainer.step_times.latest_s) is not None
+        )
+        if not known:
+            return None
+        step_s, at = known[len(known) // 2]
+        return StepPace(step_s, max(0.0, now - at))
 
     def ask(self, until: float) -> None:
         """Somebody elsewhere waits for this job: everybody is glanced at until then, whatever the pulses say."""

@@ -20,7 +20,7 @@ from hangdog_agent.stalls.stack_motion import StackSample
 from hangdog_agent.stalls.training_thread import Threads
 from hangdog_models.diagnosis.observe import activity
 from hangdog_models.numbers.number_watch import USUAL, NumberThresholds
-from hangdog_models.planning.slowdown import Slowdown
+from hangdog_models.planning.slowdown import Slowdown, StepPace
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet
 from hangdog_models.stack import TRAINER, ProcessTrace
@@ -63,6 +63,8 @@ class StallMonitor:
         self.slowdowns: Mapping[str, Slowdown] = {}
         #: The ranks of each job that were seen to move, as of the last tick.
         self.moving: Mapping[str, frozenset[Rank]] = {}
+        #: How the steps of each job go on whose steps are timed, likewise.
+        self.paces: Mapping[str, StepPace] = {}
 
     @property
     def beat_s(self) -> float:
@@ -108,6 +110,8 @@ class StallMonitor:
                 moving[job] = ranks
         self.moving = moving
         self.slowdowns = {job: slow for job, watch in self._jobs.items() if (slow := watch.slowdown()) is not None}
+        now = time.monotonic()
+        self.paces = {job: pace for job, watch in self._jobs.items() if (pace := watch.pace(now)) is not None}
         return signs
 
     def last_words(self, keys: Collection[Key]) -> LastWords:

@@ -59,6 +59,14 @@ class Slowdown:
         return f"a step takes {_time(self.step_s)}, {rise:.0f} % more than the {_time(self.usual_s)} it took before"
 
 
+@dataclass(frozen=True, slots=True)
+class StepPace:
+    """A step takes `step_s`, and the last one ended `age_s` ago."""
+
+    step_s: float
+    age_s: float
+
+
 class StepTimes:
     """The times of the steps of one rank, and whether they rose. Its moments are of a clock that nobody sets."""
 
@@ -88,6 +96,12 @@ class StepTimes:
             return None
         lately = list(self._run)[-self._settings.needed :]
         return Slowdown(_middle(self._past), _middle(lately), self._run[-1][0] - self._since)
+
+    @property
+    def latest_s(self) -> float | None:
+        """Seconds that a step took by the latest sample; None before there is one."""
+        samples = self._run or self._past
+        return samples[-1][1] if samples else None
 
     @property
     def settled(self) -> bool:

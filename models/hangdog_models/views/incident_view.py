@@ -8,7 +8,15 @@ from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER
 from hangdog_models.verdict import Verdict
-from hangdog_models.views import grid, group_progress, rounds_view, stack_tree, unique_stacks, waiting_funnel, waits_view
+from hangdog_models.views import (
+    grid,
+    group_progress,
+    rounds_view,
+    stack_tree,
+    unique_stacks,
+    waiting_funnel,
+    waits_view,
+)
 
 #: Findings shown: those that speak against a machine first.
 FINDINGS = 60

@@ -1108,6 +1108,59 @@ class SlowReport(google.protobuf.message.Message):
 global___SlowReport = SlowReport
 
 @typing.final
+class JobPace(google.protobuf.message.Message):
+    """How the steps of a job go on."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    OWNER_FIELD_NUMBER: builtins.int
+    STEP_S_FIELD_NUMBER: builtins.int
+    AGE_S_FIELD_NUMBER: builtins.int
+    job: builtins.str
+    """Name of the job."""
+    step_s: builtins.float
+    """Seconds that a step took lately."""
+    age_s: builtins.float
+    """Seconds since the last step ended; an age, because the clocks of machines differ."""
+    @property
+    def owner(self) -> global___Owner:
+        """As in LocalJob."""
+
+    def __init__(
+        self,
+        *,
+        job: builtins.str = ...,
+        owner: global___Owner | None = ...,
+        step_s: builtins.float = ...,
+        age_s: builtins.float = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["age_s", b"age_s", "job", b"job", "owner", b"owner", "step_s", b"step_s"]) -> None: ...
+
+global___JobPace = JobPace
+
+@typing.final
+class StepReport(google.protobuf.message.Message):
+    """The jobs on a machine whose steps are timed there; sent in place of an empty heartbeat while there are any."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: builtins.int
+    @property
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___JobPace]:
+        """Every such job."""
+
+    def __init__(
+        self,
+        *,
+        jobs: collections.abc.Iterable[global___JobPace] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["jobs", b"jobs"]) -> None: ...
+
+global___StepReport = StepReport
+
+@typing.final
 class Spooled(google.protobuf.message.Message):
     """One message of a look that the agent took by itself while no server was there, kept until a server has it."""
 
@@ -1282,6 +1335,7 @@ class FromAgent(google.protobuf.message.Message):
     DIAGNOSED_FIELD_NUMBER: builtins.int
     RENEW_FIELD_NUMBER: builtins.int
     SLOW_REPORT_FIELD_NUMBER: builtins.int
+    STEP_REPORT_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> global___Hello:
         """Who speaks; first, and once."""
@@ -1322,6 +1376,10 @@ class FromAgent(google.protobuf.message.Message):
     def slow_report(self) -> global___SlowReport:
         """Which jobs are slower than they used to be."""
 
+    @property
+    def step_report(self) -> global___StepReport:
+        """How the steps of jobs go on."""
+
     def __init__(
         self,
         *,
@@ -1335,10 +1393,11 @@ class FromAgent(google.protobuf.message.Message):
         diagnosed: global___Diagnosed | None = ...,
         renew: global___Renew | None = ...,
         slow_report: global___SlowReport | None = ...,
+        step_report: global___StepReport | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "slow_report", b"slow_report", "spooled", b"spooled", "stall_report", b"stall_report"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "slow_report", b"slow_report", "spooled", b"spooled", "stall_report", b"stall_report"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "stall_report", "spooled", "health", "pieces", "diagnosed", "renew", "slow_report"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "slow_report", b"slow_report", "spooled", b"spooled", "stall_report", b"stall_report", "step_report", b"step_report"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "slow_report", b"slow_report", "spooled", b"spooled", "stall_report", b"stall_report", "step_report", b"step_report"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "stall_report", "spooled", "health", "pieces", "diagnosed", "renew", "slow_report", "step_report"] | None: ...
 
 global___FromAgent = FromAgent
 

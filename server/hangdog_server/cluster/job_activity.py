@@ -6,12 +6,14 @@
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 #: Seconds of a bin, and bins that are kept: half an hour.
 BIN_S, BINS = 10.0, 180
 #: Jobs that are kept, the ones noted last: each takes four kilobytes.
 JOBS = 4096
+#: The number of no bin: a steady clock may begin at zero, and half an hour before that is asked for.
+NEVER = -(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,33 +30,31 @@ class RankMotion:
         return self.moving + self.still + self.unseen
 
 
-@dataclass(slots=True)
 class _Ring:
     """The bins of one job; that of a moment lies at its number modulo their count."""
 
-    numbers: array[int] = field(default_factory=lambda: array("q", [-1]) * BINS)
-    counts: tuple[array[int], array[int], array[int]] = field(
-        default_factory=lambda: (array("I", [0]) * BINS, array("I", [0]) * BINS, array("I", [0]) * BINS)
-    )
-    steps: array[float] = field(default_factory=lambda: array("f", [0.0]) * BINS)
+    __slots__ = ("counts", "numbers", "steps")
+
+    def __init__(self) -> None:
+        self.numbers = array("q", [NEVER]) * BINS
+        self.counts = tuple(array("I", [0]) * BINS for _ in range(3))
+        self.steps = array("f", [0.0]) * BINS
 
     def put(self, number: int, motion: RankMotion) -> None:
         at = number % BINS
-        if self.numbers[at] == number and self.moving(at) < motion.moving:
+        if self.numbers[at] == number and self.counts[0][at] < motion.moving:
             return  # the worst moment of a bin is what a reader looks for
         self.numbers[at] = number
         for counts, count in zip(self.counts, (motion.moving, motion.still, motion.unseen), strict=True):
             counts[at] = count
         self.steps[at] = motion.step_s
 
-    def moving(self, at: int) -> int:
-        return self.counts[0][at]
-
     def get(self, number: int) -> RankMotion | None:
         at = number % BINS
         if self.numbers[at] != number:
             return None
-        return RankMotion(*(counts[at] for counts in self.counts), self.steps[at])
+        moving, still, unseen = (counts[at] for counts in self.counts)
+        return RankMotion(moving, still, unseen, self.steps[at])
 
 
 class JobActivity:

@@ -14,6 +14,7 @@ from hangdog_models.stall_timeouts import OVER_S, Doing, Sign, StallTimeouts, Su
 from hangdog_models.verdict import Kind
 from hangdog_server.cluster.job_activity import JobActivity, RankMotion
 from hangdog_server.cluster.slow_jobs import SlowJobs
+from hangdog_server.cluster.step_paces import StepPaces
 from hangdog_server.protocol.jobs import AnnouncedJob
 
 #: An open verdict is looked into again after so long, then after twice as long, and so on; and at most so rarely. Seconds.
@@ -63,6 +64,8 @@ class StallTracker:
     slow: SlowJobs = field(default_factory=SlowJobs)
     #: How many ranks of each job moved, over the last half hour.
     activity: JobActivity = field(default_factory=JobActivity)
+    #: What they say of the time of a step.
+    paces: StepPaces = field(default_factory=StepPaces)
     _reports: dict[str, dict[str, _StallReport]] = field(default_factory=dict)
     _moving: dict[str, dict[str, Collection[Rank]]] = field(default_factory=dict)
     # since when a job is seen to move while none of its ranks shows anything
@@ -105,6 +108,7 @@ class StallTracker:
         self._withdraw(machine)
         self._moving_since = {job: since for job, since in self._moving_since.items() if job in self._moving}
         self.slow.forget(machine)
+        self.paces.forget(machine)
 
     def _withdraw(self, machine: str) -> None:
         for stated in self._reports.values():

@@ -2,17 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError
 
 from hangdog_models.actions.action_history import Body
 from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
-from hangdog_models.planning.slowdown import Slowdown
+from hangdog_models.owner import Owner
+from hangdog_models.planning.slowdown import Slowdown, StepPace
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Sign
-from hangdog_proto.codec import findings, owners, slow_report, stall_signs
+from hangdog_proto.codec import findings, owners, slow_report, stall_signs, step_report
 from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer
@@ -57,6 +59,7 @@ from hangdog_server.telemetry import SILENT, Agent, Telemetry
 log = logging.getLogger(__name__)
 #: The longest a timer is set for; no stream lasts a year. Seconds.
 _LONGEST_S = 366 * 86400.0
+JobSpeed = TypeVar("JobSpeed", Slowdown, StepPace)
 
 
 class Agents(AgentsServicer):
@@ -221,7 +224,11 @@ class Agents(AgentsServicer):
                     signs, moving = self._own(connection, message.stall_report)
                     self._stalls.note(connection.machine, signs, steady(), moving)
                 elif message.HasField("slow_report"):
-                    self._stalls.slow.note(connection.machine, self._slow(connection, message.slow_report), steady())
+                    slow = slow_report.unpack(message.slow_report)
+                    self._stalls.slow.note(connection.machine, self._own_jobs(connection, slow), steady())
+                elif message.HasField("step_report"):
+                    paces = step_report.unpack(message.step_report)
+                    self._stalls.paces.note(connection.machine, self._own_jobs(connection, paces), steady())
                 elif message.HasField("health"):
                     connection.findings = findings.unpack(message.health.findings, connection.machine)
                     self._checks.note(connection.machine, connection.findings, first_checks)
@@ -258,13 +265,13 @@ class Agents(AgentsServicer):
             log.warning("machine %s speaks of ranks that are not its own: not heard", connection.machine)
         return {job: signs for job, signs in own.items() if signs}, {job: them for job, them in moving.items() if them}
 
-    def _slow(self, connection: Connection, stated: pb.SlowReport) -> dict[str, Slowdown]:
+    def _own_jobs(self, connection: Connection, stated: Mapping[tuple[str, Owner], JobSpeed]) -> dict[str, JobSpeed]:
         """What is said of the pace of jobs that run on the machine: nobody has another machine's job looked at."""
-        own: dict[str, Slowdown] = {}
-        for (name, owner), slow in slow_report.unpack(stated).items():
+        own: dict[str, JobSpeed] = {}
+        for (name, owner), pace in stated.items():
             job = self._fleet.meant(connection.machine, name, owner)
             if job is not None and self._fleet.owned(connection.machine, job):
-                own[job] = slow
+                own[job] = pace
         return own
 
     async def _recorded(self, machine: str, spooled: pb.Spooled, size: int) -> None:

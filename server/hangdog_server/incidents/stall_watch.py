@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hangdog_models.errors import HangdogError
 from hangdog_models.incident import SUSPECTED_WHY
@@ -110,8 +111,10 @@ class StallWatcher:
             noting.add_done_callback(self._noting.discard)
 
     def _motions(self, now: float) -> Iterator[tuple[str, RankMotion]]:
+        step_s = self._stalls.paces.step_s(now)
         for job in self._fleet.jobs():
-            yield job, self._stalls.motion(job, self._fleet.asked(job), self._fleet.mute(job, now))
+            motion = self._stalls.motion(job, self._fleet.asked(job), self._fleet.mute(job, now))
+            yield job, replace(motion, step_s=step_s.get(job, 0.0))
 
     async def _note(self, over: StallOver) -> None:
         """Has the incidents of a standstill tell that the job went on, should the store be away now."""

@@ -19,7 +19,7 @@ from hangdog_agent.connection.settings import LinkSettings
 from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.findings import Finding, Impact
-from hangdog_models.planning.slowdown import Slowdown
+from hangdog_models.planning.slowdown import Slowdown, StepPace
 from hangdog_models.stack import Reason
 from hangdog_proto.codec import dedup, findings
 from hangdog_proto.codec.piece_cache import PieceCache
@@ -287,6 +287,26 @@ async def test_a_slower_job_is_told_again_and_again_and_so_is_its_end(
             lasts.clear()
             while (await line.hear("slow_report")).jobs:
                 pass
+
+
+async def test_a_heartbeat_tells_how_the_steps_go_on_while_they_are_timed(
+    stoppable: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pace, lasts, tick = StepPace(2.5, 1.0), threading.Event(), StallMonitor.tick
+
+    def paced(monitor: StallMonitor, *members: Any) -> Any:
+        signs = tick(monitor, *members)
+        monitor.paces = dict.fromkeys(monitor._jobs, pace) if lasts.is_set() else {}
+        return signs
+
+    monkeypatch.setattr(StallMonitor, "tick", paced)
+    lasts.set()
+    async with Server(heartbeat_s=0.2) as server, linked(server, stoppable):
+        line = await server.line()
+        with running(WAIT, environ=ENVIRON):
+            for _ in range(2):
+                (job,) = (await line.hear("step_report")).jobs
+                assert (job.job, job.step_s, job.age_s) == ("linked", 2.5, 1.0) and job.HasField("owner")
 
 
 async def overdue(line: Line) -> AsyncIterator[pb.Sign]:

@@ -39,8 +39,13 @@ HELPER = frames(["_bootstrap threading.py", "run threading.py", "_loop torch/uti
 POLL = Frame("poll", "", module="/usr/lib/x86_64-linux-gnu/libc.so.6")
 
 
-def stalled(ranks: int, tensor: int = 8, stages: int = 8, per_machine: int = 8) -> tuple[Snapshot, Topology]:
-    """A job in which one rank of the first stage waits for its data loader and everybody else for it."""
+def stalled(
+    ranks: int, tensor: int = 8, stages: int = 8, per_machine: int = 8, switches: int = 0
+) -> tuple[Snapshot, Topology]:
+    """A job in which one rank of the first stage waits for its data loader and everybody else for it.
+
+    Its machines hang behind so many `switches`, one by one.
+    """
     of_stage = ranks // stages
     culprit = of_stage // 2 // tensor * tensor + min(5, tensor - 1)
     missing = ranks - 3 if ranks > 64 else None
@@ -78,7 +83,10 @@ def stalled(ranks: int, tensor: int = 8, stages: int = 8, per_machine: int = 8) 
         f"node-{culprit // per_machine}",
     )
     sizes = {"tp": tensor, "dp": ranks // tensor // stages, "pp": stages}
-    topology, _ = build(Layout(sizes=sizes, ranks_per_machine=per_machine), Rank(ranks - 1))
+    names = [f"node-{number}" for number in range(ranks // per_machine)]
+    each = -(-len(names) // switches) if switches else 1
+    behind = {f"leaf-{at}": tuple(names[at * each : (at + 1) * each]) for at in range(switches)}
+    topology, _ = build(Layout(sizes=sizes, ranks_per_machine=per_machine, switches=behind), Rank(ranks - 1))
     snapshot = Snapshot(Job("llama-70b-run7", "megatron"), (look(0), look(1)), 2.0, counters, findings=(finding,))
     return snapshot, topology
 

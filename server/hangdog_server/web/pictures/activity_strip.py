@@ -5,7 +5,6 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from hangdog_models.counts import counted
 from hangdog_server.cluster.job_activity import BIN_S, RankMotion
 
 #: Heights within the strip of 40: the ranks, and the steps beneath.
@@ -34,11 +33,15 @@ def activity_strip(bins: Bins) -> Markup:
 def _ranks(bins: Bins) -> Iterator[Markup]:
     """Bins that are alike are one shape: what moves stands at the bottom, what does not above it."""
     at = 0
-    for one, alike in groupby(bins, key=lambda one: one and (one.moving, one.still, one.unseen)):
+    for one, alike in groupby(bins, key=lambda one: (one.moving, one.still, one.unseen) if one else (0, 0, 0)):
         wide = len(list(alike))
-        if one and sum(one):
+        if sum(one):
             moving, still, unseen = _heights(one)
-            for kind, high, y in (("moves", moving, RANKS - moving), ("stands", still, unseen), ("unseen", unseen, 0.0)):
+            for kind, high, y in (
+                ("moves", moving, RANKS - moving),
+                ("stands", still, unseen),
+                ("unseen", unseen, 0.0),
+            ):
                 if high:
                     yield Markup('<rect class="{}" x="{}" y="{:.1f}" width="{}" height="{:.1f}"></rect>').format(
                         kind, at, y, wide, high
@@ -65,9 +68,9 @@ def _words(bins: Bins, seen: list[RankMotion], known: list[float]) -> str:
     span = (len(bins) - first) * BIN_S
     past = f"{span / 60:.0f} minutes" if span >= 120 else f"{span:.0f} s"
     if not last.still and not last.unseen:
-        now = f"all {counted(last.ranks, 'rank')} move" if last.ranks > 1 else "its rank moves"
+        now = f"all {last.ranks:,} ranks move" if last.ranks > 1 else "its rank moves"
     else:
-        now = f"{last.moving:,} of {counted(last.ranks, 'rank')} {'moves' if last.moving == 1 else 'move'}"
+        now = f"{last.moving:,} of {last.ranks:,} {'rank' if last.ranks == 1 else 'ranks'} {'moves' if last.moving == 1 else 'move'}"
     unseen = f", {last.unseen:,} not seen" if last.unseen else ""
     fewest = min(one.moving for one in seen)
     least = f", at the least {fewest:,}" if fewest < last.moving else ""

@@ -3,7 +3,8 @@
   const { byId, make, on, known, own, part, counted } = window.hangdog;
   const HIGH = 22; // of a box, in pixels
   const LEAST = 3; // boxes that are narrower are not drawn
-  const SUSPECT = 28; // the way to a suspect is never narrower, however many ranks it has
+  const SUSPECT = 140; // the way to a suspect is never narrower, however few ranks it has, but for this share of its caller
+  const SHARE = 0.3;
   const CHARACTER = 6.8; // the width of one, as it is written
   const MOST = 3000; // boxes drawn
   const TRAIL = 4; // steps named above
@@ -47,7 +48,8 @@
       let left = w;
       let size = all;
       const wide = new Map();
-      for (const box of them) if (box.way && w * box.size / all < SUSPECT) { wide.set(box, Math.min(SUSPECT, w / 2)); left -= wide.get(box); size -= box.size; }
+      const least = Math.min(SUSPECT, SHARE * w);
+      for (const box of them) if (box.way && w * box.size / all < least && left > least) { wide.set(box, least); left -= least; size -= box.size; }
       let from = x;
       const placed = them.map((box) => {
         const room = wide.has(box) ? wide.get(box) : size > 0 ? Math.max(0, left) * box.size / size : 0;

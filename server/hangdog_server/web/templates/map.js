@@ -165,6 +165,7 @@
     const button = byId("overview");
     button.hidden = known.machines.length < 2;
     button.setAttribute("aria-pressed", String(overviewed()));
+    byId("blocks").hidden = !overviewed();
     const scoped = own.scope !== "";
     byId("scope").hidden = !scoped;
     byId("part").textContent = scoped ? counted(count(runsOf(own.scope)), "rank") : "";

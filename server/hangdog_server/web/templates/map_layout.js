@@ -106,10 +106,7 @@
   const dividing = (dim) => {
     const axis = known.axes.get(dim);
     if (!axis || dim === "machine") return null;
-    const whole = known.machines.every(({ runs }) => runs.every(([low, high]) => {
-      for (let rank = low; rank <= high; rank += 1) if (axis.at(rank) !== axis.at(runs[0][0])) return false;
-      return true;
-    }));
+    const whole = known.machines.every(({ runs }) => runs.every(([low, high]) => axis.same(low, high) && axis.at(low) === axis.at(runs[0][0])));
     return whole ? axis : null;
   };
   const units = () => {

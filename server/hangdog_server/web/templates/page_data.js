@@ -69,7 +69,10 @@ window.hangdog = (() => {
     known.axes = new Map(data.axes.map((axis) => {
       const places = axis.places === undefined ? null : unrolled(axis.places, world);
       const at = places ? (rank) => places[rank] : (rank) => Math.floor(rank / axis.stride) % axis.size;
-      return [axis.dim, { size: axis.size, at }];
+      // whether all ranks of a run have one place
+      const same = places ? (low, high) => places.subarray(low, high + 1).every((place) => place === places[low])
+        : (low, high) => Math.floor(low / axis.stride) === Math.floor(high / axis.stride);
+      return [axis.dim, { size: axis.size, at, same }];
     }));
   };
   const describe = (rank) => {
@@ -95,10 +98,9 @@ window.hangdog = (() => {
   };
   // at first one after the other, so that the page answers in between
   const begin = () => {
-    read();
-    const next = (number) => { if (number < parts.length) setTimeout(() => { parts[number](); next(number + 1); }); };
-    if (parts.length) parts[0]();
-    next(1);
+    const steps = [read, ...parts];
+    const next = () => { if (steps.length) { steps.shift()(); setTimeout(next); } };
+    setTimeout(next);
   };
   return { byId, make, on, runsOf, ranksOf, count, written, counted, known, describe, own: state, part, draw, begin, state: () => ({ ...state }) };
 })();

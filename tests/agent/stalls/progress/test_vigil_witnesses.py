@@ -145,11 +145,16 @@ def test_a_stall_that_was_explained_makes_wonder_again_only_after_longer() -> No
 @pytest.mark.parametrize("steps", [[0], ALL], ids=["rank 0 logs", "all log"])
 def test_a_job_whose_steps_come_to_take_longer_is_told(steps: Iterable[int]) -> None:
     machine = Machine(steps=steps)
+    assert machine.vigil.pace(machine.now) is None
     machine.live(400)
     assert machine.vigil.slowdown() is None
+    pace = machine.vigil.pace(machine.now + 5)
+    assert pace is not None and pace.step_s == pytest.approx(1 / 3, rel=0.05) and pace.age_s == 5.0
     machine.live(100, slower=1.5)
     slow = machine.vigil.slowdown()
     assert slow is not None and slow.step_s / slow.usual_s == pytest.approx(1.5, rel=0.05)
+    slower = machine.vigil.pace(machine.now)
+    assert slower is not None and slower.step_s == pytest.approx(0.5, rel=0.05)
     assert machine.glanced == [], "nobody is looked at for that"
     machine.live(100)
     assert machine.vigil.slowdown() is None
