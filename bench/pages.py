@@ -3,12 +3,15 @@
     python bench/pages.py [RANKS ...] [--pictures DIR]        default: 8 1024 16384 131072
 
 Each job is one rank of the first pipeline stage that waits for its data loader, on machines of eight ranks; 8 ranks are on
-four machines. First paint is the median of five fresh pages opened from a file, on a screen of 1280x800 and one of 375x812. A stall is the longest task while the map is walked over.
+four machines. First paint is the median of five fresh pages opened from a file, on a screen of 1280x800 and one of 375x812. `long` are the tasks of 50 ms
+and more of one such opening together (Long Tasks API), in the middle of five. A stall is the longest task while the map is walked over.
+The last line says how much else the machine had to do.
 `--pictures` writes what docs/ shows; those of recorded jobs need the corpus beside the repository, ../shared/corpus.
 """
 
 import argparse
 import asyncio
+import os
 import shutil
 import sys
 import tempfile
@@ -43,6 +46,12 @@ PAINTED = """() => new Promise((done) => {
     if (look()) { done(look().startTime); return; }
     new PerformanceObserver(() => { if (look()) done(look().startTime); }).observe({ type: "paint", buffered: true });
 })"""
+#: Notes tasks of 50 ms and more from the first one on, and adds them up.
+OPENING = """window.opening = 0; new PerformanceObserver((list) => {
+    for (const one of list.getEntries()) window.opening += one.duration;
+}).observe({ type: "longtask", buffered: true });"""
+#: By then everything is drawn. Milliseconds.
+DRAWN_MS = 1500
 #: Watches for tasks of 50 ms and more, which browsers call long: meanwhile nothing moves.
 WATCHED = """() => { window.long = [0]; new PerformanceObserver((list) => {
     for (const one of list.getEntries()) window.long.push(one.duration);
@@ -53,6 +62,7 @@ PICTURES = {
     "incident-1024": (1024, "wide", ""),
     "incident-131072": (131072, "wide", ""),
     "stacks": (1024, "wide", "section:has(#tree)"),
+    "waits": (1024, "wide", "section:has(#waits)"),
     "compared": (1024, "wide", "section:has(#rank)"),
 }
 
@@ -71,6 +81,19 @@ async def painted(browser: Browser, file: Path, size: tuple[int, int]) -> float:
         times.append(float(await page.evaluate(PAINTED)))
         await page.close()
     return median(times)
+
+
+async def opening_ms(browser: Browser, file: Path) -> float:
+    """Milliseconds of long tasks, all together, from opening the page until everything is drawn."""
+    spent = []
+    for _ in range(OPENED):
+        page = await browser.new_page(viewport={"width": SCREENS["wide"][0], "height": SCREENS["wide"][1]})
+        await page.add_init_script(OPENING)
+        await page.goto(file.as_uri())
+        await page.wait_for_timeout(DRAWN_MS)
+        spent.append(float(await page.evaluate("window.opening")))
+        await page.close()
+    return median(spent)
 
 
 async def stalled_ms(browser: Browser, file: Path) -> float:
@@ -152,17 +175,20 @@ async def run(sizes: list[int], pictures: Path | None) -> None:
         async with async_playwright() as driver:
             browser = await driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             print(
-                f"{'ranks':>8} {'judge s':>7} {'scene s':>7} {'page s':>7} {'KiB':>8} {'wide ms':>8} {'phone ms':>8} {'stall ms':>8}"
+                f"{'ranks':>8} {'judge s':>7} {'scene s':>7} {'page s':>7} {'KiB':>8} {'wide ms':>8} {'phone ms':>8} {'long ms':>8} {'stall ms':>8}"
             )
             files = {}
             for ranks in sizes:
                 files[ranks], cost = drawn(ranks, Path(folder))
                 times = [await painted(browser, files[ranks], size) for size in SCREENS.values()]
+                long = await opening_ms(browser, files[ranks])
                 stall = await stalled_ms(browser, files[ranks])
-                print(f"{ranks:8} {cost} {times[0]:8.0f} {times[1]:8.0f} {stall:8.0f}", flush=True)
+                print(f"{ranks:8} {cost} {times[0]:8.0f} {times[1]:8.0f} {long:8.0f} {stall:8.0f}", flush=True)
+            print(f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores")
             for name, (ranks, screen, part) in PICTURES.items() if pictures else ():
                 file = files.get(ranks) or drawn(ranks, Path(folder))[0]
                 page = await opened(browser, file, SCREENS[screen])
+                await page.locator("#icicle svg").wait_for()
                 path = (pictures or Path()) / f"{name}.png"
                 await (page.locator(part).screenshot(path=path) if part else page.screenshot(path=path))
             for name in RECORDED if pictures else ():  # one screen of each: what somebody sees who does not scroll
@@ -170,6 +196,7 @@ async def run(sizes: list[int], pictures: Path | None) -> None:
                     print(f"no picture of real-{name}: {NO_CORPUS}", file=sys.stderr)
                     continue
                 page = await opened(browser, of_recorded(name, Path(folder)), SCREENS["wide"])
+                await page.locator("#icicle svg").wait_for()
                 await page.screenshot(path=(pictures or Path()) / f"real-{name}.png")
             if pictures:
                 await live(browser, Path(folder), pictures)

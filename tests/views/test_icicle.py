@@ -17,7 +17,7 @@ def of(stacks: dict[tuple[Frame, ...], list[Rank]], *suspected: int) -> tuple[Bo
 
 def frames(*named: str) -> tuple[Frame, ...]:
     """`function file` each, outermost first."""
-    return tuple(Frame(*one.split(), 1) for one in named)
+    return tuple(Frame(function, file, 1) for function, file in (one.split() for one in named))
 
 
 @pytest.mark.parametrize(

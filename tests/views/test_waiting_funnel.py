@@ -22,8 +22,8 @@ def waiting(case: Case, holds: list[GroupWait], waiting: tuple[int, ...] = ()) -
     return replace(case, waits=Waits((), tuple(map(Rank, waiting)), (), tuple(holds), awaiting))
 
 
-def hold(inside: range, awaited: int, **more: bool) -> GroupWait:
-    return GroupWait("tp", tuple(map(Rank, inside)), (Rank(awaited),), f"call {inside.start}", **more)
+def hold(inside: range, awaited: int, inferred: bool = False, counted: bool = False) -> GroupWait:
+    return GroupWait("tp", tuple(map(Rank, inside)), (Rank(awaited),), f"call {inside.start}", inferred, counted)
 
 
 def test_all_that_waits_is_in_one_band() -> None:

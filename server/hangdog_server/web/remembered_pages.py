@@ -46,7 +46,9 @@ class Drawn:
         self._turn = asyncio.Lock()
         self._waiting = 0
 
-    async def page(self, incident: Incident, done: ActionView, part: Markup, strip: Markup, person: str, now: float) -> str:
+    async def page(
+        self, incident: Incident, done: ActionView, part: Markup, strip: Markup, person: str, now: float
+    ) -> str:
         """The page of an incident, with what is `done` about it as that `part` of the page, and how its job moves as that `strip`.
 
         Raises HangdogError.

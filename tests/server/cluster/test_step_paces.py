@@ -51,9 +51,14 @@ def test_a_pace_is_read_back_and_what_cannot_be_is_not_believed() -> None:
 async def test_a_job_s_card_shows_how_it_moves_and_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stall_watch, "TICK_S", 0.02)
     monkeypatch.setattr(job_activity.JobActivity, "due", lambda self, now: True)
-    async with browsed(tmp_path / "s.db", settings=replace(PATIENT)) as site, cluster(site.on, a=[0, 1], b=[2, 3]) as two:
+    async with (
+        browsed(tmp_path / "s.db", settings=replace(PATIENT)) as site,
+        cluster(site.on, a=[0, 1], b=[2, 3]) as two,
+    ):
         for agent, step_s in zip(two, (2.0, 2.5), strict=True):
-            await agent.say(step_report=step_report.pack({"llama": StepPace(step_s, 0.0), "foreign": StepPace(1.0, 0.0)}, {}))
+            await agent.say(
+                step_report=step_report.pack({"llama": StepPace(step_s, 0.0), "foreign": StepPace(1.0, 0.0)}, {})
+            )
         async with asyncio.timeout(60):
             while "a step takes 2.5 s" not in (page := (await site.http.get("/")).text):
                 await asyncio.sleep(0.05)
