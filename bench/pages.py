@@ -56,6 +56,8 @@ DRAWN_MS = 1500
 WATCHED = """() => { window.long = [0]; new PerformanceObserver((list) => {
     for (const one of list.getEntries()) window.long.push(one.duration);
 }).observe({ type: "longtask" }); }"""
+#: The loader's disk does not answer: it sleeps in the kernel, and only its machine can be why.
+ASLEEP = {"loader": "D"}
 #: The pictures of the documentation: of how many ranks, on which screen, and of which part where not of what is seen first.
 PICTURES = {
     "incident-8": (8, "wide", ""),
@@ -156,9 +158,12 @@ async def live(browser: Browser, folder: Path, pictures: Path) -> None:
             orders = [await agent.order() for agent in agents]
             await page.goto(f"{site.address}/incidents/{orders[0].order}")
             await page.screenshot(path=pictures / "live-looking.png")
-            stacks = (("scatter", "scatter"), ("scatter", "scatter"), ("user", "scatter"))
+            stacks = (("backward", "backward"), ("backward", "backward"), ("loader", "backward"))
             for agent, order, two in zip(agents, orders, stacks, strict=True):
-                traces = [trace(agents.index(agent) * 2 + at, stack, state="S") for at, stack in enumerate(two)]
+                traces = [
+                    trace(agents.index(agent) * 2 + at, stack, state=ASLEEP.get(stack, "S"))
+                    for at, stack in enumerate(two)
+                ]
                 await agent.answer(order, *traces)
                 await agent.answer(order, *traces, look=1, last=True)
             await asking
