@@ -67,15 +67,17 @@ def _words(bins: Bins, seen: list[RankMotion], known: list[float]) -> str:
     last, first = seen[-1], next(at for at, one in enumerate(bins) if one is not None)
     span = (len(bins) - first) * BIN_S
     past = f"{span / 60:.0f} minutes" if span >= 120 else f"{span:.0f} s"
-    if not last.still and not last.unseen:
-        now = f"all {last.ranks:,} ranks move" if last.ranks > 1 else "its rank moves"
+    if last.still:
+        now = f"{last.still:,} of {last.ranks:,} {'rank stands' if last.ranks == 1 else 'ranks stand'} still"
+    elif last.ranks == 1:
+        now = "its rank is not seen to stand still"
     else:
-        now = f"{last.moving:,} of {last.ranks:,} {'rank' if last.ranks == 1 else 'ranks'} {'moves' if last.moving == 1 else 'move'}"
+        now = f"none of its {last.ranks:,} ranks is seen to stand still"
     unseen = f", {last.unseen:,} not seen" if last.unseen else ""
-    fewest = min(one.moving for one in seen)
-    least = f", at the least {fewest:,}" if fewest < last.moving else ""
+    most = max(one.still for one in seen)
+    worst = f", at the most {most:,}" if most > last.still else ""
     step = f"; a step takes {_time(known[-1])}" if known else ""
-    return f"{now}{unseen}; over the last {past}{least}{step}"
+    return f"{now}{unseen}; over the last {past}{worst}{step}"
 
 
 def _time(seconds: float) -> str:
