@@ -11,6 +11,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Suspect, Verdict
 from hangdog_models.views.answer_text import LEAST, RECENT_S, accuses
 from hangdog_models.views.job_state import JobState
+from hangdog_models.views.timeline import NOTHING, Timeline
 from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import ActionLine, MachineLine
@@ -23,11 +24,15 @@ NAMED = 80
 
 @dataclass(frozen=True, slots=True)
 class Accusation:
-    """The latest verdict upon a job names the machine; `suspects` are its hypotheses with the machine, likeliest first."""
+    """The latest verdict upon a job names the machine; `suspects` are its hypotheses with the machine, likeliest first.
+
+    `timeline` is what happened when, from the last progress of the job.
+    """
 
     incident: Incident
     entry: VerdictMention
     suspects: tuple[Suspect, ...]
+    timeline: Timeline = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +76,9 @@ def fetch(server: ServerAddress, machine: str) -> MachineFacts:
             newest = next((one for one in incidents if one.state == IncidentState.JUDGED), None)
             entry = next((one for one in recent if newest and one.incident == newest.id), None)
             if newest and entry and entry.mention != "cleared" and entry.probability >= LEAST:
-                _, verdict = client.incident(newest.id)
+                _, verdict, line = client.incident_timeline(newest.id)
                 if verdict is not None and accuses(verdict.kind):
-                    accusations.append(Accusation(newest, entry, _naming(verdict, machine)))
+                    accusations.append(Accusation(newest, entry, _naming(verdict, machine), line))
     accusations.sort(key=lambda one: (one.entry.mention != "convicted", -one.entry.probability))
     return MachineFacts(
         machine, now, tuple(accusations), tuple(under_way), mentions, test_history, actions, done.mode, done.breaker,

@@ -1,11 +1,11 @@
-"""Moments as people and programs read them: the time of day here, and the same in UTC."""
+"""Moments as people and programs read them: the time of day here with its zone, and the same in UTC."""
 
 from datetime import UTC, datetime
 
 
 def local_time(unix_s: float) -> str:
-    """A Unix time as the local time of day, to the second."""
-    return datetime.fromtimestamp(unix_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """A Unix time as the local time of day, to the second, with its zone: `2026-11-26 04:12:05 CET`."""
+    return datetime.fromtimestamp(unix_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def utc(unix_s: float) -> str:

@@ -1,4 +1,4 @@
-"""A verdict as Markdown, for the post-mortem: what was found, why, how sure, and what was not seen."""
+"""A verdict as Markdown, for the post-mortem: what happened when and what it cost, what was found, why, and what was not seen."""
 
 import re
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Verdict
 from hangdog_models.views.answer_text import BLAMELESS, doing, judged_by, percent, rank_text
 from hangdog_models.views.first_line import headline
+from hangdog_models.views.timeline import NOTHING, Timeline, impact, utc
 
 #: How many of each are written; the verdict's JSON holds everything.
 SUSPECTS, CLUSTERS, REASONS = 10, 16, 16
@@ -18,15 +19,19 @@ WIDTH, SENTENCE = 200, 600
 _SYNTAX = re.compile(r"([\\`*_{}\[\]<>#|~!])")
 
 
-def markdown(verdict: Verdict, times: str = "") -> str:
-    """The page; `times` says when it was, where that is known."""
-    return "\n".join(_lines(verdict, times)) + "\n"
+def markdown(verdict: Verdict, line: Timeline = NOTHING, now: float = 0.0) -> str:
+    """The page; `line` is what happened when, as far as that is known at `now`, Unix seconds."""
+    return "\n".join(_lines(verdict, line, now)) + "\n"
 
 
-def _lines(verdict: Verdict, times: str) -> Iterator[str]:
+def _lines(verdict: Verdict, line: Timeline, now: float) -> Iterator[str]:
     yield f"# {plain(verdict.job_id or 'A job')}: {plain(headline(verdict))}"
     yield ""
-    yield f"{counted(verdict.world_size, 'rank')}, judged by {plain(judged_by(verdict.rules))}. {times}".rstrip()
+    yield f"{counted(verdict.world_size, 'rank')}, judged by {plain(judged_by(verdict.rules))}."
+    if line.events:
+        told = impact(line, now) or "Since when the job stood still was not seen."
+        yield from ("", "## Impact", "", f"{plain(told)}", "", "## What happened when", "")
+        yield from (f"- {utc(one.at)}, {one.kind}: {plain(one.text)}" for one in line.events)
     yield from ("", "## Why", "")
     for reason in verdict.because:
         yield f"- {plain(reason)}"

@@ -15,12 +15,15 @@ from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Verdict, from_json
 from hangdog_models.views.job_state import JobCondition, JobState
+from hangdog_models.views.timeline import Event, EventKind, Timeline
 from hangdog_proto.client.lazy_channel import LazyChannel
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import owners
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsStub
 
+#: Sorts of events; one of another version of ours is left out.
+KINDS = frozenset(map(str, EventKind))
 #: Seconds an answer may take that no capture stands behind.
 ANSWER_S = 10.0
 #: Seconds that a report may take: the store answers within 20 s, or says that it failed.
@@ -157,9 +160,14 @@ class Client(LazyChannel):
 
     def incident(self, name: str) -> tuple[Incident, Verdict | None]:
         """One incident, by its name or a prefix that only it has, and its verdict where there is one."""
+        line, verdict, _ = self.incident_timeline(name)
+        return line, verdict
+
+    def incident_timeline(self, name: str) -> tuple[Incident, Verdict | None, Timeline]:
+        """One incident, its verdict where there is one, and what happened when: nothing where the server does not tell."""
         with self._errors():
             answer = self._incidents.Get(pb.GetRequest(id=name), timeout=ANSWER_S)
-        return _line(answer.summary), _verdict(answer.verdict_json)
+        return _line(answer.summary), _verdict(answer.verdict_json), _timeline(answer.timeline)
 
     def machines(self) -> tuple[MachineLine, ...]:
         """The machines whose agents are, or lately were, connected, by name."""
@@ -305,6 +313,13 @@ def _line(summary: pb.IncidentSummary) -> Incident:
 
 def _settled(settled: pb.SettledCause) -> SettledCause:
     return SettledCause(settled.cause, tuple(settled.machines), settled.reason, settled.who, settled.at)
+
+
+def _timeline(line: pb.IncidentTimeline) -> Timeline:
+    since = line.since if line.HasField("since") else None
+    until = line.until if line.HasField("until") else None
+    events = tuple(Event(one.at, EventKind(one.kind), one.text) for one in line.events if one.kind in KINDS)
+    return Timeline(events, since, until, line.ranks)
 
 
 def _verdict(document: str) -> Verdict | None:

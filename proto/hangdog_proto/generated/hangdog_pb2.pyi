@@ -2039,22 +2039,91 @@ class Incident(google.protobuf.message.Message):
 
     SUMMARY_FIELD_NUMBER: builtins.int
     VERDICT_JSON_FIELD_NUMBER: builtins.int
+    TIMELINE_FIELD_NUMBER: builtins.int
     verdict_json: builtins.str
     """The verdict as JSON; empty before there is one."""
     @property
     def summary(self) -> global___IncidentSummary:
         """Its line in the list."""
 
+    @property
+    def timeline(self) -> global___IncidentTimeline:
+        """What happened when; absent from a server that does not tell."""
+
     def __init__(
         self,
         *,
         summary: global___IncidentSummary | None = ...,
         verdict_json: builtins.str = ...,
+        timeline: global___IncidentTimeline | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["summary", b"summary"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["summary", b"summary", "verdict_json", b"verdict_json"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["summary", b"summary", "timeline", b"timeline"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["summary", b"summary", "timeline", b"timeline", "verdict_json", b"verdict_json"]) -> None: ...
 
 global___Incident = Incident
+
+@typing.final
+class IncidentTimeline(google.protobuf.message.Message):
+    """What happened around an incident, from the last progress of its job to the moment it moves again."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: builtins.int
+    SINCE_FIELD_NUMBER: builtins.int
+    UNTIL_FIELD_NUMBER: builtins.int
+    RANKS_FIELD_NUMBER: builtins.int
+    since: builtins.float
+    """Unix time since when its job was not seen to move; absent where nobody saw that."""
+    until: builtins.float
+    """Unix time when it was seen to move again; absent where it was not."""
+    ranks: builtins.int
+    """Ranks of the job; 0 where that is not known."""
+    @property
+    def events(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___IncidentEvent]:
+        """The events, the earliest first."""
+
+    def __init__(
+        self,
+        *,
+        events: collections.abc.Iterable[global___IncidentEvent] | None = ...,
+        since: builtins.float | None = ...,
+        until: builtins.float | None = ...,
+        ranks: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_since", b"_since", "_until", b"_until", "since", b"since", "until", b"until"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_since", b"_since", "_until", b"_until", "events", b"events", "ranks", b"ranks", "since", b"since", "until", b"until"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_since", b"_since"]) -> typing.Literal["since"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_until", b"_until"]) -> typing.Literal["until"] | None: ...
+
+global___IncidentTimeline = IncidentTimeline
+
+@typing.final
+class IncidentEvent(google.protobuf.message.Message):
+    """Something that happened around an incident."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    AT_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    at: builtins.float
+    """Unix time it happened."""
+    kind: builtins.str
+    """What sort of thing it is."""
+    text: builtins.str
+    """What happened, in words."""
+    def __init__(
+        self,
+        *,
+        at: builtins.float = ...,
+        kind: builtins.str = ...,
+        text: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "kind", b"kind", "text", b"text"]) -> None: ...
+
+global___IncidentEvent = IncidentEvent
 
 @typing.final
 class Machine(google.protobuf.message.Message):

@@ -44,6 +44,7 @@ HTTP: Mapping[tuple[str, str], Role | str] = {
     ("GET", "/favicon.ico"): ANYBODY,
     ("GET", "/"): Role.VIEW,
     ("GET", "/incidents/{id}"): Role.VIEW,
+    ("GET", "/incidents/{id}/postmortem.md"): Role.VIEW,
     ("GET", "/machines"): Role.VIEW,
     ("GET", "/machines/{name:path}"): Role.VIEW,
     ("GET", "/api/now"): Role.VIEW,

@@ -13,6 +13,7 @@ from hangdog_server.auth.authorizer import Authorizer
 from hangdog_server.cluster.connection import PastConnection
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.job_states import JobStates, KnownJob
+from hangdog_server.grpc_api import incident_timeline
 from hangdog_server.grpc_api.abort import Context, refuse, refusing
 from hangdog_server.grpc_api.action_service import ActionService
 from hangdog_server.grpc_api.history_service import Records, summary
@@ -87,7 +88,8 @@ class Incidents(IncidentsServicer):
     async def Get(self, request: pb.GetRequest, context: Context) -> pb.Incident:
         """One incident."""
         found = await self._store.find(request.id)
-        return pb.Incident(summary=summary(found), verdict_json=found.verdict)
+        line = incident_timeline.packed(await incident_timeline.of(self._store, found))
+        return pb.Incident(summary=summary(found), verdict_json=found.verdict, timeline=line)
 
     @refusing
     async def Machines(self, request: pb.MachinesRequest, context: Context) -> pb.MachineList:

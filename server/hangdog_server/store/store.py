@@ -292,6 +292,11 @@ def changed(connection: sa.Connection, since: float, limit: int) -> tuple[Incide
     return tuple(map(_incident, connection.execute(query.limit(limit))))
 
 
+def listed(connection: sa.Connection, names: Sequence[str]) -> tuple[Incident, ...]:
+    """The incidents of these names, without their verdict's text."""
+    return tuple(map(_incident, connection.execute(_light().where(INCIDENTS.c.id.in_(list(names))))))
+
+
 def _light() -> sa.Select[Any]:
     """Incidents without what is large of them."""
     columns = [column for column in INCIDENTS.c if column.name not in ("verdict", "asked", "features")]

@@ -1,22 +1,18 @@
 """What is done about incidents and machines, in words: acts, campaigns of tests, and what a machine was convicted of before."""
 
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from hangdog_models.counts import named
 from hangdog_models.incident import Incident
 from hangdog_models.machine_history import MachineTests, VerdictMention
-from hangdog_server.campaigns import campaign_report
 from hangdog_server.etag import digest
 from hangdog_server.grpc_api.action_service import ActionService, ActionsOverview, concerned
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions, machine_history, test_results
 from hangdog_server.store import campaigns as records
-from hangdog_server.store.actions import OPEN, ActionRecord, ActionState, describe
-from hangdog_server.store.campaigns import Campaign, CampaignState, Glimpse
+from hangdog_server.store.actions import OPEN, ActionRecord, ActionState
+from hangdog_server.store.campaigns import Campaign, Glimpse
 from hangdog_server.store.store import Store
-from hangdog_server.web.render import utc
 
 #: What ended is told of on the first page for so long: a shift and its hand-over. Seconds.
 LATELY_S = 12 * 3600.0
@@ -72,10 +68,6 @@ class ActionView:
         of = {row.machine: row.state for row in self.acts}
         states = {of.get(machine) for machine in machines}
         return _WHEN.get(states.pop(), _NOW) if len(states) == 1 else _NOW
-
-    def times(self) -> list[tuple[str, str]]:
-        """When what was done, the oldest first."""
-        return [(utc(at), text) for at, text in sorted({*_acted(self.acts), *_tested(self.campaigns)})]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +169,6 @@ def mark(incident: Incident, done: str) -> str:
     return f"{incident.state}@{incident.changed:.3f}{over}{settled}{f'@{done}' if done else ''}"
 
 
-def campaign_text(campaign: Campaign) -> str:
-    """How far a campaign is or what came of it, in one sentence."""
-    if campaign.report:
-        try:
-            return campaign_report.sentence(json.loads(campaign.report))
-        except (ValueError, KeyError, TypeError):  # of another version of ours
-            return f"{campaign.state}: {named(campaign.convicted) or 'nobody'} convicted"
-    if campaign.state is CampaignState.RUNNING:
-        return f"{named([str(name) for name, _ in campaign.asked.get('prior', ())])} being tested"
-    return f"{campaign.state}: {campaign.note}" if campaign.note else str(campaign.state)
-
-
 def _lately_mark(acts: Iterable[ActionRecord], campaigns: Iterable[Campaign | Glimpse], state: ActionsOverview) -> str:
     return _mark(acts, campaigns, state.breaker, state.stopped, state.mode)
 
@@ -200,20 +180,3 @@ def _mark(acts: Iterable[ActionRecord], campaigns: Iterable[Campaign | Glimpse],
     if not shown and not tested and not any(more):
         return ""
     return digest(shown, tested, more)
-
-
-def _acted(acts: Iterable[ActionRecord]) -> Iterator[tuple[float, str]]:
-    """Acts as they are kept: when each was listed or decided upon, and its latest change."""
-    for row in acts:
-        decided = row.state not in (*OPEN, ActionState.DISMISSED)
-        if row.changed > row.at:
-            yield row.at, f"{row.machine}: {'it was decided' if decided else 'it was proposed'} to isolate it"
-        yield row.changed, f"{row.machine} {describe(row)}"
-
-
-def _tested(campaigns: Iterable[Campaign]) -> Iterator[tuple[float, str]]:
-    for one in campaigns:
-        why = f": {one.why}" if one.why else ""
-        yield one.began, f"{one.who} has machines tested by campaign {one.id}{why}"
-        if one.state is not CampaignState.RUNNING:
-            yield one.changed, f"campaign {one.id}: {campaign_text(one)}"

@@ -20,6 +20,7 @@ from hangdog_models.views.incident_view import IncidentView
 from hangdog_models.views.postmortem import markdown, whose
 from hangdog_models.views.rounds_view import LookView
 from hangdog_models.views.waits_view import Surroundings
+from hangdog_server.etag import digest
 from hangdog_server.web.pictures.funnel_bands import funnel_bands
 from hangdog_server.web.pictures.icicle_data import icicle_data
 from hangdog_server.web.render import page, runs, script_data
@@ -46,21 +47,21 @@ _TONE = ("bad", "▲")
 
 @dataclass(frozen=True, slots=True)
 class IncidentHeader:
-    """What is known of an incident beside its verdict; all empty for a bundle. `history` is (when, what happened).
+    """What is known of an incident beside its verdict; all empty for a bundle.
 
-    `events` is where the server tells of its changes, `then` what was done after it was judged, as items of the history,
-    `done` what is done about it, and `when` how far its order is: each as it stands on the page.
+    `events` is where the server tells of its changes, `timeline` what happened when, `done` what is done about it, and
+    `when` how far its order is: each as it stands on the page. `postmortem` is where that is.
     """
 
     id: str = ""
     state: str = ""
     note: str = ""
     times: str = ""
-    history: tuple[tuple[str, str], ...] = ()
     events: str = ""
-    then: str = ""
+    timeline: str = ""
     done: str = ""
     when: str = "Do now"
+    postmortem: str = ""
     person: str = ""
 
 
@@ -89,6 +90,7 @@ def incident_page(verdict: Verdict, scene: IncidentView | None, about: IncidentH
         data["word"] = word
         data["labels"] = [printable(_what(cluster), 80) for cluster in verdict.clusters[:CLUSTERS]]
     data["exports"] = {one.key: one.text for one in exports}
+    text = script_data(data)
     tone, sign = TONES.get(verdict.kind, _TONE)
     listed = _listed(verdict)
     looks = scene.looks if scene else ()
@@ -129,7 +131,8 @@ def incident_page(verdict: Verdict, scene: IncidentView | None, about: IncidentH
         failures=list(_failures(verdict)),
         unreadable=list(verdict.evidence.unreadable.items())[:FAILURES],
         exports=exports,
-        data=script_data(data),
+        data=text,
+        drawn=digest(text),
     )
 
 
@@ -139,7 +142,8 @@ def _exports(verdict: Verdict, scene: IncidentView | None, about: IncidentHeader
     )
     document = json.dumps(to_json(verdict), indent=1)
     yield Export("verdict", "Verdict (JSON)", f"{name}.verdict.json", "application/json", document)
-    yield Export("postmortem", "Post-mortem (Markdown)", f"{name}.md", "text/markdown", markdown(verdict, about.times))
+    if not about.postmortem:  # else what is done meanwhile is in it, and it is asked for
+        yield Export("postmortem", "Post-mortem (Markdown)", f"{name}.md", "text/markdown", markdown(verdict))
     if scene and scene.tree:
         yield Export("collapsed", "Stacks (collapsed)", f"{name}.collapsed.txt", "text/plain", collapsed(scene.kinds))
         shown = json.dumps(speedscope(scene.kinds, verdict.job_id), separators=(",", ":"))

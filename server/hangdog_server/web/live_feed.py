@@ -1,47 +1,57 @@
-"""Tells open pages when what they show has changed; asks the store only while somebody looks."""
+"""Tells open pages when what they show has changed; asks the store only while somebody looks, and once for all of them."""
 
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 from hangdog_models.errors import HangdogError
 
 #: Between two looks at what pages show: a person notices no less. Seconds.
 TICK_S = 1.0
-#: A line that says nothing keeps proxies from closing a quiet stream, and shows us who is gone. Seconds.
-QUIET_S = 15.0
+#: A page says that its connection is lost when two of these did not come: within five seconds. It also keeps proxies from
+#: closing a quiet stream, and shows us who is gone. Seconds.
+BEAT_S = 2.0
 #: Pages open at once: each is a connection. More are told to come back.
 MOST = 200
 
 log = logging.getLogger(__name__)
-#: What pages show, by its name (an incident's id, or "" for all): a mark that changes with it, and what to say then.
+#: What pages show, by its name (an incident's id, a page's path, or "" for the first page): a mark that changes with it, and
+#: what to say then.
 Seen = dict[str, tuple[str, dict[str, object]]]
 
 
 class Feed:
-    """The changes, for as many listeners as there are; `look` gives what pages show now."""
+    """The changes, for as many listeners as there are; `look` gives what the pages of these names show now.
 
-    def __init__(self, look: Callable[[], Awaitable[Seen]]) -> None:
+    `clock` gives Unix seconds: pages count by it, for the clock of a phone may be wrong.
+    """
+
+    def __init__(self, look: Callable[[Collection[str]], Awaitable[Seen]], clock: Callable[[], float]) -> None:
         self._look = look
+        self._clock = clock
         self._seen: Seen = {}
         self._changed = asyncio.Event()
-        self._listeners = 0
+        self._listened: Counter[str] = Counter()
         self._closed = False
         self._task: asyncio.Task[None] | None = None
 
     @property
     def full(self) -> bool:
         """Whether nobody else is listened to."""
-        return self._listeners >= MOST
+        return self._listened.total() >= MOST
 
     async def events(self, name: str, known: str, allowed: Callable[[], bool]) -> AsyncIterator[str]:
-        """What changed of `name` since its mark was `known`, as server-sent events, while whoever listens is `allowed` to."""
-        self._listeners += 1
+        """What changed of `name` since its mark was `known`, as server-sent events, while whoever listens is `allowed` to.
+
+        A beat comes at once and then all the time: it says that nothing has changed, and how late it is here.
+        """
+        self._listened[name] += 1
         if self._task is None:
             self._task = asyncio.create_task(self._keep(), name="open pages")
         try:
-            yield "retry: 3000\n\n"
+            yield f"retry: 3000\n\n{self._beat()}"
             while not self._closed and allowed():
                 changes = self._changed
                 found = self._seen.get(name)
@@ -50,13 +60,15 @@ class Feed:
                     yield f"event: state\ndata: {json.dumps(found[1])}\n\n"
                     continue
                 try:
-                    async with asyncio.timeout(QUIET_S):
+                    async with asyncio.timeout(BEAT_S):
                         await changes.wait()
                 except TimeoutError:
-                    yield ": still here\n\n"
+                    yield self._beat()
         finally:
-            self._listeners -= 1
-            if not self._listeners and self._task is not None:
+            self._listened[name] -= 1
+            if not self._listened[name]:
+                del self._listened[name]
+            if not self._listened and self._task is not None:
                 self._task.cancel()
                 self._task = None
                 self._seen = {}
@@ -66,10 +78,13 @@ class Feed:
         self._closed = True
         self._tell()
 
+    def _beat(self) -> str:
+        return f"event: beat\ndata: {self._clock():.3f}\n\n"
+
     async def _keep(self) -> None:
         while True:
             try:
-                found = await self._look()
+                found = await self._look(tuple(self._listened))
                 if found != self._seen:
                     self._seen = found
                     self._tell()

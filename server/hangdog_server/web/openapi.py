@@ -35,6 +35,12 @@ def document(version: str) -> dict[str, Any]:
         "description": "The mark of what is shown; what changed since is told at once.",
         "schema": _TEXT,
     }
+    of = {
+        "name": "of",
+        "in": "query",
+        "description": "The page whose changes are told instead: `/machines`, or `/machines/` and a machine's name.",
+        "schema": _TEXT,
+    }
     machine = {**name, "name": "name", "description": "A machine's name."}
     limit = {
         "name": "limit",
@@ -53,7 +59,7 @@ def document(version: str) -> dict[str, Any]:
             ],
         ),
         "/api/incidents/{id}": _get("One incident with its whole verdict.", "Incident", [name]),
-        "/api/incidents/{id}/events": _events("Changes of one incident's state, as server-sent events named `state`.", [name, seen]),
+        "/api/incidents/{id}/events": _events("Changes of one incident's state, as server-sent events named `state`; `beat` comes every two seconds with the Unix time.", [name, seen]),
         "/api/incidents/{id}/approve": _post("Has the machines that its verdict names be isolated, within the bounds. Takes the role `act`.", [name]),
         "/api/incidents/{id}/dismiss": _post("Has them be left where they are, for the reason given. Takes the role `act`.", [name], reason=True),
         "/api/incidents/{id}/diagnose": _post("Starts a campaign of tests of its machines; answers with its name. Takes the role `act`.", [name], "Started"),
@@ -63,7 +69,7 @@ def document(version: str) -> dict[str, Any]:
         "/api/actions": _get("What was, is and would be done to machines, newest first, and how far the server goes.", "Actions", [whose, limit]),
         "/api/machines/{name}": _get("What a machine was tested for and convicted of, and what verdicts said of it.", "Life", [machine]),
         "/api/machines": _get("All machines, with what verdicts of all jobs said of them.", "Machines"),
-        "/api/events": _events("Changes of what `/api/now` tells, as server-sent events named `state`.", [seen]),
+        "/api/events": _events("Changes of what `/api/now` tells, as server-sent events named `state`; `beat` comes every two seconds with the Unix time.", [of, seen]),
     }  # fmt: skip
     return {
         "openapi": "3.1.0",

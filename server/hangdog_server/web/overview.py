@@ -96,7 +96,14 @@ class Present:
         return digest(
             [(*job, state.condition, state.incident, "" if _counts(state) else state.text) for *job, state in jobs],
             [(one.incident, one.machines, one.state) for one in self.suspects],
-            [(one.id, str(one.state), one.changed, one.went_on_s, str(one.settled)) for one in self.incidents],
+            self.incidents_mark,
+        )
+
+    @property
+    def incidents_mark(self) -> str:
+        """Changes when what is known of an incident does."""
+        return digest(
+            [(one.id, str(one.state), one.changed, one.went_on_s, str(one.settled)) for one in self.incidents]
         )
 
 
@@ -134,6 +141,15 @@ class Observatory:
     def activity(self, job: str) -> Markup:
         """How many ranks of a job moved over the last half hour, as a picture; empty of one that this server did not watch."""
         return activity_strip(self._states.activity(job))
+
+    def machine_lines(self, name: str = "") -> str:
+        """A line for each machine that is here, or for this one, which changes when what its agent tells does."""
+        found = []
+        for seen in self._fleet.machines(steady()):
+            if name in ("", seen.machine):
+                codes = ",".join(one.code for one in seen.findings)
+                found.append(f"{seen.machine} {seen.connected} {','.join(seen.jobs)} {codes}")
+        return "\n".join(found)
 
     def machine(self, name: str) -> MachineNow | None:
         """One machine that is here, as it is; None where no agent speaks for it."""

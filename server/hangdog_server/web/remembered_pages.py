@@ -12,23 +12,28 @@ from markupsafe import Markup, escape
 
 from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.errors import ServerUnreachable
-from hangdog_models.incident import EarlierVerdict, Incident, IncidentState
-from hangdog_models.reading.printable import printable
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.topology import build
 from hangdog_models.verdict import Verdict, from_json
 from hangdog_models.views import incident_view
-from hangdog_models.views.answer_text import accuses, percent
+from hangdog_models.views.answer_text import accuses
 from hangdog_models.views.incident_view import IncidentView
+from hangdog_models.views.timeline import Timeline
+from hangdog_server.grpc_api import incident_timeline
+from hangdog_server.grpc_api.incident_timeline import Standstill, campaign_text
 from hangdog_server.incidents.replay import StoredRound, replay
 from hangdog_server.store.actions import describe
 from hangdog_server.store.captures import RawCapture
 from hangdog_server.store.store import Store
-from hangdog_server.web.history import TONES, ActionView, campaign_text, mark
+from hangdog_server.web.history import TONES, ActionView, mark
 from hangdog_server.web.incident_page import IncidentHeader, incident_page
-from hangdog_server.web.render import ago, page, part, utc
+from hangdog_server.web.render import page, part, since, utc
+from hangdog_server.web.timeline_part import timeline_part
 
 #: Pages kept as they were drawn: at three in the morning several people open the same one. A large one is some MiB.
 KEPT = 8
+#: Incidents of which it is kept since when their jobs stand: reading that takes the whole verdict.
+STOOD = 256
 #: Pages that may wait to be drawn, one at a time: each may take a core for seconds, in the process that agents speak to.
 WAITING = 8
 
@@ -43,6 +48,7 @@ class Drawn:
         # what stands on a page where that which changes faster belongs: nobody can have written it into a name on the page
         self._places = PagePlaces(*(secrets.token_hex(16) for _ in fields(PagePlaces)))
         self._kept: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+        self._stood: OrderedDict[tuple[str, str, float], Standstill] = OrderedDict()
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -54,15 +60,22 @@ class Drawn:
         Raises HangdogError.
         """
         changes = f"/api/incidents/{incident.id}/events?seen={mark(incident, done.mark)}"
+        told = timeline_part(await self.timeline(incident, done), now)
         if incident.state is not IncidentState.JUDGED or not incident.verdict:
-            return _pending(incident, changes, part + strip, person, now)
+            return _pending(incident, changes, part + strip, told, person, now)
         page, places = await self._judged(incident, person), self._places
-        then = Markup("").join(
-            Markup("<li><time>{}</time> {}</li>").format(at, printable(text, 400)) for at, text in done.times()
-        )
         when = escape(done.when(incident.evict))
-        page = page.replace(places.events, escape(changes)).replace(places.then, then)
+        page = page.replace(places.events, escape(changes)).replace(places.timeline, told)
         return page.replace(places.done, part + strip).replace(places.when, when)
+
+    async def timeline(self, incident: Incident, done: ActionView) -> Timeline:
+        """What happened when; raises HangdogError."""
+        key = (incident.id, str(incident.state), incident.changed)
+        if key not in self._stood:
+            self._stood[key] = await incident_timeline.standstill(self._store, incident)
+            while len(self._stood) > STOOD:
+                self._stood.popitem(last=False)
+        return incident_timeline.put_together(incident, self._stood[key], done.acts, done.campaigns)
 
     async def _judged(self, incident: Incident, person: str) -> str:
         key = (incident.id, mark(incident, incident.note), person)  # it may be shown before it is written
@@ -89,10 +102,10 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class PagePlaces:
-    """What is put into a page each time: where changes are told, what was done when, what is done and may be, how far it is."""
+    """What is put into a page each time: where changes are told, what happened when, what is done and may be, how far it is."""
 
     events: str
-    then: str
+    timeline: str
     done: str
     when: str
 
@@ -121,9 +134,6 @@ def _drawn(
 ) -> str:
     verdict = from_json(json.loads(incident.verdict))
     shown = _scene(incident, verdict, asked, captures) if captures else None
-    looked = [(utc(one.at), f"look {one.look}: {_came_to(one)}") for one in incident.earlier]
-    last = f"look {incident.looks}: judged" if looked else "judged"
-    history = [(utc(incident.began), incident.why or "somebody asked"), *looked, (utc(incident.changed), last)]
     note = (
         f"its captures were removed on {utc(incident.pruned)}: what follows is its verdict" if incident.pruned else ""
     )
@@ -132,18 +142,14 @@ def _drawn(
         state=str(incident.state),
         note="; ".join(filter(None, (_over(incident), str(incident.settled or ""), note or incident.note))),
         times=f"{utc(incident.began)}",
-        history=tuple(history),
         events=places.events,
-        then=places.then,
+        timeline=places.timeline,
         done=places.done,
         when=places.when,
+        postmortem=f"/incidents/{incident.id}/postmortem.md",
         person=person,
     )
     return incident_page(verdict, shown, about)
-
-
-def _came_to(one: EarlierVerdict) -> str:
-    return f"{one.kind}, {percent(one.confidence)}" if one.kind else "no verdict"
 
 
 def _over(incident: Incident) -> str:
@@ -163,7 +169,7 @@ def _scene(
         return None
 
 
-def _pending(incident: Incident, events: str, done: Markup, person: str, now: float) -> str:
+def _pending(incident: Incident, events: str, done: Markup, timeline: Markup, person: str, now: float) -> str:
     known: dict[str, str] = {
         IncidentState.SUSPECTED: "It is suspected to stand still; its machines are about to be looked at.",
         IncidentState.CAPTURING: "Its machines are being looked at. This page turns into the verdict by itself.",
@@ -172,7 +178,7 @@ def _pending(incident: Incident, events: str, done: Markup, person: str, now: fl
     }
     over = f"{_over(incident)}." if incident.went_on else ""
     words = " ".join(filter(None, (known.get(incident.state, ""), over, str(incident.settled or ""))))
-    began = f"{utc(incident.began)}, {ago(now - incident.began)} ago"
+    began = Markup("{}, {} ago").format(utc(incident.began), since(incident.began, now))
     return page(
         "pending.html",
         f"{incident.state}: {incident.job}",
@@ -185,4 +191,5 @@ def _pending(incident: Incident, events: str, done: Markup, person: str, now: fl
         began=began,
         events=events,
         done=done,
+        timeline=timeline,
     )

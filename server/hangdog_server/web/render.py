@@ -17,9 +17,10 @@ from hangdog_models.ranks import Runs, format_runs, runs_of, size
 from hangdog_models.reading.printable import printable
 from hangdog_models.views.answer_text import judged_by, percent
 
-#: The script of every page, in this order: what keeps it true, then what an incident's page draws, the map first.
+#: The script of every page, in this order: how a page becomes another, what keeps it true, what an incident's page draws.
 SCRIPTS = (
-    "live.js", "page_data.js", "taken_along.js", "map_layout.js", "map.js", "raw_stacks.js", "icicle.js", "stack_tree.js", "begin.js",
+    "morph.js", "live.js", "page_data.js", "taken_along.js", "map_layout.js", "map.js", "raw_stacks.js", "icicle.js", "stack_tree.js",
+    "begin.js",
 )  # fmt: skip
 #: Characters of a piece of foreign text that shows on a page unless its place allows more.
 TEXT = 120
@@ -118,6 +119,12 @@ def _hash(text: str) -> str:
 def utc(moment: float) -> str:
     """A Unix time for people, to the second."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def since(moment: float, now: float) -> Markup:
+    """How long ago a Unix time was, which the page's script keeps true."""
+    told = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+    return Markup('<time datetime="{}" data-ago title="{}">{}</time>').format(told, utc(moment), ago(now - moment))
 
 
 def ago(seconds: float) -> str:

@@ -1,6 +1,7 @@
 """The pages and their JSON by their paths: who may see them, what is refused, and what goes wrong in words."""
 
 import importlib.metadata
+import json
 from collections.abc import Callable
 
 from starlette.applications import Starlette
@@ -9,9 +10,12 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
+from hangdog_models.verdict import from_json
+from hangdog_models.views import postmortem
 from hangdog_models.views.repeated_tests import alike, times
 from hangdog_server.auth.authorizer import Person
 from hangdog_server.auth.tokens import Role
+from hangdog_server.grpc_api.incident_timeline import campaign_text
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.actions import ActionState, describe
 from hangdog_server.store.store import Store
@@ -20,12 +24,13 @@ from hangdog_server.web import api
 from hangdog_server.web.action_pages import ActionPages
 from hangdog_server.web.campaign_pages import CampaignPages
 from hangdog_server.web.credentials import HttpCredentials, inside
-from hangdog_server.web.history import TONES, History, campaign_text, mark
-from hangdog_server.web.live_feed import Feed, Seen
+from hangdog_server.web.history import TONES, History
+from hangdog_server.web.live_feed import Feed
+from hangdog_server.web.marks import MACHINE, MACHINES, NOW, Marks, events, named, present_mark
 from hangdog_server.web.openapi import document
-from hangdog_server.web.overview import Observatory, Present
+from hangdog_server.web.overview import Observatory
 from hangdog_server.web.remembered_pages import Drawn, done_part
-from hangdog_server.web.render import ago, page, utc
+from hangdog_server.web.render import page, since, utc
 from hangdog_server.web.request_guard import Guard, form, nav
 
 #: Bytes of what is posted to log in: a token is 51 characters.
@@ -57,7 +62,8 @@ class Site:
         self._testing = testing
         self._clock = clock
         self._drawn = Drawn(store)
-        self.feed = Feed(self._look)
+        self._marks = Marks(observatory, store, history)
+        self.feed = Feed(lambda listened: self._marks.look(listened, clock()), clock)
         self._document = document(importlib.metadata.version("hangdog"))
 
     def app(self) -> Starlette:
@@ -70,6 +76,7 @@ class Site:
                     *self._testing.routes(),
                     Route("/", guarded(self._now)),
                     Route("/incidents/{id}", guarded(self._incident)),
+                    Route("/incidents/{id}/postmortem.md", guarded(self._postmortem)),
                     Route("/machines", guarded(self._machines)),
                     Route("/machines/{name:path}", guarded(self._machine)),
                     Route("/login", opened(self._login_page), methods=["GET"]),
@@ -94,10 +101,10 @@ class Site:
     async def _now(self, request: Request, person: Person) -> Response:
         clock = self._clock()
         now, lately = await self._observatory.present(clock), await self._history.lately()
-        times = {one.id: ago(clock - one.began) for one in now.incidents}
-        since = {one.incident: ago(clock - one.since) for one in now.suspects}
+        times = {one.id: since(one.began, clock) for one in now.incidents}
+        held = {one.incident: since(one.since, clock) for one in now.suspects}
         strips = {one.name: self._observatory.activity(one.name) for one in now.jobs}
-        given = {"now": now, "times": times, "since": since, "events": f"/api/events?seen={_mark(now, lately.mark)}"}
+        given = {"now": now, "times": times, "since": held, "events": events(NOW, present_mark(now, lately.mark))}
         shown = {
             "lately": lately,
             "tested": [(one, campaign_text(one)) for one in lately.campaigns],
@@ -119,16 +126,29 @@ class Site:
         strip = self._observatory.activity(found.job)
         return HTMLResponse(await self._drawn.page(found, done, part, strip, nav(person)["person"], self._clock()))
 
+    async def _postmortem(self, request: Request, person: Person) -> Response:
+        """The incident as Markdown, with what was done until now."""
+        found = await self._store.find(request.path_params["id"])
+        if not found.verdict:
+            raise WrongUse(f"incident {found.id} has no verdict yet", f"its page: /incidents/{found.id}")
+        line = await self._drawn.timeline(found, await self._history.of(found.id))
+        text = postmortem.markdown(from_json(json.loads(found.verdict)), line, self._clock())
+        kept = {"content-disposition": f'attachment; filename="{found.id}.md"'}
+        return Response(text, media_type="text/markdown; charset=utf-8", headers=kept)
+
     async def _machines(self, request: Request, person: Person) -> Response:
-        machines = await self._observatory.machines(self._clock())
+        clock = self._clock()
+        told = events(MACHINES, await self._marks.of(MACHINES, clock))  # first: what changes meanwhile is told
+        machines = await self._observatory.machines(clock)
         last = {one.name: utc(one.last) if one.last else "" for one in machines}
-        given = {"machines": machines, "last": last, "silent": {one.name: ago(one.silent_s or 0.0) for one in machines}}
+        silent = {one.name: since(clock - (one.silent_s or 0.0), clock) for one in machines}
+        given = {"machines": machines, "last": last, "silent": silent, "events": told}
         given["probation"] = await self._history.probation([one.name for one in machines])
-        given["events"] = await self._changes()
         return HTMLResponse(page("machines.html", "machines", live=True, here="/machines", **nav(person), **given))
 
     async def _machine(self, request: Request, person: Person) -> Response:
         name = storable(request.path_params["name"])
+        told = events(MACHINE + name, await self._marks.of(MACHINE + name, self._clock()))
         machine, life = self._observatory.machine(name), await self._history.life(name)
         if machine is None and not life:
             raise WrongUse(f"nothing is known of a machine {name[:100]!r}", "the machines: /machines")
@@ -141,8 +161,8 @@ class Site:
             "now": self._clock(),
             "alike": alike,
             "times": times,
+            "events": told,
         }
-        given["events"] = await self._changes()
         held = any(row.marked and row.state is not ActionState.RELEASING for row in life.acts)
         may = {"held": held, "acts": person.role >= Role.ACT, "who": self._acts.who(person) if held else ""}
         return HTMLResponse(page("machine.html", name, live=True, here="/machines", **nav(person), **given, **may))
@@ -199,17 +219,12 @@ class Site:
         return JSONResponse(api.life(name, life))
 
     async def _api_events(self, request: Request, person: Person) -> Response:
-        return self._events(request, "")
+        return self._events(request, named(storable(request.query_params.get("of", NOW))))
 
     async def _api_document(self, request: Request, person: Person) -> Response:
         return JSONResponse(self._document)
 
     # ---- changes
-
-    async def _changes(self) -> str:
-        """Where a page that shows jobs, machines or acts is told that they changed."""
-        now = await self._observatory.present(self._clock())
-        return f"/api/events?seen={_mark(now, (await self._history.lately()).mark)}"
 
     def _events(self, request: Request, name: str) -> Response:
         if self.feed.full:
@@ -226,22 +241,9 @@ class Site:
         stream = self.feed.events(name, known, allowed)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
-    async def _look(self) -> Seen:
-        present = await self._observatory.present(self._clock())
-        lately, done = await self._history.marks([one.id for one in present.incidents])
-        seen: Seen = {"": (_mark(present, lately), {"jobs": len(present.jobs), "suspects": len(present.suspects)})}
-        for one in present.incidents:
-            seen[one.id] = mark(one, done.get(one.id, "")), api.incident_line(one)
-        return seen
-
 
 async def _nothing(request: Request) -> Response:
     return Response(status_code=204)
-
-
-def _mark(present: Present, lately: str) -> str:
-    """Changes when the first page would; `lately` is the mark of what is done."""
-    return f"{present.mark}-{lately}"
 
 
 def _login_form(to: str, wrong: str = "") -> str:

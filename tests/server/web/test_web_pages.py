@@ -80,7 +80,7 @@ async def test_a_job_that_went_on_is_said_to_with_what_earlier_looks_came_to(tmp
         assert "went on" not in held_up and (await told(site.http, "/api/now"))["suspects"]
         await store.went_on(name, 34.4)
         page = (await site.http.get(f"/incidents/{name}")).text
-        assert "The job went on after 34 s" in page and f"look 1: {before.kind}, " in page and "look 2: judged" in page
+        assert "The job went on after 34 s" in page and f"look 1: {before.kind}, " in page and "look 2: verdict slow" in page
         assert 'id="map"' in page, "what is kept tells it still"
         assert "<td>went on after 34 s</td>" in (await site.http.get("/")).text
         now = await told(site.http, "/api/now")
@@ -168,7 +168,7 @@ async def events(site: Browsed, path: str, count: int) -> list[dict[str, Any]]:
     async with site.http.stream("GET", path) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         async for line in stream.aiter_lines():
-            if line.startswith("data: "):
+            if line.startswith("data: {"):
                 found.append(json.loads(line.removeprefix("data: ")))
                 if len(found) == count:
                     return found
@@ -207,7 +207,7 @@ async def test_a_server_that_ends_ends_open_pages(tmp_path: Path) -> None:
             stream = await open_pages.enter_async_context(http.stream("GET", f"{site.address}{path}"))
             lines = stream.aiter_lines()
             assert await anext(lines) == "retry: 3000"
-        assert [line async for line in lines if line] == []
+        assert {line async for line in lines if line and not line.startswith("data: ")} == {"event: beat"}
 
 
 async def test_more_pages_than_are_listened_to_are_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

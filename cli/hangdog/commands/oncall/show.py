@@ -2,18 +2,19 @@
 
 import json
 import sys
+import time
 
 import click
 
 from hangdog.commands.oncall.incidents import as_json
 from hangdog.options import format_option, server_option
-from hangdog.output.lines import Line, print_line
+from hangdog.output.lines import Line, print_line, print_sections
 from hangdog.output.terminal import console_for, printable
+from hangdog.output.timeline_lines import timeline_lines
 from hangdog.output.times import local_time
 from hangdog.output.verdict_text import print_verdict
 from hangdog_models.incident import Incident
 from hangdog_models.verdict import to_json
-from hangdog_models.views.answer_text import percent
 from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
 
@@ -33,18 +34,14 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
     stuck, 1 a cause is named, 2 undetermined or without a verdict.
     """
     with Client(server) as client:
-        line, verdict = client.incident(incident)
+        line, verdict, told = client.incident_timeline(incident)
     if form == "json":
         document = to_json(verdict) if verdict else {"schema": "hangdog.incident/1", **as_json(line)}
         click.echo(json.dumps(document, indent=2))
     else:
         console = console_for(sys.stdout)
         print_line(Line(printable(_heading(line))), console)
-        if line.settled is not None:
-            print_line(Line(printable(str(line.settled))), console)
-        for one in line.earlier:
-            verdict_text = f"{one.kind} {percent(one.confidence)}" if one.kind else "no verdict"
-            print_line(Line(printable(f"look {one.look}, {local_time(one.at)}: {verdict_text}")), console)
+        print_sections((("what happened when", timeline_lines(told, time.time())),), console)
         if verdict is not None:
             click.echo()
             print_verdict(verdict, console)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ from hangdog.output.action_lines import change_text
 from hangdog.output.lines import Line, more, print_line, print_sections
 from hangdog.output.machine_status import MachineState, MachineStatus, assess
 from hangdog.output.terminal import console_for
+from hangdog.output.timeline_lines import timeline_lines
 from hangdog.output.times import ago, local_time, utc
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import printable
@@ -23,7 +25,7 @@ from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import JobLine
 
 #: How many of each are shown, so that all of it is one screen; JSON has all that was asked for.
-REASONS, JOBS, FINDINGS, LEDGER, TESTS, ACTS = 6, 3, 5, 5, 5, 3
+REASONS, EVENTS, JOBS, FINDINGS, LEDGER, TESTS, ACTS = 6, 8, 3, 5, 5, 5, 3
 #: The kind of the ledger's lines that tell of a campaign of tests, no verdict.
 CAMPAIGN = "diagnosis"
 #: Characters of a foreign sentence, and of a name.
@@ -67,6 +69,7 @@ def show(facts: MachineFacts, status: MachineStatus, console: Console) -> None:
     sections = (
         ("do now", (Line(line, "- ") for line in status.next_steps)),
         ("because", _cut(status.reasons, REASONS, "reason")),
+        ("what happened when", _timeline(facts)),
         ("found by its checks", _findings(facts)),
         ("acts", _actions(facts)),
         ("verdicts", _mentions(facts)),
@@ -99,6 +102,15 @@ def _findings(facts: MachineFacts) -> Iterator[Line]:
         times = f", {one.times} times" if one.times > 1 else ""
         yield Line(f"{printable(one.code, NAMED)} ({one.impact}{times}): {printable(one.what, SENTENCE)}", "- ")
     yield from more(len(findings) - FINDINGS, "finding")
+
+
+def _timeline(facts: MachineFacts) -> Iterator[Line]:
+    """That of the accusation that counts most: how it began, and what happened last."""
+    if facts.accusations:
+        lines = list(timeline_lines(facts.accusations[0].timeline, time.time()))
+        yield from lines[: EVENTS // 2]
+        yield from lines[max(EVENTS // 2, len(lines) - EVENTS // 2) :]
+        yield from more(len(lines) - EVENTS, "event", f"hangdog show {facts.accusations[0].incident.id}")
 
 
 def _actions(facts: MachineFacts) -> Iterator[Line]:

@@ -1,0 +1,22 @@
+"""What happened around an incident, a line for each event, each with its zone; first what it cost."""
+
+from collections.abc import Iterator
+
+from hangdog.output.lines import Line
+from hangdog.output.times import local_time
+from hangdog_models.reading.printable import printable
+from hangdog_models.views.timeline import EventKind, Timeline, impact
+
+#: Characters of what happened.
+SENTENCE = 240
+#: Sorts that the words of the event say already.
+SAID = (EventKind.LOOK, EventKind.ACT, EventKind.TEST, EventKind.SETTLED)
+
+
+def timeline_lines(line: Timeline, now: float) -> Iterator[Line]:
+    """The lines, the earliest event first; `now` is Unix time."""
+    if told := impact(line, now):
+        yield Line(told)
+    for one in line.events:
+        kind = "" if one.kind in SAID else f"{one.kind}: "
+        yield Line(f"{local_time(one.at)}  {kind}{printable(one.text, SENTENCE)}", "- ")
