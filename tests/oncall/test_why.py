@@ -153,9 +153,9 @@ def test_tests_that_say_the_same_in_one_second_are_told_once_and_counted() -> No
     shown = text(replace(QUIET, test_history=replace(CONVICTED, tests=tests)))
     lines = [line.strip() for line in shown.splitlines() if "fail," in line]
     assert lines == [
-        "- 2027-01-15 08:00:01  fail, one device: gemm: it fails",
-        "- 2027-01-15 08:00:00  2 x fail, one device: gemm: it fails",
-        "- 2027-01-15 08:00:00  fail, one device: gemm: otherwise",
+        "- 2027-01-15 08:00:01 UTC  fail, one device: gemm: it fails",
+        "- 2027-01-15 08:00:00 UTC  2 x fail, one device: gemm: it fails",
+        "- 2027-01-15 08:00:00 UTC  fail, one device: gemm: otherwise",
     ]
     assert len(as_json(replace(QUIET, test_history=replace(CONVICTED, tests=tests)), assess(QUIET))["tests"]) == 4  # type: ignore[arg-type]  # a list
 

@@ -25,7 +25,9 @@ def test_marks_keep_apart_and_each_event_has_one(after: list[float]) -> None:
     page = timeline_part(line(*sorted(after)), NOON + 1e6)
     found = marks(page)
     assert all(later - one >= APART - 0.01 for (one, _), (later, _) in zip(found, found[1:], strict=False))
-    numbered = [number for _, label in found for number in range(int(label.split("-")[0]), int(label.split("-")[-1]) + 1)]
+    numbered = [
+        number for _, label in found for number in range(int(label.split("-")[0]), int(label.split("-")[-1]) + 1)
+    ]
     assert numbered == list(range(1, len(after) + 1))
     assert all(0 <= x <= 100 for x, _ in found)
 

@@ -27,14 +27,17 @@ def test_everything_stands_in_order_from_the_last_progress_to_the_next() -> None
         (-40, "last progress"), (0, "suspicion"), (20, "verdict"), (50, "verdict"), (300, "approval"), (310, "act"),
         (600, "moves again"),
     ]  # fmt: skip
-    assert "look 2: verdict machine, 97 % sure" in [one.text for one in line.events]
+    assert "look 2: verdict machine, 97% sure" in [one.text for one in line.events]
     assert not line.stands and line.stood_s(NOON + 9999) == 640
 
 
 def test_what_it_costs_grows_while_the_job_stands() -> None:
     under_way = replace(INCIDENT, state=IncidentState.CAPTURING, kind="", went_on_s=0.0, changed=NOON + 5)
     line = timeline(under_way, NOON - 40, 1024)
-    assert impact(line, NOON + 50) == "The job has stood still for 1 min 30 s so far: 1024 ranks waited, 25.6 GPU hours lost so far."
+    assert (
+        impact(line, NOON + 50)
+        == "The job has stood still for 1 min 30 s so far: 1024 ranks waited, 25.6 GPU hours lost so far."
+    )
     assert line.gpu_hours(NOON + 140) == 2 * line.gpu_hours(NOON + 50)  # type: ignore[operator]
     over = timeline(INCIDENT, NOON - 40, 8)
     assert impact(over, NOON + 9999) == "The job stood still for 10 min 40 s: 8 ranks waited, 1.4 GPU hours lost."

@@ -64,6 +64,6 @@ async def watched(
     )
     try:
         yield found
-        assert found.wrong == []
+        assert found.wrong == [], found.wrong
     finally:
         await context.close()

@@ -72,7 +72,7 @@
     const blocks = spoken.map((one) => one.closest("h1, h2, h3, li, p, tr, summary") || one);
     blocks.sort((one, other) => (other.localName === "h1") - (one.localName === "h1"));
     for (const one of blocks) {
-      const text = (one.querySelector("h1, h2") || one).textContent.replace(/\s+/g, " ").trim();
+      const text = (one.querySelector("h1, h2") || one).innerText.replace(/\s+/g, " ").trim();
       if (text) words.add(text.length > 160 ? text.slice(0, 160) + "\u2026" : text);
     }
     const said = [...words];
@@ -86,7 +86,7 @@
   const opened = (one) => {
     const path = [];
     for (let up = one; up; up = up.parentElement.closest("details, article")) {
-      const name = up.querySelector("summary code, h3, summary");
+      const name = up.querySelector("summary code") || up.querySelector("h3, summary");
       path.push(name ? name.textContent : "");
     }
     return path.join("\n");
@@ -95,7 +95,9 @@
   const remembered = () => {
     const values = [...document.querySelectorAll(FIELDS)].filter((one) => usual.has(one.id) && one.value !== usual.get(one.id)).map((one) => [one.id, one.value]);
     const open = new Map(limbs().map((one) => [opened(one), one.open]));
-    const focus = document.activeElement && document.activeElement.closest("[data-keep]") ? document.activeElement.id : "";
+    const held = document.activeElement;
+    const focus = held && held.closest("[data-keep]") ? held.id : "";
+    const range = focus && typeof held.selectionStart === "number" ? [held.selectionStart, held.selectionEnd] : null;
     return () => {
       settle();
       const forms = new Set();
@@ -104,12 +106,14 @@
         if (!one) continue;
         one.value = value;
         if (one.value !== value) one.value = usual.get(id); // there is no such choice any more
-        one.dispatchEvent(new Event(one.localName === "select" ? "change" : "input", { bubbles: true }));
+        one.dispatchEvent(new CustomEvent(one.localName === "select" ? "change" : "input", { bubbles: true, detail: "again" }));
         if (one.form) forms.add(one.form);
       }
       for (const form of forms) form.requestSubmit();
       for (const one of limbs()) if (open.has(opened(one))) one.open = open.get(opened(one));
-      if (focus && byId(focus)) byId(focus).focus({ preventScroll: true });
+      if (!focus || !byId(focus)) return;
+      byId(focus).focus({ preventScroll: true });
+      if (range) byId(focus).setSelectionRange(...range);
     };
   };
 

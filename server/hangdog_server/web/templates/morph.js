@@ -6,11 +6,11 @@ const morph = (() => {
   const TYPED = "input:not([type=hidden]), textarea, select";
   const keep = (one) => one.getAttribute("data-keep");
 
-  // by what a child is found again: its id or key, a row by where it leads first
+  // by what a child is found again: its id or key, a section by its heading, a row by where it leads first
   const key = (one) => {
     if (one.nodeType !== Node.ELEMENT_NODE) return "";
-    const row = one.localName === "tr" || one.localName === "li";
-    return one.id || one.dataset.key || (row && one.querySelector("a[href]") ? one.querySelector("a[href]").getAttribute("href") : "");
+    const row = one.localName === "tr" || one.localName === "li" ? one.querySelector("a[href]") : null;
+    return one.id || one.dataset.key || one.getAttribute("aria-labelledby") || (row ? row.getAttribute("href") : "");
   };
   const keyed = (parent) => {
     const found = new Map();
@@ -27,22 +27,35 @@ const morph = (() => {
     one.nodeType === other.nodeType && one.nodeName === other.nodeName &&
     (one.nodeType !== Node.ELEMENT_NODE || keep(one) === keep(other));
 
-  // which child becomes which: those with a name by it, of the others equal ones at both ends, then in order
+  // of two rows of elements those that fit each other best, in order: of one class rather than of another
+  const fits = (one, other) => (!alike(one, other) ? 0 : one.className === other.className ? 2 : 1);
+  const MOST = 1e6; // pairs that are compared; longer rows have keys
+  const aligned = (old, fresh, found) => {
+    if (old.length * fresh.length > MOST) return;
+    const best = Array.from({ length: old.length + 1 }, () => new Int32Array(fresh.length + 1));
+    const both = (i, j) => (fits(old[i], fresh[j]) ? best[i + 1][j + 1] + fits(old[i], fresh[j]) : -1);
+    for (let i = old.length - 1; i >= 0; i -= 1)
+      for (let j = fresh.length - 1; j >= 0; j -= 1) best[i][j] = Math.max(best[i + 1][j], best[i][j + 1], both(i, j));
+    for (let i = 0, j = 0; i < old.length && j < fresh.length;) {
+      if (best[i][j] === both(i, j)) found.set(fresh[j++], old[i++]);
+      else if (best[i][j] === best[i + 1][j]) i += 1;
+      else j += 1;
+    }
+  };
+
+  // which child becomes which: those with a name by it, of the others equal ones at both ends, then as they fit best
   const pairs = (from, to) => {
     const found = new Map();
     const before = keyed(from);
     const named = new Set(before.values());
     for (const [name, child] of keyed(to)) if (before.has(name) && alike(before.get(name), child)) found.set(child, before.get(name));
-    const old = [...from.childNodes].filter((one) => !named.has(one));
-    const fresh = [...to.childNodes].filter((one) => !key(one));
-    while (old.length && fresh.length && old[0].isEqualNode(fresh[0])) found.set(fresh.shift(), old.shift());
-    while (old.length && fresh.length && old.at(-1).isEqualNode(fresh.at(-1))) found.set(fresh.pop(), old.pop());
-    let at = 0;
-    for (const one of fresh) {
-      const next = old.findIndex((each, place) => place >= at && alike(each, one));
-      if (next < 0) continue;
-      found.set(one, old[next]);
-      at = next + 1;
+    for (const element of [true, false]) {
+      const such = (one) => (one.nodeType === Node.ELEMENT_NODE) === element && !key(one);
+      const old = [...from.childNodes].filter((one) => such(one) && !named.has(one));
+      const fresh = [...to.childNodes].filter(such);
+      while (old.length && fresh.length && old[0].isEqualNode(fresh[0])) found.set(fresh.shift(), old.shift());
+      while (old.length && fresh.length && old.at(-1).isEqualNode(fresh.at(-1))) found.set(fresh.pop(), old.pop());
+      aligned(old, fresh, found);
     }
     return found;
   };
