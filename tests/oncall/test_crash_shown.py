@@ -60,6 +60,7 @@ async def test_a_crash_reads_like_one(
         assert await handed_over(b, report) == [""]
         (incident,) = await judged(on)
         desk = Desk(on, GOLDEN, {"INCIDENT": "3fa9c2d4e5f6"}, made={"INCIDENT": incident.id})
+        await desk.proposed(incident)
         wrong = [await desk.differs(f"{name}: show INCIDENT", status), await desk.differs(f"{name}-listed: incidents")]
         assert not any(wrong), "\n".join(wrong)
         page = incident_page(from_json(json.loads((await on.store.find(incident.id)).verdict)), None)

@@ -34,6 +34,7 @@ async def test_a_machine_check_reads_like_one(tmp_path: Path, name: str, ranks: 
         began = local_time(incident.began).split()[1]  # earlier than noon by as long as it was waited for
         made = {"INCIDENT": incident.id, "BEGAN": began}
         desk = Desk(on, GOLDEN, {"INCIDENT": "3fa9c2d4e5f6", "BEGAN": "08:00:00"}, made=made)
+        await desk.proposed(incident)
         wrong = [await desk.differs(f"{name}: show INCIDENT", 1), await desk.differs(f"{name}-listed: incidents")]
         assert not any(wrong), "\n".join(wrong)
         page = incident_page(from_json(json.loads((await on.store.find(incident.id)).verdict)), None)

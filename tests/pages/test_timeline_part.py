@@ -1,6 +1,7 @@
 """The timeline of a page: a picture in which marks never hide each other, and beside it the same as a list."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,7 @@ def marks(page: str) -> list[tuple[float, str]]:
 def test_marks_keep_apart_and_each_event_has_one(after: list[float]) -> None:
     page = timeline_part(line(*sorted(after)), NOON + 1e6)
     found = marks(page)
-    assert all(later - one >= APART - 0.01 for (one, _), (later, _) in zip(found, found[1:], strict=False))
+    assert all(later - one >= APART - 0.01 for (one, _), (later, _) in pairwise(found))
     numbered = [
         number for _, label in found for number in range(int(label.split("-")[0]), int(label.split("-")[-1]) + 1)
     ]

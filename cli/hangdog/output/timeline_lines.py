@@ -5,12 +5,10 @@ from collections.abc import Iterator
 from hangdog.output.lines import Line
 from hangdog.output.times import local_time
 from hangdog_models.reading.printable import printable
-from hangdog_models.views.timeline import EventKind, Timeline, impact
+from hangdog_models.views.timeline import SAID, Timeline, impact
 
 #: Characters of what happened.
 SENTENCE = 240
-#: Sorts that the words of the event say already.
-SAID = (EventKind.LOOK, EventKind.ACT, EventKind.TEST, EventKind.SETTLED)
 
 
 def timeline_lines(line: Timeline, now: float) -> Iterator[Line]:

@@ -28,6 +28,10 @@ class EventKind(StrEnum):
     SETTLED = "settled"
 
 
+#: Sorts that the words of an event say already.
+SAID = (EventKind.LOOK, EventKind.ACT, EventKind.TEST, EventKind.SETTLED)
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened at a moment, in Unix seconds."""
@@ -112,20 +116,18 @@ def utc(moment: float) -> str:
 def _told(incident: Incident, since: float | None, until: float | None) -> Iterator[Event]:
     """What the incident itself tells."""
     if since is not None:
-        yield Event(since, EventKind.PROGRESS, "last progress seen; the job stands still since then")
-    suspected = incident.why.startswith(SUSPECTED_WHY)
-    yield Event(
-        incident.began,
-        EventKind.SUSPICION if suspected else EventKind.LOOK,
-        incident.why or "somebody asked for a look",
-    )
+        yield Event(since, EventKind.PROGRESS, "nothing of the job was seen to move since then")
+    if incident.why.startswith(SUSPECTED_WHY):
+        yield Event(incident.began, EventKind.SUSPICION, incident.why.removeprefix(SUSPECTED_WHY).strip())
+    else:
+        yield Event(incident.began, EventKind.LOOK, incident.why or "somebody asked for a look")
     for one in incident.earlier:
         came_to = f"{one.kind}, {percent(one.confidence)}" if one.kind else "no verdict"
         yield Event(one.at, EventKind.VERDICT if one.kind else EventKind.LOOK, f"look {one.look}: {came_to}")
     look = f"look {incident.looks}: " if incident.earlier else ""
     if incident.kind:
         sure = f", {percent(incident.confidence)} sure" if incident.kind != Kind.UNDETERMINED else ""
-        yield Event(incident.changed, EventKind.VERDICT, f"{look}verdict {incident.kind}{sure}")
+        yield Event(incident.changed, EventKind.VERDICT, f"{look}{incident.kind}{sure}")
     elif incident.state == IncidentState.FAILED:
         yield Event(incident.changed, EventKind.LOOK, f"{look}no verdict: {incident.note}")
     elif incident.state == IncidentState.CAPTURING:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from hangdog_models.views.timeline import Event, EventKind, Timeline, impact
-from hangdog_server.web.render import part, utc
+from hangdog_models.views.timeline import SAID, Event, EventKind, Timeline, impact
+from hangdog_server.web.render import part, since, utc
 
 #: Marks closer to each other are one, in percent of the picture: a phone shows it 300 px wide, and a mark has 20.
 APART = 7.0
@@ -16,6 +16,8 @@ EDGE = 4.0
 #: Seconds between two moments of the clock below the picture, of which the least is taken that gives no more than `TICKS`.
 STEPS = (5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000)
 TICKS = 4
+#: Behind this place, in percent, the text of a moment would not fit on a phone.
+LAST_TICK = 94.0
 #: A picture of less than so many seconds would be of nothing.
 LEAST_S = 10.0
 #: Events of the list: the first ones and the latest.
@@ -73,7 +75,9 @@ def timeline_part(line: Timeline, now: float) -> Markup:
         stood=stood,
         edge=EDGE,
         grows=f"{scale.first:.0f} {scale.last:.0f}" if line.stands else "",
+        said=SAID,
         impact=impact(line, now),
+        stands=since(line.since, now) if line.since is not None else "",
         hours=line.gpu_hours(now),
         day=utc(events[0].at)[:10],
         clock=_clock,
@@ -103,7 +107,7 @@ def _ticks(scale: Scale) -> Iterator[Tick]:
     step = next((each for each in STEPS if span / each <= TICKS), STEPS[-1])
     form = "%m-%d %H:%M" if span > 86400 else "%H:%M" if step >= 60 else "%H:%M:%S"
     moment = (scale.first // step + 1) * step
-    while moment <= scale.last:
+    while moment <= scale.last and scale.at(moment) < LAST_TICK:
         yield Tick(scale.at(moment), datetime.fromtimestamp(moment, UTC).strftime(form))
         moment += step
 

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 
 from hangdog.main import main
+from hangdog_models.incident import Incident
+from hangdog_server.store import actions
 from support.servers.cast import Stage
 
 
@@ -68,4 +70,10 @@ class Desk:
         """Returns once something of the incident is in that state."""
         async with asyncio.timeout(60):
             while f" {state} " not in await self.typed(f"actions {incident}"):
+                await asyncio.sleep(0.02)
+
+    async def proposed(self, incident: Incident) -> None:
+        """Returns once what its verdict asks for is written down."""
+        async with asyncio.timeout(60):
+            while incident.evict and not await self.on.store.ask(actions.of, incident.id):
                 await asyncio.sleep(0.02)

@@ -41,7 +41,8 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
     else:
         console = console_for(sys.stdout)
         print_line(Line(printable(_heading(line))), console)
-        print_sections((("what happened when", timeline_lines(told, time.time())),), console)
+        now = time.time()  # noqa: TID251  # a command is where the clock is read
+        print_sections((("what happened when", timeline_lines(told, now)),), console)
         if verdict is not None:
             click.echo()
             print_verdict(verdict, console)

@@ -33,7 +33,7 @@
     for (const one of document.querySelectorAll("time[data-ago]")) write(one, span((now() - Date.parse(one.dateTime)) / 1000));
     for (const one of document.querySelectorAll("[data-lost]")) {
       const hours = (Number(one.dataset.ranks) * Math.max(0, now() / 1000 - Number(one.dataset.lost))) / 3600;
-      write(one, hours.toFixed(1));
+      write(one, hours.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 }));
     }
   };
   const write = (one, text) => { if (one.textContent !== text) one.textContent = text; };
