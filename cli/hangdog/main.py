@@ -42,9 +42,12 @@ COMMANDS = {
     "act": {
         "actions": "List what was, is and would be done to machines.",
         "approve": "Isolate the machines an incident's verdict names.",
-        "dismiss": "Leave the machines of an incident where they are.",
+        "dismiss": "Say that no machine is at fault: leave them where they are.",
         "release": "Bring a machine back that hangdog took out of use.",
-        "settle": "Say what an incident turned out to be.",
+        "ack": "Take an incident: others see who has it.",
+        "note": "Write a note on an incident.",
+        "resolve": "Say what an incident turned out to be.",
+        "reopen": "Open an incident again that was resolved or dismissed.",
         "test": "Test machines that run no job, level by level, until one is convicted.",
     },
     "operate": {

@@ -62,7 +62,81 @@ class SettledCause:
 
     def __str__(self) -> str:
         machines = f" ({', '.join(self.machines)})" if self.machines else ""
-        return f"settled by {self.who}: {self.cause}{machines}{f', {self.reason}' if self.reason else ''}"
+        return f"resolved by {self.who}: {self.cause}{machines}{f', {self.reason}' if self.reason else ''}"
+
+
+class ResponseState(StrEnum):
+    """Whether people are done with an incident, and how."""
+
+    OPEN = "open"
+    RESOLVED = "resolved"
+    DISMISSED = "dismissed"
+
+
+class ResponseKind(StrEnum):
+    """What people do about an incident."""
+
+    ACKNOWLEDGED = "acknowledged"
+    GIVEN_BACK = "given back"
+    NOTED = "noted"
+    RESOLVED = "resolved"
+    DISMISSED = "dismissed"
+    REOPENED = "reopened"
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseEntry:
+    """One thing that somebody did about an incident, the `number`th, at `at` (Unix seconds); `what` is a ResponseKind."""
+
+    number: int
+    what: str
+    at: float
+    who: str
+    text: str = ""
+
+    def __str__(self) -> str:
+        words = {
+            ResponseKind.ACKNOWLEDGED: "has it",
+            ResponseKind.GIVEN_BACK: "gave it back",
+            ResponseKind.NOTED: "notes",
+        }
+        did = words.get(ResponseKind(self.what), f"{self.what} it") if self.what in [*ResponseKind] else self.what
+        return f"{self.who} {did}{f': {self.text}' if self.text else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentResponse:
+    """Who has an incident, and whether people are done with it; the latest word of each.
+
+    `who` decided upon the `state` at `at` (Unix seconds), for this `reason`; empty while nobody has. `acknowledged_by` has it
+    since `acknowledged_at`; empty: nobody. `verdict` is what its verdict came to when somebody last took or closed it.
+    `decisions` counts what changes any of that, the last at `changed`; `entries` counts the notes, too.
+    """
+
+    state: str = ResponseState.OPEN
+    who: str = ""
+    at: float = 0.0
+    reason: str = ""
+    acknowledged_by: str = ""
+    acknowledged_at: float = 0.0
+    verdict: str = ""
+    decisions: int = 0
+    changed: float = 0.0
+    entries: int = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether people are done with it."""
+        return self.state != ResponseState.OPEN
+
+    def __str__(self) -> str:
+        if self.closed:
+            return f"{self.state} by {self.who}"
+        return f"{self.acknowledged_by} has it" if self.acknowledged_by else ""
+
+
+#: What nobody has done anything about.
+UNANSWERED = IncidentResponse()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +147,7 @@ class Incident:
     removed; 0: they are not. A server of another version may tell of a `state` that this one does not know.
     `earlier`: what the looks before the latest came to, the oldest first, of very many only some. `went_on_s`: for how long
     the job had stood in all when it was seen to go on; 0: it was not. `settled`: what people said that it turned out to be.
+    `response`: what they do about it.
     """
 
     id: str
@@ -90,6 +165,7 @@ class Incident:
     earlier: tuple[EarlierVerdict, ...] = ()
     went_on_s: float = 0.0
     settled: SettledCause | None = None
+    response: IncidentResponse = UNANSWERED
 
     @property
     def looks(self) -> int:
@@ -100,3 +176,8 @@ class Incident:
     def went_on(self) -> str:
         """That the job went on, in words; empty where it was not seen to."""
         return f"went on after {self.went_on_s:.0f} s" if self.went_on_s else ""
+
+    @property
+    def conclusion(self) -> str:
+        """What its verdict comes to: another one where people are to be told anew."""
+        return " ".join((self.state, self.kind, *sorted(self.evict))).strip()

@@ -5,18 +5,22 @@ from enum import StrEnum
 
 
 class MentionKind(StrEnum):
-    """What the latest verdict upon an incident, or a campaign, says of a machine; `cleared`: an earlier one had named it."""
+    """What the latest verdict upon an incident, or a campaign, says of a machine; `cleared`: an earlier one had named it.
+
+    `taken back`: people said that it was not at fault.
+    """
 
     SUSPECTED = "suspected"
     CONVICTED = "convicted"
     CLEARED = "cleared"
+    TAKEN_BACK = "taken back"
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictMention:
     """At `at` (Unix seconds) a verdict of this `kind` named the machine; `mention` is a MentionKind, or a word of another version.
 
-    `probability` is the hypothesis's, which names `among` machines; 0 of one that is cleared.
+    `probability` is the hypothesis's, which names `among` machines; 0 of one that is cleared, and what was said of one taken back.
     """
 
     machine: str
@@ -31,7 +35,10 @@ class VerdictMention:
 
 @dataclass(frozen=True, slots=True)
 class MachineRecord:
-    """A machine's incidents by its mention in them, the sum of its shares of probability, and when it was last named."""
+    """A machine's incidents by its mention in them, the sum of its shares of probability, and when it was last named.
+
+    `cleared` counts what people took back, too, which weighs nothing.
+    """
 
     machine: str
     convicted: int = 0

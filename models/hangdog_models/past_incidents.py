@@ -42,3 +42,26 @@ class EarlierIncident:
 
 #: Incidents of one kind, as far as their places tell.
 Family: TypeAlias = Sequence[EarlierIncident]
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarIncident:
+    """An earlier incident of one kind with another, as people are told of it: its machine, and what it turned out to be."""
+
+    id: str
+    job: str
+    began: float
+    machine: str
+    came_to: str
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarIncidents:
+    """The earlier incidents of one kind with another, the newest first: how many, and those that are shown."""
+
+    count: int = 0
+    shown: tuple[SimilarIncident, ...] = ()
+
+
+#: Of an incident of which none of its kind was seen before.
+NOT_SEEN = SimilarIncidents()

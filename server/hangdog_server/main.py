@@ -42,7 +42,8 @@ from hangdog_server.grpc_api.campaign_service import Campaigns
 from hangdog_server.grpc_api.history_service import Records
 from hangdog_server.grpc_api.incident_service import Incidents
 from hangdog_server.grpc_api.operations_service import Operations
-from hangdog_server.grpc_api.settle_service import SettleService
+from hangdog_server.grpc_api.response_service import ResponseService
+from hangdog_server.incidents.episode.reopening import Reopening
 from hangdog_server.incidents.fair_queue import Turns
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.judge import Judge
@@ -136,12 +137,12 @@ async def running(
     with contextlib.suppress(OSError):  # who cannot read it is told so with the first line that is to be written
         log.info("the last line of the record has hash %s", audit.head())
     leading = Leading(services.store, services.fleet, settings, door.advertised)
+    seen = SessionTracker(settings.away_s)
     registry, monitor, returns = (
-        IncidentRegistry(services, settings, leading),
+        IncidentRegistry(services, settings, leading, seen.seen),
         StallTracker(StallTimeouts(young_s=settings.young_s, young_patience_s=settings.work_patience_s)),
         OfflineIngest(services, settings, leading),
     )
-    seen = SessionTracker(settings.away_s)
     states = JobStates(services.fleet, monitor, seen, services.store, services.clock, steady)
     living = SessionWriter(services, seen, leading, settings)
     phases = PhaseKeeper(services, monitor, leading, settings)
@@ -161,10 +162,10 @@ async def running(
     records = Records(services.store, settings, services.clock)
     actions = ActionService(services, settings, acting, audit)
     operations = Operations(services.store, services.clock, settings.restart_s)
-    settling = SettleService(services.store, audit, services.clock)
+    responding = ResponseService(services, audit)
     people = Incidents(
         services.fleet, registry, services.store, records, actions, settings, opened.gate, limits, audit, operations,
-        settling, states,
+        responding, states,
     )  # fmt: skip
     add_IncidentsServicer_to_server(people, server)
     add_CampaignsServicer_to_server(Campaigns(campaigns, services.store, settings, opened.gate, limits, audit), server)
@@ -177,7 +178,18 @@ async def running(
         await state.set(service, health_pb2.HealthCheckResponse.SERVING)
     notifying = NotifyLoop(services, monitor, settings, tells or NotifyConfig())
     turns = Turns(settings.max_running)
-    watcher = StallWatcher(monitor, services.fleet, registry, leading, audit, seen, turns, phases, services.telemetry)
+    watcher = StallWatcher(
+        monitor,
+        services.fleet,
+        registry,
+        leading,
+        audit,
+        seen,
+        turns,
+        phases,
+        Reopening(services, audit),
+        services.telemetry,
+    )
     beside = [
         asyncio.create_task(watcher.keep(), name="watch over the jobs"),
         asyncio.create_task(
@@ -204,7 +216,7 @@ async def running(
         asyncio.create_task(Retention(services.store, settings, services.clock).keep(), name="retention"),
     ]
     try:
-        async with _pages(door, opened, services, states, settings, actions, campaigns, limits, audit):
+        async with _pages(door, opened, services, states, settings, actions, campaigns, limits, audit, responding):
             yield address
     finally:
         await state.enter_graceful_shutdown()  # first of all: whoever balances over servers sends nobody else here
@@ -236,6 +248,7 @@ async def _pages(
     campaigns: CampaignRegistry,
     limits: RateLimits,
     audit: AuditLog,
+    responding: ResponseService,
 ) -> AsyncIterator[None]:
     """The pages for people, where they are wanted; their packages are loaded only then."""
     if not door.web:
@@ -244,7 +257,18 @@ async def _pages(
     from hangdog_server.web.web_server import paged
 
     async with paged(
-        door.web, door.tls, door.insecure, opened.gate, services, states, settings, actions, campaigns, limits, audit
+        door.web,
+        door.tls,
+        door.insecure,
+        opened.gate,
+        services,
+        states,
+        settings,
+        actions,
+        campaigns,
+        limits,
+        audit,
+        responding,
     ):
         yield
 

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from hangdog_models.errors import WrongUse
 from hangdog_models.incident import UNDER_WAY, Incident, IncidentState
 from hangdog_models.machine_history import MachineTests, VerdictMention
+from hangdog_models.past_incidents import NOT_SEEN, SimilarIncidents
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Suspect, Verdict
 from hangdog_models.views.answer_text import LEAST, RECENT_S, accuses
@@ -18,6 +19,8 @@ from hangdog_proto.client.incidents import ActionLine, MachineLine
 
 #: Lines of the ledger and tests that are asked for; jobs whose incidents are; incidents of each; acts, of all machines.
 MENTIONS, JOBS, INCIDENTS, ACTS = 50, 8, 20, 1000
+#: What the ledger says of a machine that nothing in the incident speaks against any more.
+OVER = ("cleared", "taken back")
 #: Characters of a name in a sentence.
 NAMED = 80
 
@@ -26,13 +29,14 @@ NAMED = 80
 class Accusation:
     """The latest verdict upon a job names the machine; `suspects` are its hypotheses with the machine, likeliest first.
 
-    `timeline` is what happened when, from the last progress of the job.
+    `timeline` is what happened when, from the last progress of the job, `similar` are earlier incidents of its kind.
     """
 
     incident: Incident
     entry: VerdictMention
     suspects: tuple[Suspect, ...]
     timeline: Timeline = NOTHING
+    similar: SimilarIncidents = NOT_SEEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +79,11 @@ def fetch(server: ServerAddress, machine: str) -> MachineFacts:
                 under_way += [one for one in incidents if one.state in UNDER_WAY]
             newest = next((one for one in incidents if one.state == IncidentState.JUDGED), None)
             entry = next((one for one in recent if newest and one.incident == newest.id), None)
-            if newest and entry and entry.mention != "cleared" and entry.probability >= LEAST:
-                _, verdict, line = client.incident_timeline(newest.id)
-                if verdict is not None and accuses(verdict.kind):
-                    accusations.append(Accusation(newest, entry, _naming(verdict, machine), line))
+            if newest and entry and entry.mention not in OVER and entry.probability >= LEAST:
+                record = client.record(newest.id)
+                if record.verdict is not None and accuses(record.verdict.kind):
+                    named = _naming(record.verdict, machine)
+                    accusations.append(Accusation(newest, entry, named, record.timeline, record.similar))
     accusations.sort(key=lambda one: (one.entry.mention != "convicted", -one.entry.probability))
     return MachineFacts(
         machine, now, tuple(accusations), tuple(under_way), mentions, test_history, actions, done.mode, done.breaker,

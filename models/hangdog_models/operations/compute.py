@@ -143,9 +143,9 @@ def _concentration(stated: list[MachineMention]) -> Figure:
 def _offender(machine: str, lines: list[MachineMention]) -> Offender:
     states = Counter(one.kind for one in lines)
     # fsum, so that the order of the lines does not show in the last digit
-    weight = math.fsum(one.probability / max(1, one.among) for one in lines)
+    weight = math.fsum(one.probability / max(1, one.among) for one in lines if one.kind is not MentionKind.TAKEN_BACK)
     convicted = states[MentionKind.CONVICTED]
-    others = states[MentionKind.SUSPECTED], states[MentionKind.CLEARED]
+    others = states[MentionKind.SUSPECTED], states[MentionKind.CLEARED] + states[MentionKind.TAKEN_BACK]
     return Offender(machine, convicted, *others, weight, max(map(attrgetter("at"), lines)), convicted >= LEMON)
 
 

@@ -25,11 +25,12 @@ class EventKind(StrEnum):
     ACT = "act"
     TEST = "test"
     MOVES = "moves again"
+    RESPONSE = "response"
     SETTLED = "settled"
 
 
 #: Sorts that the words of an event say already.
-SAID = (EventKind.LOOK, EventKind.ACT, EventKind.TEST, EventKind.SETTLED)
+SAID = (EventKind.LOOK, EventKind.ACT, EventKind.TEST, EventKind.RESPONSE, EventKind.SETTLED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,19 @@ from typing import Any
 
 from hangdog_models.errors import OurFault
 from hangdog_models.findings import Finding
-from hangdog_models.incident import EarlierVerdict, Incident, SettledCause
+from hangdog_models.incident import (
+    UNANSWERED,
+    EarlierVerdict,
+    Incident,
+    IncidentResponse,
+    ResponseEntry,
+    SettledCause,
+)
 from hangdog_models.machine_history import MachineRecord, VerdictMention
 from hangdog_models.operations import report_json
 from hangdog_models.operations.report import OperationsReport
 from hangdog_models.owner import UNKNOWN, Owner
+from hangdog_models.past_incidents import SimilarIncident, SimilarIncidents
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Verdict, from_json
 from hangdog_models.views.job_state import JobCondition, JobState
@@ -103,6 +111,19 @@ class Actions:
 
 
 @dataclass(frozen=True, slots=True)
+class IncidentRecord:
+    """One incident: its line, its verdict where there is one, what people did about it, earlier ones of its kind, and what
+    happened when.
+    """
+
+    line: Incident
+    verdict: Verdict | None
+    entries: tuple[ResponseEntry, ...]
+    similar: SimilarIncidents
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
 class StoredIncident:
     """All that is kept of an incident: its line, its verdict, what was asked and announced, and its captures.
 
@@ -160,14 +181,19 @@ class Client(LazyChannel):
 
     def incident(self, name: str) -> tuple[Incident, Verdict | None]:
         """One incident, by its name or a prefix that only it has, and its verdict where there is one."""
-        line, verdict, _ = self.incident_timeline(name)
-        return line, verdict
+        record = self.record(name)
+        return record.line, record.verdict
 
-    def incident_timeline(self, name: str) -> tuple[Incident, Verdict | None, Timeline]:
-        """One incident, its verdict where there is one, and what happened when: nothing where the server does not tell."""
+    def record(self, name: str) -> IncidentRecord:
+        """As `incident`, with what people did about it and what it is like."""
         with self._errors():
             answer = self._incidents.Get(pb.GetRequest(id=name), timeout=ANSWER_S)
-        return _line(answer.summary), _verdict(answer.verdict_json), _timeline(answer.timeline)
+        entries = tuple(ResponseEntry(one.number, one.what, one.at, one.who, one.text) for one in answer.entries)
+        similar = tuple(SimilarIncident(one.id, one.job, one.began, one.machine, one.came_to) for one in answer.similar)
+        return IncidentRecord(
+            _line(answer.summary), _verdict(answer.verdict_json), entries,
+            SimilarIncidents(answer.similar_count, similar), _timeline(answer.timeline),
+        )  # fmt: skip
 
     def machines(self) -> tuple[MachineLine, ...]:
         """The machines whose agents are, or lately were, connected, by name."""
@@ -249,11 +275,23 @@ class Client(LazyChannel):
         with self._errors():
             return _actions(self._incidents.Act(request, timeout=ANSWER_S))
 
-    def settle(self, name: str, cause: str, machines: Sequence[str] = (), reason: str = "") -> Incident:
-        """Says what an incident turned out to be, `unknown` takes that back; its line."""
-        request = pb.SettleRequest(id=name, cause=cause, machines=machines, reason=reason)
+    def respond(
+        self,
+        name: str,
+        what: str,
+        text: str = "",
+        cause: str = "",
+        machines: Sequence[str] = (),
+        shown: int | None = None,
+        key: str = "",
+    ) -> Incident:
+        """Does something about an incident: `ack`, `take-over`, `give-back`, `note`, `resolve` or `reopen`; its line.
+
+        `shown`: how many decisions whoever asks saw; `key` is the same where the same is sent twice.
+        """
+        request = pb.RespondRequest(id=name, what=what, text=text, cause=cause, machines=machines, shown=shown, key=key)
         with self._errors():
-            return _line(self._incidents.Settle(request, timeout=ANSWER_S))
+            return _line(self._incidents.Respond(request, timeout=ANSWER_S))
 
     def stored(self, name: str) -> StoredIncident:
         """All that is kept of one incident, by its name or a prefix that only it has."""
@@ -308,6 +346,7 @@ def _line(summary: pb.IncidentSummary) -> Incident:
         earlier=tuple(EarlierVerdict(one.look, one.at, one.verdict, one.confidence) for one in summary.earlier),
         went_on_s=summary.went_on_s,
         settled=_settled(summary.settled) if summary.HasField("settled") else None,
+        response=_response(summary.response) if summary.HasField("response") else UNANSWERED,
     )
 
 
@@ -320,6 +359,13 @@ def _timeline(line: pb.IncidentTimeline) -> Timeline:
     until = line.until if line.HasField("until") else None
     events = tuple(Event(one.at, EventKind(one.kind), one.text) for one in line.events if one.kind in KINDS)
     return Timeline(events, since, until, line.ranks)
+
+
+def _response(stated: pb.Response) -> IncidentResponse:
+    return IncidentResponse(
+        stated.state, stated.who, stated.at, stated.reason, stated.acknowledged_by, stated.acknowledged_at,
+        decisions=stated.decisions, entries=stated.entries,
+    )  # fmt: skip
 
 
 def _verdict(document: str) -> Verdict | None:

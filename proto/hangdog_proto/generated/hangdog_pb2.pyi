@@ -1912,6 +1912,7 @@ class IncidentSummary(google.protobuf.message.Message):
     EARLIER_FIELD_NUMBER: builtins.int
     WENT_ON_S_FIELD_NUMBER: builtins.int
     SETTLED_FIELD_NUMBER: builtins.int
+    RESPONSE_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Name of the incident."""
     job: builtins.str
@@ -1942,6 +1943,10 @@ class IncidentSummary(google.protobuf.message.Message):
     def settled(self) -> global___SettledCause:
         """What people said that it turned out to be; absent where nobody did."""
 
+    @property
+    def response(self) -> global___Response:
+        """What people do about it; absent where nobody did anything."""
+
     def __init__(
         self,
         *,
@@ -1957,11 +1962,126 @@ class IncidentSummary(google.protobuf.message.Message):
         earlier: collections.abc.Iterable[global___EarlierVerdict] | None = ...,
         went_on_s: builtins.float = ...,
         settled: global___SettledCause | None = ...,
+        response: global___Response | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["settled", b"settled"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["began", b"began", "confidence", b"confidence", "earlier", b"earlier", "evict", b"evict", "id", b"id", "job", b"job", "note", b"note", "settled", b"settled", "state", b"state", "verdict", b"verdict", "went_on_s", b"went_on_s", "why", b"why"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["response", b"response", "settled", b"settled"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["began", b"began", "confidence", b"confidence", "earlier", b"earlier", "evict", b"evict", "id", b"id", "job", b"job", "note", b"note", "response", b"response", "settled", b"settled", "state", b"state", "verdict", b"verdict", "went_on_s", b"went_on_s", "why", b"why"]) -> None: ...
 
 global___IncidentSummary = IncidentSummary
+
+@typing.final
+class Response(google.protobuf.message.Message):
+    """Who has an incident, and whether people are done with it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: builtins.int
+    WHO_FIELD_NUMBER: builtins.int
+    AT_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    ACKNOWLEDGED_BY_FIELD_NUMBER: builtins.int
+    ACKNOWLEDGED_AT_FIELD_NUMBER: builtins.int
+    DECISIONS_FIELD_NUMBER: builtins.int
+    ENTRIES_FIELD_NUMBER: builtins.int
+    state: builtins.str
+    """One of hangdog_models.incident.ResponseState, by its written value."""
+    who: builtins.str
+    """Who decided upon that state; empty where nobody did."""
+    at: builtins.float
+    """Unix time when they did."""
+    reason: builtins.str
+    """Why."""
+    acknowledged_by: builtins.str
+    """Who has it; empty: nobody."""
+    acknowledged_at: builtins.float
+    """Unix time since when."""
+    decisions: builtins.int
+    """How many decisions people took; another one once somebody decides."""
+    entries: builtins.int
+    """How many entries there are, notes included."""
+    def __init__(
+        self,
+        *,
+        state: builtins.str = ...,
+        who: builtins.str = ...,
+        at: builtins.float = ...,
+        reason: builtins.str = ...,
+        acknowledged_by: builtins.str = ...,
+        acknowledged_at: builtins.float = ...,
+        decisions: builtins.int = ...,
+        entries: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["acknowledged_at", b"acknowledged_at", "acknowledged_by", b"acknowledged_by", "at", b"at", "decisions", b"decisions", "entries", b"entries", "reason", b"reason", "state", b"state", "who", b"who"]) -> None: ...
+
+global___Response = Response
+
+@typing.final
+class ResponseEntry(google.protobuf.message.Message):
+    """One thing that somebody did about an incident."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: builtins.int
+    WHAT_FIELD_NUMBER: builtins.int
+    AT_FIELD_NUMBER: builtins.int
+    WHO_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    number: builtins.int
+    """The how manieth it is, 1 the first."""
+    what: builtins.str
+    """One of hangdog_models.incident.ResponseKind, by its written value."""
+    at: builtins.float
+    """Unix time when."""
+    who: builtins.str
+    """Who."""
+    text: builtins.str
+    """The note, or why."""
+    def __init__(
+        self,
+        *,
+        number: builtins.int = ...,
+        what: builtins.str = ...,
+        at: builtins.float = ...,
+        who: builtins.str = ...,
+        text: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "number", b"number", "text", b"text", "what", b"what", "who", b"who"]) -> None: ...
+
+global___ResponseEntry = ResponseEntry
+
+@typing.final
+class SimilarIncident(google.protobuf.message.Message):
+    """An earlier incident of the same kind."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    JOB_FIELD_NUMBER: builtins.int
+    BEGAN_FIELD_NUMBER: builtins.int
+    MACHINE_FIELD_NUMBER: builtins.int
+    CAME_TO_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Its name."""
+    job: builtins.str
+    """Its job."""
+    began: builtins.float
+    """Unix time it began."""
+    machine: builtins.str
+    """The machine that held its job up."""
+    came_to: builtins.str
+    """What it turned out to be, in words."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        job: builtins.str = ...,
+        began: builtins.float = ...,
+        machine: builtins.str = ...,
+        came_to: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["began", b"began", "came_to", b"came_to", "id", b"id", "job", b"job", "machine", b"machine"]) -> None: ...
+
+global___SimilarIncident = SimilarIncident
 
 @typing.final
 class EarlierVerdict(google.protobuf.message.Message):
@@ -2039,12 +2159,25 @@ class Incident(google.protobuf.message.Message):
 
     SUMMARY_FIELD_NUMBER: builtins.int
     VERDICT_JSON_FIELD_NUMBER: builtins.int
+    ENTRIES_FIELD_NUMBER: builtins.int
+    SIMILAR_FIELD_NUMBER: builtins.int
+    SIMILAR_COUNT_FIELD_NUMBER: builtins.int
     TIMELINE_FIELD_NUMBER: builtins.int
     verdict_json: builtins.str
     """The verdict as JSON; empty before there is one."""
+    similar_count: builtins.int
+    """How many there are."""
     @property
     def summary(self) -> global___IncidentSummary:
         """Its line in the list."""
+
+    @property
+    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ResponseEntry]:
+        """All that people did about it, the oldest first."""
+
+    @property
+    def similar(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SimilarIncident]:
+        """Earlier incidents of the same kind, the newest first; of many only some."""
 
     @property
     def timeline(self) -> global___IncidentTimeline:
@@ -2055,10 +2188,13 @@ class Incident(google.protobuf.message.Message):
         *,
         summary: global___IncidentSummary | None = ...,
         verdict_json: builtins.str = ...,
+        entries: collections.abc.Iterable[global___ResponseEntry] | None = ...,
+        similar: collections.abc.Iterable[global___SimilarIncident] | None = ...,
+        similar_count: builtins.int = ...,
         timeline: global___IncidentTimeline | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["summary", b"summary", "timeline", b"timeline"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["summary", b"summary", "timeline", b"timeline", "verdict_json", b"verdict_json"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries", "similar", b"similar", "similar_count", b"similar_count", "summary", b"summary", "timeline", b"timeline", "verdict_json", b"verdict_json"]) -> None: ...
 
 global___Incident = Incident
 
@@ -2350,7 +2486,7 @@ class MachineRecord(google.protobuf.message.Message):
     suspected: builtins.int
     """Incidents in which it stayed suspected."""
     cleared: builtins.int
-    """Incidents in which a later verdict cleared it."""
+    """Incidents in which a later verdict cleared it, or people took back what was said."""
     weight: builtins.float
     """Sum over the incidents of the probability that it was the cause; a hypothesis of several machines is shared."""
     last: builtins.float
@@ -2713,21 +2849,30 @@ class SettledCause(google.protobuf.message.Message):
 global___SettledCause = SettledCause
 
 @typing.final
-class SettleRequest(google.protobuf.message.Message):
-    """Says what an incident turned out to be. The latest word counts."""
+class RespondRequest(google.protobuf.message.Message):
+    """Does something about an incident."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ID_FIELD_NUMBER: builtins.int
+    WHAT_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
     CAUSE_FIELD_NUMBER: builtins.int
     MACHINES_FIELD_NUMBER: builtins.int
-    REASON_FIELD_NUMBER: builtins.int
+    SHOWN_FIELD_NUMBER: builtins.int
+    KEY_FIELD_NUMBER: builtins.int
     id: builtins.str
     """The incident, by its name or a prefix that only it has."""
+    what: builtins.str
+    """`ack`, `take-over`, `give-back`, `note`, `resolve` or `reopen`."""
+    text: builtins.str
+    """The note, or why; kept with the incident and in the record."""
     cause: builtins.str
-    """As in SettledCause; `unknown` takes back what was said."""
-    reason: builtins.str
-    """As in SettledCause."""
+    """As in SettledCause, to resolve it; `unknown` where nobody found out."""
+    shown: builtins.int
+    """How many decisions whoever asks was shown: where there are others since, nothing is done. Absent: not known."""
+    key: builtins.str
+    """The same where the same is sent twice: it is done once."""
     @property
     def machines(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """As in SettledCause."""
@@ -2736,13 +2881,18 @@ class SettleRequest(google.protobuf.message.Message):
         self,
         *,
         id: builtins.str = ...,
+        what: builtins.str = ...,
+        text: builtins.str = ...,
         cause: builtins.str = ...,
         machines: collections.abc.Iterable[builtins.str] | None = ...,
-        reason: builtins.str = ...,
+        shown: builtins.int | None = ...,
+        key: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["cause", b"cause", "id", b"id", "machines", b"machines", "reason", b"reason"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_shown", b"_shown", "shown", b"shown"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_shown", b"_shown", "cause", b"cause", "id", b"id", "key", b"key", "machines", b"machines", "shown", b"shown", "text", b"text", "what", b"what"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_shown", b"_shown"]) -> typing.Literal["shown"] | None: ...
 
-global___SettleRequest = SettleRequest
+global___RespondRequest = RespondRequest
 
 @typing.final
 class CampaignRequest(google.protobuf.message.Message):

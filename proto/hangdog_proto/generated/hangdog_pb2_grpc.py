@@ -125,9 +125,9 @@ class IncidentsStub(object):
                 request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActRequest.SerializeToString,
                 response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActionList.FromString,
                 )
-        self.Settle = channel.unary_unary(
-                '/hangdog.v1.Incidents/Settle',
-                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.SettleRequest.SerializeToString,
+        self.Respond = channel.unary_unary(
+                '/hangdog.v1.Incidents/Respond',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.RespondRequest.SerializeToString,
                 response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.IncidentSummary.FromString,
                 )
 
@@ -199,8 +199,8 @@ class IncidentsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Settle(self, request, context):
-        """Keeps what an incident turned out to be; nothing is done to machines. Answers with its line.
+    def Respond(self, request, context):
+        """Takes an incident, notes something, resolves or reopens it; answers with its line.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -254,9 +254,9 @@ def add_IncidentsServicer_to_server(servicer, server):
                     request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActRequest.FromString,
                     response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.ActionList.SerializeToString,
             ),
-            'Settle': grpc.unary_unary_rpc_method_handler(
-                    servicer.Settle,
-                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.SettleRequest.FromString,
+            'Respond': grpc.unary_unary_rpc_method_handler(
+                    servicer.Respond,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.RespondRequest.FromString,
                     response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.IncidentSummary.SerializeToString,
             ),
     }
@@ -424,7 +424,7 @@ class Incidents(object):
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
     @staticmethod
-    def Settle(request,
+    def Respond(request,
             target,
             options=(),
             channel_credentials=None,
@@ -434,8 +434,8 @@ class Incidents(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Settle',
-            hangdog__proto_dot_generated_dot_hangdog__pb2.SettleRequest.SerializeToString,
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Respond',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.RespondRequest.SerializeToString,
             hangdog__proto_dot_generated_dot_hangdog__pb2.IncidentSummary.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

@@ -109,11 +109,11 @@ class IncidentsStub:
     ]
     """Approves, dismisses or undoes an act; answers with what is changed."""
 
-    Settle: grpc.UnaryUnaryMultiCallable[
-        hangdog_proto.generated.hangdog_pb2.SettleRequest,
+    Respond: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.RespondRequest,
         hangdog_proto.generated.hangdog_pb2.IncidentSummary,
     ]
-    """Keeps what an incident turned out to be; nothing is done to machines. Answers with its line."""
+    """Takes an incident, notes something, resolves or reopens it; answers with its line."""
 
 class IncidentsAsyncStub:
     """What people ask of the server."""
@@ -172,11 +172,11 @@ class IncidentsAsyncStub:
     ]
     """Approves, dismisses or undoes an act; answers with what is changed."""
 
-    Settle: grpc.aio.UnaryUnaryMultiCallable[
-        hangdog_proto.generated.hangdog_pb2.SettleRequest,
+    Respond: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.RespondRequest,
         hangdog_proto.generated.hangdog_pb2.IncidentSummary,
     ]
-    """Keeps what an incident turned out to be; nothing is done to machines. Answers with its line."""
+    """Takes an incident, notes something, resolves or reopens it; answers with its line."""
 
 class IncidentsServicer(metaclass=abc.ABCMeta):
     """What people ask of the server."""
@@ -254,12 +254,12 @@ class IncidentsServicer(metaclass=abc.ABCMeta):
         """Approves, dismisses or undoes an act; answers with what is changed."""
 
     @abc.abstractmethod
-    def Settle(
+    def Respond(
         self,
-        request: hangdog_proto.generated.hangdog_pb2.SettleRequest,
+        request: hangdog_proto.generated.hangdog_pb2.RespondRequest,
         context: _ServicerContext,
     ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.IncidentSummary, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.IncidentSummary]]:
-        """Keeps what an incident turned out to be; nothing is done to machines. Answers with its line."""
+        """Takes an incident, notes something, resolves or reopens it; answers with its line."""
 
 def add_IncidentsServicer_to_server(servicer: IncidentsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 

@@ -16,6 +16,7 @@ from hangdog_models.errors import WrongUse
 from hangdog_models.owner import UNKNOWN, Owner, written
 from hangdog_models.planning.checkpoint import Copies, forbids
 from hangdog_server.store.actions import OPEN, TOOK, UNDER_WAY, ActionRecord, ActionState, decided, of, of_machine
+from hangdog_server.store.history import stated
 from hangdog_server.store.tables import BREAKER, INTENTS
 
 #: What decisions of all servers take turns at: a cap that two of them count at once has room for both.
@@ -54,12 +55,18 @@ class ActionRule:
 def propose(
     connection: sa.Connection, wanted: WantedAction, because: str, facts: ActionFacts, rule: ActionRule
 ) -> tuple[ActionRecord, ...]:
-    """Writes what follows from a verdict, unless it is written already; the rows of the incident that are new."""
-    if connection.execute(sa.select(INTENTS.c.machine).where(INTENTS.c.incident == wanted.incident).limit(1)).first():
+    """Writes what follows from a verdict, unless it is written already or people said otherwise; the rows that are new."""
+    before, cleared = (
+        {row.machine for row in of(connection, wanted.incident)},
+        stated.cleared(connection, wanted.incident),
+    )
+    new = tuple(one for one in dict.fromkeys(wanted.machines) if one not in before and not cleared(one))
+    if not new:
         return ()
+    wanted = replace(wanted, machines=new)
     words, refused = _decided(connection, wanted, facts, rule, rule.mode is Mode.DRY_RUN, new=True)
     state = ActionState.REFUSED if refused else _STATES[rule.mode]
-    for machine in dict.fromkeys(wanted.machines):
+    for machine in new:
         body = wanted.bodies.get(machine, Body())
         connection.execute(
             INTENTS.insert().values(
@@ -69,7 +76,7 @@ def propose(
                 owner=written(facts.owner), pods=list(facts.pods.get(machine, ())),
             )
         )  # fmt: skip
-    return of(connection, wanted.incident)
+    return tuple(row for row in of(connection, wanted.incident) if row.machine in new)
 
 
 def approve(
@@ -95,18 +102,12 @@ def approve(
 
 
 def dismiss(connection: sa.Connection, incident: str, words: str, who: str, now: float) -> tuple[ActionRecord, ...]:
-    """Has what is open of an incident not be done, and what is being done be undone; raises WrongUse."""
-    rows = of(connection, incident)
+    """Has what is open of an incident not be done, and what is being done be undone; its rows."""
     _change(connection, incident, OPEN, state=ActionState.DISMISSED, message=words, who=who, changed=now)
     _change(
         connection, incident, (ActionState.PENDING,), state=ActionState.RELEASING, message=words, who=who, changed=now
     )
-    after = of(connection, incident)
-    if after == rows:
-        raise WrongUse(
-            f"nothing of incident {incident} is to be dismissed", "hangdog release MACHINE undoes what is done"
-        )
-    return after
+    return of(connection, incident)
 
 
 def release(connection: sa.Connection, machine: str, words: str, who: str, now: float) -> tuple[ActionRecord, ...]:

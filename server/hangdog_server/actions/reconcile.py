@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from hangdog_models.actions.action_history import Body, WantedAction
 from hangdog_models.actions.caps import Mode
+from hangdog_models.actions.respond import clears
 from hangdog_models.errors import HangdogError
 from hangdog_models.incident import RUNS_ON, SLOWED_WHY, Incident
 from hangdog_models.owner import UNKNOWN, Owner, read
@@ -160,7 +161,10 @@ class ActionLoop:
         judged = await store.evicting(rule.now - rule.caps.evidence_s)
         known = await store.ask(actions.known, [incident.id for incident in judged]) if judged else frozenset()
         for incident in judged:
-            if incident.id in known or not await self._leading.leads(incident.job):
+            wanting = [machine for machine in incident.evict if (incident.id, machine) not in known]
+            if not any(not clears(incident.response, incident.settled, one) for one in wanting):
+                continue
+            if not await self._leading.leads(incident.job):
                 continue
             asked, _ = await store.kept(incident.id)
             bodies = _bodies(incident.evict, asked.get("bodies"))

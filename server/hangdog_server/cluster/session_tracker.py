@@ -26,7 +26,7 @@ MOST, MOST_STILLS = 10_000, 1000
 PER_HOUR = 240
 _HOUR_S = 3600.0
 #: A suspicion that comes back after so long is looked at in an incident of its own, though nobody saw the job go on in
-#: between: a rank of many may always show some sign. Seconds.
+#: between: a rank of many may always show some sign. One that lasted all the while goes on in its incident. Seconds.
 APART_S = 600.0
 #: Incidents of one standstill that are told that the job went on.
 MOST_INCIDENTS = 100
@@ -93,7 +93,7 @@ class SessionTracker:
         if life.still is None:
             life.stood += 1
             life.still = Still(life.stood, at - seconds, at)
-        if life.still.last and at - life.still.last >= APART_S:
+        if life.still.last and at - life.still.last >= APART_S and seconds < at - life.still.last:
             life.still.incident = ""
         life.still.moved, life.still.last = None, at
 
@@ -136,10 +136,10 @@ class SessionTracker:
                 life.still.incidents.append(incident)
                 del life.still.incidents[:-MOST_INCIDENTS]
 
-    def incident(self, job: str) -> str:
-        """The incident in which this standstill of a job was looked at; empty where it was not yet."""
+    def seen(self, job: str) -> tuple[str, float]:
+        """The incident in which the job was looked at that stands still now, and since when it stands (Unix seconds)."""
         life = self._sessions.get(job)
-        return life.still.incident if life is not None and life.still is not None else ""
+        return (life.still.incident, life.still.since) if life is not None and life.still is not None else ("", 0.0)
 
     def went_on(self) -> tuple[StallOver, ...]:
         """The jobs that were seen to go on since this was called last, as far as they had been looked at."""

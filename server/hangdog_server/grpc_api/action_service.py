@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 
 from hangdog_models.actions.caps import Mode
+from hangdog_models.actions.respond import Decision
 from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.incident import UNANSWERED, IncidentResponse, ResponseKind
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.actions import policy
 from hangdog_server.actions.backends.backend import Mover
@@ -19,6 +21,7 @@ from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions
 from hangdog_server.store.actions import ActionRecord, ActionState
+from hangdog_server.store.history import responses
 from hangdog_server.store.tables import storable
 
 
@@ -55,10 +58,13 @@ def concerned(what: str, rows: Iterable[ActionRecord]) -> tuple[ActionRecord, ..
     return tuple(row for row in rows if row.state in states)
 
 
-def seen(what: str, rows: Iterable[ActionRecord]) -> str:
-    """What somebody is shown before they decide: another once somebody has decided, the same while it is only tried again."""
+def seen(what: str, rows: Iterable[ActionRecord], response: IncidentResponse = UNANSWERED) -> str:
+    """What somebody is shown before they decide: another once somebody has decided, the same while it is only tried again.
+
+    To dismiss is to close the incident: then what people decided upon that is shown, too.
+    """
     shown = sorted((row.incident, row.machine, row.at) for row in concerned(what, rows))
-    return digest(shown)
+    return digest(shown, response.decisions) if what == "dismiss" else digest(shown)
 
 
 class ActionService:
@@ -104,7 +110,9 @@ class ActionService:
             await self._audit.note(replace(entry, outcome=f"refused: {error}"))
             raise
         self._services.judged.set()  # it is done at once
-        outcome = ", ".join(f"{row.machine} {row.state}" for row in rows) or "closed"
+        outcome = ", ".join(f"{row.machine} {row.state}" for row in rows) or (
+            "dismissed" if entry.incident else "closed"
+        )
         await self._audit.note(replace(entry, outcome=outcome))
         return await self._answer(rows)
 
@@ -126,7 +134,7 @@ class ActionService:
                 now_shown = digest(policy.breaker(connection))
             else:
                 of = actions.of(connection, incident) if incident else actions.of_machine(connection, machine)
-                now_shown = seen(request.what, of)
+                now_shown = seen(request.what, of, responses.find(connection, incident))
             if shown and now_shown != shown:
                 raise ActionChange(
                     "nothing was done: it was decided upon since you were shown it", "look again, and decide"
@@ -141,7 +149,8 @@ class ActionService:
                 )
             return rows
         if request.what == "dismiss":
-            return await self._turn(same, lambda connection: policy.dismiss(connection, incident, because, who, now))
+            wanted = Decision(ResponseKind.DISMISSED, who, now, because)
+            return await self._turn(same, lambda connection: _dismissed(connection, incident, wanted))
         if request.what == "release":
             return await self._turn(same, lambda connection: policy.release(connection, machine, because, who, now))
 
@@ -176,6 +185,13 @@ class ActionService:
             actors=state.actors,
             breaker=state.breaker,
         )
+
+
+def _dismissed(connection: sa.Connection, incident: str, wanted: Decision) -> tuple[ActionRecord, ...]:
+    """No machine is at fault: nothing is done to any, what verdicts said is taken back, and the incident is closed; its acts."""
+    policy.dismiss(connection, incident, wanted.text, wanted.who, wanted.at)
+    responses.respond(connection, incident, wanted)
+    return actions.of(connection, incident)
 
 
 def _action(row: ActionRecord) -> pb.Action:

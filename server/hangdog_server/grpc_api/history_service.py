@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.incident import Incident, SettledCause
+from hangdog_models.incident import UNANSWERED, Incident, IncidentResponse, SettledCause
 from hangdog_models.machine_history import MachineRecord, VerdictMention
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.settings import ServerSettings
@@ -88,11 +88,20 @@ def summary(incident: Incident) -> pb.IncidentSummary:
         ],
         went_on_s=incident.went_on_s,
         settled=_settled(incident.settled),
+        response=_response(incident.response),
     )
 
 
 def _settled(settled: SettledCause | None) -> pb.SettledCause | None:
     return pb.SettledCause(**asdict(settled)) if settled is not None else None
+
+
+def _response(response: IncidentResponse) -> pb.Response | None:
+    if response == UNANSWERED:
+        return None
+    stated = asdict(response)
+    del stated["verdict"], stated["changed"]
+    return pb.Response(**stated)
 
 
 def _entry(entry: VerdictMention) -> pb.VerdictMention:

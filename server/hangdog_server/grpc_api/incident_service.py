@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.codec import findings, owners
@@ -18,13 +19,15 @@ from hangdog_server.grpc_api.abort import Context, refuse, refusing
 from hangdog_server.grpc_api.action_service import ActionService
 from hangdog_server.grpc_api.history_service import Records, summary
 from hangdog_server.grpc_api.operations_service import Operations
-from hangdog_server.grpc_api.settle_service import SettleService
+from hangdog_server.grpc_api.response_service import ResponseService, asked_of
 from hangdog_server.incidents import decode
+from hangdog_server.incidents.episode.seen_before import seen_before
 from hangdog_server.incidents.incident_run import IncidentRequest
 from hangdog_server.incidents.registry import IncidentRegistry
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.rate_limits import RateLimits
 from hangdog_server.settings import ServerSettings
+from hangdog_server.store.history import responses
 from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 
@@ -44,7 +47,7 @@ class Incidents(IncidentsServicer):
         limits: RateLimits,
         audit: AuditLog,
         operations: Operations,
-        settling: SettleService,
+        responding: ResponseService,
         states: JobStates,
     ) -> None:
         self._fleet = fleet
@@ -57,7 +60,7 @@ class Incidents(IncidentsServicer):
         self._records = records
         self._actions = actions
         self._operations = operations
-        self._settling = settling
+        self._responding = responding
         self._states = states
 
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
@@ -88,8 +91,17 @@ class Incidents(IncidentsServicer):
     async def Get(self, request: pb.GetRequest, context: Context) -> pb.Incident:
         """One incident."""
         found = await self._store.find(request.id)
+        entries = await self._store.ask(responses.of, found.id)
+        similar = await seen_before(self._store, found.id)
         line = incident_timeline.packed(await incident_timeline.of(self._store, found))
-        return pb.Incident(summary=summary(found), verdict_json=found.verdict, timeline=line)
+        return pb.Incident(
+            summary=summary(found),
+            verdict_json=found.verdict,
+            entries=[pb.ResponseEntry(**asdict(one)) for one in entries],
+            similar=[pb.SimilarIncident(**asdict(one)) for one in similar.shown],
+            similar_count=similar.count,
+            timeline=line,
+        )
 
     @refusing
     async def Machines(self, request: pb.MachinesRequest, context: Context) -> pb.MachineList:
@@ -132,9 +144,9 @@ class Incidents(IncidentsServicer):
         return await self._actions.act(request, self._gate.person(context))
 
     @refusing
-    async def Settle(self, request: pb.SettleRequest, context: Context) -> pb.IncidentSummary:
-        """What somebody said that an incident turned out to be."""
-        return await self._settling.settle(request, self._gate.person(context))
+    async def Respond(self, request: pb.RespondRequest, context: Context) -> pb.IncidentSummary:
+        """What somebody does about an incident."""
+        return summary(await self._responding.respond(request.id, asked_of(request), self._gate.person(context)))
 
 
 def _state(job: KnownJob) -> pb.JobState:

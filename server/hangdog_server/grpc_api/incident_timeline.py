@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from hangdog_models.counts import named
-from hangdog_models.incident import Incident
+from hangdog_models.incident import Incident, ResponseEntry, ResponseKind
 from hangdog_models.views.timeline import Event, EventKind, Timeline, timeline
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.campaigns import campaign_report
 from hangdog_server.store import actions, campaigns
 from hangdog_server.store.actions import OPEN, ActionRecord, ActionState, describe
 from hangdog_server.store.campaigns import Campaign, CampaignState
+from hangdog_server.store.history import responses
 from hangdog_server.store.store import Store
 
 #: Who has acts done where nobody approves of them.
@@ -29,7 +30,8 @@ async def of(store: Store, incident: Incident) -> Timeline:
     """The timeline of an incident; raises HangdogError."""
     acts = await store.ask(actions.of, incident.id)
     tests = await store.ask(campaigns.about, incident.id)
-    return put_together(incident, await standstill(store, incident), acts, tests)
+    answers = await store.ask(responses.of, incident.id)
+    return put_together(incident, await standstill(store, incident), acts, tests, answers)
 
 
 def packed(line: Timeline) -> pb.IncidentTimeline:
@@ -46,10 +48,14 @@ async def standstill(store: Store, incident: Incident) -> Standstill:
 
 
 def put_together(
-    incident: Incident, stood: Standstill, acts: Iterable[ActionRecord], tests: Iterable[Campaign]
+    incident: Incident,
+    stood: Standstill,
+    acts: Iterable[ActionRecord],
+    tests: Iterable[Campaign],
+    answers: Iterable[ResponseEntry],
 ) -> Timeline:
     """The timeline of an incident, of what is kept of it."""
-    return timeline(incident, stood.since, stood.ranks, {*_acted(acts), *_tested(tests)})
+    return timeline(incident, stood.since, stood.ranks, {*_acted(acts), *_tested(tests), *_answered(answers)})
 
 
 def campaign_text(campaign: Campaign) -> str:
@@ -73,6 +79,12 @@ def _ranks(incident: Incident, asked: Mapping[str, Any]) -> int:
             return 0
     placed = [*asked.get("asked", {}).values(), *asked.get("absent", {}).values()]
     return max((int(one.get("world_size") or len(one.get("ranks", ()))) for one in placed), default=0)
+
+
+def _answered(answers: Iterable[ResponseEntry]) -> Iterator[Event]:
+    """What people did about the incident, but for notes, and for what they said that it was: that the incident tells."""
+    told = (ResponseKind.NOTED, ResponseKind.RESOLVED)
+    return (Event(one.at, EventKind.RESPONSE, str(one)) for one in answers if one.what not in told)
 
 
 def _acted(acts: Iterable[ActionRecord]) -> Iterator[Event]:

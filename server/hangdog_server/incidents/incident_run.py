@@ -269,7 +269,9 @@ class IncidentRun:
             services, store = self._services, self._services.store
             await self._written()
             if self._before is not None and self._rounds is not None:
-                await store.judged_again(self.name, self._asked(self._rounds), verdict, services.clock(), self._user)
+                await store.judged_again(
+                    self.name, self._asked(self._rounds), verdict, services.clock(), self._user, self._request.why
+                )
             else:
                 if self._rounds is not None:
                     await store.remember(self.name, self._asked(self._rounds))

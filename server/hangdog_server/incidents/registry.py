@@ -9,14 +9,13 @@ from dataclasses import replace
 
 from hangdog_models.counts import counted, named
 from hangdog_models.errors import ServerUnreachable, WrongUse
-from hangdog_models.incident import SLOWED_WHY, UNFINISHED, Incident, IncidentState
+from hangdog_models.incident import UNFINISHED, Incident, IncidentState
 from hangdog_models.snapshot import Job
 from hangdog_models.verdict import from_json
 from hangdog_server.cluster.leadership import Leading
-from hangdog_server.cluster.stalls import may_change
+from hangdog_server.incidents.episode.same_stall import FurtherLook, SameStall, Seen
 from hangdog_server.incidents.gather import RoundPlan
 from hangdog_server.incidents.incident_run import IncidentRequest, IncidentRun, IncidentServices, new_name
-from hangdog_server.incidents.replay import BEHIND
 from hangdog_server.incidents.resume import Cut
 from hangdog_server.incidents.round_capture import RoundCapture, steady
 from hangdog_server.incidents.rounds import IncidentSubject
@@ -33,8 +32,16 @@ log = logging.getLogger(__name__)
 class IncidentRegistry:
     """The running incidents, at most one of each job: whoever asks while one runs follows it."""
 
-    def __init__(self, services: IncidentServices, settings: ServerSettings, leading: Leading) -> None:
+    def __init__(
+        self,
+        services: IncidentServices,
+        settings: ServerSettings,
+        leading: Leading,
+        seen: Seen = lambda job: ("", 0.0),
+    ) -> None:
+        """`seen` tells of the standstills that this server sees."""
         self._services = services
+        self._same = SameStall(services, seen)
         self._leading = leading
         self._settings = settings
         self._running: dict[str, IncidentRun] = {}
@@ -47,8 +54,11 @@ class IncidentRegistry:
         if job not in self._running:
             await self._take_up_of(job)
         inquiry = self._running.get(job)
-        before = await self._same_stall(request, job) if inquiry is None else None
+        before = await self._same.of(request, job) if inquiry is None else None
         inquiry = self._running.get(job)
+        if inquiry is None and isinstance(before, Incident):
+            yield ProgressUpdate(before.id, before.state, f"{before.kind}, as it was judged before", before.verdict)
+            return
         if inquiry is None:
             inquiry = self._start(replace(request, job=self._which(job)), before)  # its machines may be gone by now
         else:
@@ -181,23 +191,7 @@ class IncidentRegistry:
                 log.error("incident %s: that its job stands still is not noted: %s", crash.id, error)
         return True
 
-    async def _same_stall(self, request: IncidentRequest, job: str) -> tuple[Incident, int, str] | None:
-        """The incident into which a further look at the same stall goes, from which number on, and how the job is described."""
-        if not request.suspected:
-            return None
-        store = self._services.store
-        try:
-            found = await store.same_stall(job, request.again, self.now() - request.stood_s)
-            if found is None or (found.kind and not may_change(found.kind, found.confidence)):
-                return None
-            if found.why.startswith(SLOWED_WHY):  # the job came to stand still under its looks: that is another matter
-                return None
-            return found, *await store.next_look(found.id, BEHIND)
-        except StoreFailed as error:  # a job that hangs is looked at all the same, as an incident of its own
-            log.error("job %s: whether it is looked at again is not known: %s", job, error)
-            return None
-
-    def _start(self, request: IncidentRequest, before: tuple[Incident, int, str] | None = None) -> IncidentRun:
+    def _start(self, request: IncidentRequest, before: FurtherLook | None) -> IncidentRun:
         running = len(self._running)
         if running >= self._settings.max_running:
             raise ServerUnreachable(
@@ -205,7 +199,8 @@ class IncidentRegistry:
                 "try again in a minute",
             )
         rounds, interval_s = self._looks(request)
-        again, first, job_toml = before or (None, 0, request.job_toml)
+        again, first = (before.incident, before.first) if before else (None, 0)
+        job_toml = request.job_toml or (before.job_toml if before else "")
         describe(request.job, job_toml, {}, {})  # an unreadable job.toml is refused before anybody is asked
         fleet = self._services.fleet
         asked, absent = fleet.asked(request.job), fleet.absent(request.job, steady())

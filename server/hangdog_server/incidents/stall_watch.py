@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import replace
 
 from hangdog_models.errors import HangdogError
@@ -19,6 +19,7 @@ from hangdog_server.cluster.leadership import Leading
 from hangdog_server.cluster.session import StallOver
 from hangdog_server.cluster.session_tracker import SessionTracker
 from hangdog_server.cluster.stalls import StallTracker
+from hangdog_server.incidents.episode.reopening import Reopening
 from hangdog_server.incidents.fair_queue import Turns
 from hangdog_server.incidents.incident_run import IncidentRequest
 from hangdog_server.incidents.phase_keeper import PhaseKeeper
@@ -50,6 +51,7 @@ class StallWatcher:
         seen: SessionTracker,
         turns: Turns,
         phases: PhaseKeeper,
+        reopening: Reopening,
         telemetry: Telemetry = SILENT,
     ) -> None:
         """`turns` is in which order captures are taken, where not all may be at once."""
@@ -64,6 +66,7 @@ class StallWatcher:
         self._audit = audit
         self._asked: dict[tuple[str, str], float] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._reopening = reopening
         self._noting: set[asyncio.Task[None]] = set()
 
     async def keep(self) -> None:
@@ -95,6 +98,9 @@ class StallWatcher:
             suspicion = self._suspicion(job, now) if job in doubted or self._stalls.learns(job) else None
             if suspicion is not None:
                 self._seen.suspected(job, suspicion.seconds, self._registry.now())
+                name, _ = self._seen.seen(job)
+                if self._reopening.due(name, now):
+                    self._beside(self._reopen(name), f"{job} still stands still")
             elif self._seen.stands(job) and not self._stalls.shows(job) and self._fleet.awake(job, now):
                 self._seen.moves(job, self._registry.now(), now)
             if self._stalls.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
@@ -106,9 +112,19 @@ class StallWatcher:
         if self._stalls.activity.due(now):
             self._stalls.activity.note(self._motions(now), now)
         for over in self._seen.went_on():
-            noting = asyncio.create_task(self._note(over), name=f"{over.job} went on")
-            self._noting.add(noting)
-            noting.add_done_callback(self._noting.discard)
+            self._beside(self._note(over), f"{over.job} went on")
+
+    def _beside(self, noting: Coroutine[None, None, None], name: str) -> None:
+        task = asyncio.create_task(noting, name=name)
+        self._noting.add(task)
+        task.add_done_callback(self._noting.discard)
+
+    async def _reopen(self, name: str) -> None:
+        """Has an incident be open again that people closed, where its job still stands still."""
+        try:
+            await self._reopening.check(name)
+        except HangdogError as error:  # the next thought tries it again
+            log.error("incident %s: whether it is to be open again is not known: %s", name, error)
 
     def _motions(self, now: float) -> Iterator[tuple[str, RankMotion]]:
         step_s = self._stalls.paces.step_s(now)
@@ -169,7 +185,7 @@ class StallWatcher:
                 if crash is not None:
                     why = f"{why}; it crashed before, incident {crash.id}"
                 entry = AuditEntry("snapshot", "hangdog", "", "suspicion", "", job, why)
-                again = self._seen.incident(job)
+                again, _ = self._seen.seen(job)
                 request = IncidentRequest(job, why=why, suspected=True, stood_s=suspicion.seconds, again=again)
                 async for step in followed(self._registry.ask(request), self._audit, entry):
                     self._seen.opened(job, step.name)

@@ -72,7 +72,13 @@ def read(connection: sa.Connection, now: float, since: float) -> tuple[tuple[Cha
     incidents = store.changed(connection, now - BACK_S, MOST)
     chains = chained(incidents)
     acts, campaigns = actions.changed(connection, since), records.convicting(connection, since)
-    found = [*_looked(chains), *_acted(acts), *map(_convicted, campaigns), *_breaker(*policy.breaker(connection))]
+    found = [
+        *_looked(chains),
+        *_answered(chains),
+        *_acted(acts),
+        *map(_convicted, campaigns),
+        *_breaker(*policy.breaker(connection)),
+    ]
     latest = {chain[0].job: chain for chain in chains if not chain[0].why.startswith(RUNS_ON)}
     stood = [replace(chain[-1], id=chain[0].id) for chain in latest.values() if _suspected(chain[-1])]
     return tuple(one for one in found if one.at >= since), tuple(one for one in stood if one.state in ENDED)
@@ -144,10 +150,31 @@ def _looked(chains: Iterable[Sequence[Incident]]) -> Iterator[Change]:
             yield Change(first.id, Subjects.OPENED, "opened", first.began, _page(first.id), title, lines)
             continue
         newest = ended[-1]
+        seen = newest.response.acknowledged_by or newest.response.closed
+        if seen and newest.response.verdict == newest.conclusion:  # somebody has it, or is done with it, as it stands
+            continue
         mark = digest(str(newest.state), newest.kind, sorted(newest.evict))
-        if newest.earlier and newest.changed // DAY_S != newest.began // DAY_S:  # it lasts, and is told of once more
+        if (
+            not seen and newest.earlier and newest.changed // DAY_S != newest.began // DAY_S
+        ):  # it lasts, and is told of once more
             mark = f"{mark} {newest.changed // DAY_S:.0f}"
         yield Change(first.id, Subjects.JUDGED, mark, newest.changed, _page(newest.id), incident=newest)
+
+
+def _answered(chains: Iterable[Sequence[Incident]]) -> Iterator[Change]:
+    """Who has an incident, and whether people are done with it: for those who were told of it."""
+    for chain in chains:
+        first, newest = chain[0], chain[-1]
+        response = newest.response
+        if not response.decisions:
+            continue
+        words = str(response) or (f"reopened by {response.who}" if response.who else "nobody has it any more")
+        why = str(newest.settled) if newest.settled is not None else response.reason
+        lines = (why, f"hangdog show {newest.id}")
+        yield Change(
+            f"{first.id} response", Subjects.RESPONSE, f"{response.decisions}", response.changed, _page(newest.id),
+            f"{newest.job or 'no job'}: {words}", lines, after=first.id,
+        )  # fmt: skip
 
 
 def _opened(first: Incident) -> tuple[str, str]:

@@ -21,6 +21,7 @@ class Subjects(StrEnum):
 
     OPENED = "opened"  # a job stands still, or somebody asked: it is being looked at
     JUDGED = "judged"  # there is a verdict, another one, or none can be had
+    RESPONSE = "response"  # somebody has it, gave it back, resolved, dismissed or reopened it
     RECOVERED = "recovered"  # a job that stood still goes on
     APPROVAL = "approval"  # machines wait for a person to decide
     ACTED = "acted"  # what was done to machines, or was not, and why

@@ -33,6 +33,8 @@ class ActionState(StrEnum):
 UNDER_WAY = (ActionState.PENDING, ActionState.MARKED, ActionState.RELEASING)
 #: What a person may approve of, and dismiss.
 OPEN = (ActionState.WAITING, ActionState.REFUSED, ActionState.DRY_RUN)
+#: Who it is that leaves a machine where it is, where a further look no longer names it.
+LATER = "a later look"
 #: What was taken, whatever came of it.
 TOOK = (*UNDER_WAY, ActionState.DONE, ActionState.FAILED, ActionState.RELEASED)
 
@@ -124,15 +126,25 @@ def under_way(connection: sa.Connection) -> tuple[ActionRecord, ...]:
     return _rows(connection, sa.or_(INTENTS.c.state.in_(UNDER_WAY), INTENTS.c.marked))
 
 
-def known(connection: sa.Connection, incidents: Collection[str]) -> frozenset[str]:
-    """Those of the incidents that there are rows of."""
-    query = sa.select(INTENTS.c.incident).where(INTENTS.c.incident.in_(sorted(incidents))).distinct()
-    return frozenset(connection.execute(query).scalars())
+def known(connection: sa.Connection, incidents: Collection[str]) -> frozenset[tuple[str, str]]:
+    """Of these incidents, the machines that there are rows of."""
+    query = sa.select(INTENTS.c.incident, INTENTS.c.machine).where(INTENTS.c.incident.in_(sorted(incidents)))
+    return frozenset((row.incident, row.machine) for row in connection.execute(query))
 
 
 def latest(connection: sa.Connection, limit: int) -> tuple[ActionRecord, ...]:
     """The newest rows first."""
     return _rows(connection, sa.true(), limit)
+
+
+def outdated(connection: sa.Connection, incident: str, named: Collection[str], now: float) -> None:
+    """A later look at an incident names these machines: what is open of others is over, and what an earlier look ended is asked anew."""
+    mine = INTENTS.c.incident == incident
+    others = sa.and_(mine, INTENTS.c.state.in_(OPEN), INTENTS.c.machine.not_in(sorted(named)))
+    values = {"state": ActionState.DISMISSED, "message": "", "who": LATER, "changed": now}
+    ended = sa.and_(mine, INTENTS.c.state == ActionState.DISMISSED, INTENTS.c.who == LATER)
+    connection.execute(INTENTS.delete().where(ended, INTENTS.c.machine.in_(sorted(named))))
+    connection.execute(INTENTS.update().where(others).values(values))
 
 
 def forget(connection: sa.Connection, before: float) -> None:

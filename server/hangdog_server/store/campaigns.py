@@ -18,11 +18,10 @@ from hangdog_models.planning.campaign.launch import LaunchResult
 from hangdog_models.planning.campaign.level_planner import Conclusion
 from hangdog_models.reading.hardware.test_report import Diagnosed
 from hangdog_server.store import test_results
+from hangdog_server.store.history.stated import BY_TESTS
 from hangdog_server.store.store import LAST
-from hangdog_server.store.tables import CAMPAIGNS, LAUNCHES, LEDGER, TESTS, storable
+from hangdog_server.store.tables import CAMPAIGNS, INCIDENTS, LAUNCHES, LEDGER, TESTS, storable
 
-#: The kind under which the ledger, which is about verdicts, keeps what a campaign says.
-KIND = "diagnosis"
 #: Campaigns about one incident that are told of at once: each takes minutes, and people read them.
 ABOUT = 20
 
@@ -160,11 +159,20 @@ def end(
     change = CAMPAIGNS.update().where(mine).values(**values, convicted=[one.machine for one in named])
     if not connection.execute(change).rowcount:
         return False
+    about, job = _about(connection, name)
     for one in named:
         test_results.convict(connection, name, one.machine, one.parts, at)
-        line = {"machine": one.machine, "incident": name, "job": "", "at": at, "mention": MentionKind.CONVICTED}
-        connection.execute(LEDGER.insert().values(**line, probability=one.probability, among=1, kind=KIND))
+        line = {"machine": one.machine, "incident": about, "job": job, "at": at, "mention": MentionKind.CONVICTED}
+        connection.execute(LEDGER.insert().values(**line, probability=one.probability, among=1, kind=BY_TESTS))
     return True
+
+
+def _about(connection: sa.Connection, name: str) -> tuple[str, str]:
+    """Where the ledger keeps what a campaign says: in its incident, so that one convicts a machine once, and else by its name."""
+    joined = CAMPAIGNS.outerjoin(INCIDENTS, INCIDENTS.c.id == CAMPAIGNS.c.incident)
+    query = sa.select(CAMPAIGNS.c.incident, INCIDENTS.c.job).select_from(joined).where(CAMPAIGNS.c.id == name)
+    row = connection.execute(query).one()
+    return row.incident or name, row.job or ""
 
 
 def open_(connection: sa.Connection) -> tuple[Campaign, ...]:

@@ -15,26 +15,36 @@ from hangdog_models.diagnosis.clustering.incident_features import KINDS
 from hangdog_models.incident import IncidentState
 from hangdog_models.machine_history import MachineRecord, MentionKind, VerdictMention
 from hangdog_models.past_incidents import EarlierIncident, IncidentFeatures
-from hangdog_models.verdict import Verdict
+from hangdog_models.verdict import StallCause, Verdict
+from hangdog_models.views.answer_text import accuses
 from hangdog_server.store import actions
-from hangdog_server.store.history import settled
+from hangdog_server.store.history import settled, stated
+from hangdog_server.store.history.stated import Mention
 from hangdog_server.store.tables import INCIDENTS, INTENTS, LEDGER
 
 #: A hypothesis of more machines than this (a group that spans a good part of the job) says nothing of any of them.
 MOST = 64
 #: Incidents that a new one is compared with: the latest, and none from before so many seconds. Code and machines change.
 COMPARED, COMPARED_S = 200, 90 * 86400.0
+#: What is taken back counts with what a later verdict cleared: neither speaks against the machine any more.
+COUNTED = {MentionKind.TAKEN_BACK: str(MentionKind.CLEARED)}
 #: Lines forgotten in one transaction.
 FORGOTTEN = 1000
 
 
-def mentions(verdict: Verdict) -> dict[str, tuple[MentionKind, float, int]]:
-    """Of each machine a verdict names: its standing, and the probability and size of the smallest hypothesis with it."""
-    evicted = verdict.evict.machines
+def mentions(verdict: Verdict) -> dict[str, Mention]:
+    """Of each machine a verdict names: its standing, and the probability and size of the smallest hypothesis with it.
+
+    Where the cause lies in no machine, nobody is convicted: who holds the job up is suspected as far as it may be the machine.
+    """
+    evicted = verdict.evict.machines if accuses(verdict.kind) else ()
     named = [(one.machines, one.probability) for one in verdict.suspects]
+    if not accuses(verdict.kind):
+        held_up = [verdict.culprit] if verdict.culprit is not None else []
+        named = [(one.machines, one.causes.get(StallCause.MACHINE, 0.0)) for one in held_up]
     if evicted:
         named.append((evicted, verdict.evict.coverage))
-    found: dict[str, tuple[MentionKind, float, int]] = {}
+    found: dict[str, Mention] = {}
     for machines, probability in sorted(named, key=lambda one: len(one[0])):
         for machine in machines if len(machines) <= MOST else ():
             state = MentionKind.CONVICTED if machine in evicted else MentionKind.SUSPECTED
@@ -45,21 +55,7 @@ def mentions(verdict: Verdict) -> dict[str, tuple[MentionKind, float, int]]:
 def note(connection: sa.Connection, incident: str, verdict: Verdict, at: float) -> None:
     """Writes what a verdict changes; judging an incident again to the same end changes nothing."""
     job = connection.execute(sa.select(INCIDENTS.c.job).where(INCIDENTS.c.id == incident)).scalar_one()
-    before = {row.machine: row for row in connection.execute(_latest().where(LEDGER.c.incident == incident))}
-    now = mentions(verdict)
-    for machine, row in before.items():
-        if machine not in now and row.mention != MentionKind.CLEARED:
-            now[machine] = MentionKind.CLEARED, 0.0, 1
-    lines = []
-    for machine, (state, probability, among) in sorted(now.items()):
-        known = before.get(machine)
-        stated = {"probability": probability, "among": among, "kind": str(verdict.kind)}
-        if known is not None and known.mention == state:
-            connection.execute(LEDGER.update().where(LEDGER.c.id == known.id).values(stated))
-        else:
-            lines.append({"machine": machine, "incident": incident, "job": job, "at": at, "mention": state, **stated})
-    if lines:
-        connection.execute(LEDGER.insert(), lines)
+    stated.note(connection, incident, job, mentions(verdict), str(verdict.kind), at)
 
 
 def of(connection: sa.Connection, machine: str, since: float, limit: int) -> tuple[VerdictMention, ...]:
@@ -82,15 +78,16 @@ def worst(connection: sa.Connection, since: float, limit: int) -> tuple[MachineR
     found: dict[str, MachineRecord] = {}
     for machine, state, count, weight, at in connection.execute(query.group_by(lines.c.machine, lines.c.mention)):
         record = found.get(machine, MachineRecord(machine))
-        counted = {str(MentionKind(state)): count, "weight": record.weight + weight, "last": max(record.last, at)}
-        found[machine] = replace(record, **counted)
+        weighed = {"weight": record.weight + weight * (state != MentionKind.TAKEN_BACK), "last": max(record.last, at)}
+        word = COUNTED.get(MentionKind(state), str(state))
+        found[machine] = replace(record, **{word: getattr(record, word) + count}, **weighed)
     order = sorted(found.values(), key=lambda one: (-one.convicted, -one.weight, -one.last, one.machine))
     return tuple(order[:limit])
 
 
 def last(since: float) -> sa.Select[Any]:
     """The latest line of each machine in each incident, of those from `since` (Unix seconds) on."""
-    return _latest().where(LEDGER.c.at >= since)
+    return stated.latest().where(LEDGER.c.at >= since)
 
 
 def past(connection: sa.Connection, incident: str, now: float) -> tuple[tuple[str, EarlierIncident], ...]:
@@ -128,10 +125,3 @@ def forget(connection: sa.Connection, before: float) -> bool:
     """Removes some lines from before that moment; whether there may be more."""
     old = sa.select(LEDGER.c.id).where(LEDGER.c.at < before).limit(FORGOTTEN)
     return connection.execute(LEDGER.delete().where(LEDGER.c.id.in_(old))).rowcount == FORGOTTEN
-
-
-def _latest() -> sa.Select[Any]:
-    """The latest line of each machine in each incident."""
-    other = LEDGER.alias()
-    same = sa.and_(other.c.incident == LEDGER.c.incident, other.c.machine == LEDGER.c.machine)
-    return sa.select(LEDGER).where(~sa.exists().where(same, other.c.id > LEDGER.c.id))

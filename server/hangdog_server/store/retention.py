@@ -17,7 +17,7 @@ from hangdog_server.settings import ServerSettings
 from hangdog_server.store import actions, machine_history, phases
 from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
-from hangdog_server.store.tables import CAPTURES, INCIDENTS, SPOOLED
+from hangdog_server.store.tables import CAPTURES, INCIDENTS, RESPONSES, SPOOLED
 from hangdog_server.store.trusted_date import ClockRun, believed
 
 #: Captures removed in one transaction, and their bytes at most (but one at least): some ten milliseconds on any disk.
@@ -155,6 +155,7 @@ def _bite(connection: sa.Connection, settings: ServerSettings, now: float) -> Bi
     last = len(taken) == len(rows)
     if last and due.whole:
         connection.execute(SPOOLED.delete().where(SPOOLED.c.incident == due.incident))
+        connection.execute(RESPONSES.delete().where(RESPONSES.c.incident == due.incident))
         connection.execute(INCIDENTS.delete().where(mine))
     else:
         left = 0 if last else INCIDENTS.c.captured_bytes - freed

@@ -10,12 +10,12 @@ import sqlalchemy as sa
 
 from hangdog_models.diagnosis.clustering.incident_features import of_verdict
 from hangdog_models.errors import WrongUse
-from hangdog_models.incident import ENDED, RUNS_ON, SUSPECTED_WHY, EarlierVerdict, Incident, IncidentState
+from hangdog_models.incident import ENDED, SUSPECTED_WHY, EarlierVerdict, Incident, IncidentState
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_server.store import actions, captures, leases, machine_history
 from hangdog_server.store.captures import RawCapture
-from hangdog_server.store.history import settled
-from hangdog_server.store.tables import CAPTURES, INCIDENTS, INTENTS, SPOOLED, storable
+from hangdog_server.store.history import responses, settled, stall_incidents
+from hangdog_server.store.tables import CAPTURES, INCIDENTS, storable
 from hangdog_server.store.transactions import WITHIN_S, Given, Result, Transactions
 from hangdog_server.telemetry import SILENT, Telemetry, WentOn
 
@@ -92,22 +92,17 @@ class Store(Transactions):
         await self.do(self._fenced(_judged, name), name, verdict, at, user)
 
     async def judged_again(
-        self, name: str, asked: Mapping[str, Any], verdict: Verdict, at: float, user: str = ""
+        self, name: str, asked: Mapping[str, Any], verdict: Verdict, at: float, user: str = "", why: str = ""
     ) -> None:
-        """Keeps the verdict of a further look at the same stall in place of the one before, which is noted as an earlier one."""
-        await self.do(self._fenced(_judged_again, name), name, asked, verdict, at, user)
+        """Keeps the verdict of a further look at the same stall in place of the one before, which is noted as an earlier one.
+
+        `why` it was looked at again: where a person was faster than the suspicion, that is noted, too.
+        """
+        await self.do(self._fenced(_judged_again, name), name, asked, verdict, at, user, why)
 
     async def went_on(self, name: str, stood_s: float) -> WentOn | None:
         """Notes that the job of an incident went on, having stood so long; None where that is noted, or it is gone."""
         return await self.do(self._fenced(_went_on, name), name, stood_s)
-
-    async def same_stall(self, job: str, name: str, since: float) -> Incident | None:
-        """The newest incident of a job, if a further look may go into it; None where there is a reason for a new one.
-
-        It must be of the same stall: called `name`, or, where nobody knows its name, begun since that moment (Unix seconds)
-        by itself. Nobody may have acted upon it, nor may it name whom to evict: what follows from a verdict stands.
-        """
-        return None if name in self.unwritten else await self.ask(_same_stall, job, name, since)
 
     async def next_look(self, name: str, behind: int) -> tuple[int, str]:
         """From which number on captures of a further look are kept, and how a person described the job for the one before.
@@ -223,7 +218,7 @@ def _judged(connection: sa.Connection, name: str, verdict: Verdict, at: float, u
 
 
 def _judged_again(
-    connection: sa.Connection, name: str, asked: Mapping[str, Any], verdict: Verdict, at: float, user: str
+    connection: sa.Connection, name: str, asked: Mapping[str, Any], verdict: Verdict, at: float, user: str, why: str
 ) -> None:
     row = connection.execute(sa.select(INCIDENTS).where(INCIDENTS.c.id == name).with_for_update()).first()
     if row is None:  # retention was first
@@ -231,8 +226,11 @@ def _judged_again(
     before = _incident(row)
     noted = {"look": before.looks, "at": before.changed, "kind": before.kind, "confidence": before.confidence}
     earlier = [*row.earlier, noted]
+    actions.outdated(connection, name, verdict.evict.machines, at)
     _judged(connection, name, verdict, at, user)
     values = {"asked": dict(asked), "earlier": earlier[:1] + earlier[1:][1 - EARLIER :], "note": "", "pruned": 0.0}
+    if why.startswith(SUSPECTED_WHY) and not before.why.startswith(SUSPECTED_WHY):
+        values["why"] = f"{why}; asked for before{f': {before.why}' if before.why else ''}"
     connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(values))
 
 
@@ -242,30 +240,9 @@ def _went_on(connection: sa.Connection, name: str, stood_s: float) -> WentOn | N
     if evict is None:
         return None
     connection.execute(INCIDENTS.update().where(mine).values(went_on_s=stood_s))
-    if _acted(connection, name):
+    if stall_incidents.acted(connection, name):
         return WentOn.ACTED
     return WentOn.NAMED if evict else WentOn.BY_ITSELF
-
-
-def _acted(connection: sa.Connection, name: str) -> bool:
-    """Whether anything was done to machines for an incident."""
-    taken = sa.select(INTENTS.c.machine).where(INTENTS.c.incident == name, INTENTS.c.state.in_(actions.TOOK))
-    return connection.execute(taken.limit(1)).first() is not None
-
-
-def _same_stall(connection: sa.Connection, job: str, name: str, since: float) -> Incident | None:
-    runs_on = sa.or_(*(INCIDENTS.c.why.startswith(why) for why in RUNS_ON))
-    query = _light().where(INCIDENTS.c.job == storable(job), sa.not_(runs_on))
-    if name:
-        query = query.where(INCIDENTS.c.id == name)
-    row = connection.execute(query.order_by(INCIDENTS.c.began.desc(), INCIDENTS.c.id).limit(1)).first()
-    if row is None:
-        return None
-    found = _incident(row)
-    recorded = sa.select(SPOOLED.c.id).where(SPOOLED.c.incident == found.id).limit(1)
-    fits = name or (found.began >= since and found.why.startswith(SUSPECTED_WHY))
-    closed = found.went_on_s or found.evict or found.state not in ENDED or connection.execute(recorded).first()
-    return None if not fits or closed or _acted(connection, found.id) else found
 
 
 def _next_look(connection: sa.Connection, name: str, behind: int) -> tuple[int, str]:
@@ -355,4 +332,5 @@ def _incident(row: Any) -> Incident:
         earlier=tuple(EarlierVerdict(**one) for one in row.earlier),
         went_on_s=row.went_on_s,
         settled=settled.read(row.settled),
+        response=responses.read(row.response),
     )

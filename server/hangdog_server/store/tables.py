@@ -46,6 +46,20 @@ INCIDENTS = sa.Table(
     sa.Column("owner", Text, nullable=False, server_default=""),
     # what people said that it turned out to be (empty: nobody did)
     sa.Column("settled", sa.JSON, nullable=False, server_default="{}"),
+    # who has it, and whether people are done with it (empty: nobody did anything about it)
+    sa.Column("response", sa.JSON, nullable=False, server_default="{}"),
+)
+#: What people did about incidents, one row each; `key` is empty, or the same where the same came twice.
+RESPONSES = sa.Table(
+    "responses",
+    TABLES,
+    sa.Column("incident", Text, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("what", Text, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("who", Text, nullable=False),
+    sa.Column("text", Text, nullable=False),
+    sa.Column("key", Text, nullable=False),
 )
 CAPTURES = sa.Table(
     "captures",

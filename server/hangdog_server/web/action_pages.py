@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from hangdog_models.counts import named
 from hangdog_models.errors import WrongUse
+from hangdog_models.incident import UNANSWERED, IncidentResponse, ResponseState
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth.authorizer import Authorizer, Person
 from hangdog_server.auth.tokens import Role
@@ -70,21 +71,22 @@ class ActionPages:
     def _asks(self, what: str) -> Answer:
         async def asks(request: Request, person: Person) -> Response:
             """Says what will happen, before anything does."""
-            name, rows = await self._about(request)
-            return await self._confirm(what, name, rows, person)
+            name, rows, response = await self._about(request)
+            return await self._confirm(what, name, rows, response, person)
 
         return asks
 
     def _does(self, what: str) -> Answer:
         async def does(request: Request, person: Person) -> Response:
             """Does it, and leads back to where it is seen."""
-            name, rows = await self._about(request)
+            name, rows, response = await self._about(request)
             posted = await form(request)
             because, shown = reason(posted), posted.get("seen", "")
             if not shown:
                 raise Malformed("this is no form of ours", "open the page and post its form")
             if what == "dismiss" and not because.strip():
-                return await self._confirm(what, name, rows, person, "Say why: it is kept with the act.", because)
+                wrong = "Say why: it is kept with the act."
+                return await self._confirm(what, name, rows, response, person, wrong, because)
             try:
                 await self._act(what, name, because, person, shown)
             except ActionChange as error:
@@ -95,16 +97,23 @@ class ActionPages:
         return does
 
     async def _confirm(
-        self, what: str, name: str, rows: tuple[ActionRecord, ...], person: Person, wrong: str = "", because: str = ""
+        self,
+        what: str,
+        name: str,
+        rows: tuple[ActionRecord, ...],
+        response: IncidentResponse,
+        person: Person,
+        wrong: str = "",
+        because: str = "",
     ) -> Response:
         mine, state = concerned(what, rows), await self._actions.overview()
         if what == "approve" and not state.acts:
             raise Conflict(
                 f"the server is in mode {state.mode}: nothing is done", 'set mode = "approve" in its --acting file'
             )
-        if not mine:
+        if not mine and (what != "dismiss" or response.closed):
             raise Conflict(f"nothing of {name} is to be decided", "somebody may have been faster: look again")
-        machines = named({row.machine for row in mine})
+        machines = named({row.machine for row in mine}) or f"incident {name}"
         return HTMLResponse(
             page(
                 "confirm.html",
@@ -121,7 +130,7 @@ class ActionPages:
                 foreseen=sorted(
                     {row.message for row in mine if what == "approve" and row.state is not ActionState.REFUSED} - {""}
                 ),
-                seen=seen(what, rows),
+                seen=seen(what, rows, response),
                 most=decode.WHY,
                 wrong=wrong,
                 because=because,
@@ -134,7 +143,7 @@ class ActionPages:
 
     def _answered(self, what: str) -> Answer:
         async def does(request: Request, person: Person) -> Response:
-            name, _ = await self._about(request)
+            name, _, _ = await self._about(request)
             because = reason(await document(request))
             if what == "dismiss" and not because.strip():
                 raise Malformed("no reason is given", 'post {"because": "why the machines are left where they are"}')
@@ -154,15 +163,16 @@ class ActionPages:
 
     # ---- both
 
-    async def _about(self, request: Request) -> tuple[str, tuple[ActionRecord, ...]]:
+    async def _about(self, request: Request) -> tuple[str, tuple[ActionRecord, ...], IncidentResponse]:
         """The incident's or machine's name, and its acts; raises WrongUse where there is no such thing."""
         if "name" in request.path_params:
             name = storable(request.path_params["name"])
             rows = await self._history.acts_on(name)
             if not rows:
                 raise WrongUse(f"nothing was ever done to a machine {name[: decode.NAME]!r}", "the machines: /machines")
-            return name, rows
-        return await self._history.acts_of(storable(request.path_params["id"]))
+            return name, rows, UNANSWERED
+        incident, rows = await self._history.acts_of(storable(request.path_params["id"]))
+        return incident.id, rows, incident.response
 
     async def _act(self, what: str, name: str, because: str, person: Person, shown: str) -> pb.ActionList:
         whose = {"machine": name} if what == "release" else {"incident": name}
@@ -175,8 +185,9 @@ class ActionPages:
 
     async def _mine(self, what: str, request: Request, person: Person) -> bool:
         """Whether this person has decided the very same before: a form that came twice."""
-        _, rows = await self._about(request)
-        return any(row.who == person.name and row.state in AFTER[what] for row in rows)
+        _, rows, response = await self._about(request)
+        dismissed = what == "dismiss" and (response.state, response.who) == (ResponseState.DISMISSED, person.name)
+        return dismissed or any(row.who == person.name and row.state in AFTER[what] for row in rows)
 
 
 def consequence(what: str, rows: tuple[ActionRecord, ...], state: ActionsOverview) -> str:
@@ -195,7 +206,11 @@ def consequence(what: str, rows: tuple[ActionRecord, ...], state: ActionsOvervie
     if what == "release":
         return f"Exactly hangdog's own marks on {machines} are taken away by {by}, so that work may be given to it again; marks of others stay."
     undone = " What is under way is undone." if any(row.state is ActionState.PENDING for row in rows) else ""
-    return f"{machines} {'is' if one else 'are'} left in use, and hangdog does not ask for it again in this incident.{undone}"
+    left = f"{machines} {'is' if one else 'are'} left in use, and hangdog does not ask for it again in this incident. "
+    return (
+        f"{left if rows else ''}No machine is taken to be at fault: what the verdict said against any is taken back, and the "
+        f"incident is closed.{undone}"
+    )
 
 
 def _back(what: str, name: str) -> str:

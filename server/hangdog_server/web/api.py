@@ -1,11 +1,13 @@
 """What the pages show as JSON, for programs: documented by the OpenAPI document that is served beside it."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from hangdog_models.errors import WrongUse
-from hangdog_models.incident import Incident
+from hangdog_models.incident import Incident, ResponseEntry
+from hangdog_models.past_incidents import SimilarIncidents
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.job_states import KnownJob
 from hangdog_server.web.history import MachineLife
@@ -16,7 +18,8 @@ def incident_line(incident: Incident) -> dict[str, Any]:
     """An incident's line in a list; times are Unix seconds, `verdict` is empty before there is one.
 
     `earlier`: what earlier looks at the same stall came to; `went_on_s`: how long the job had stood when it was seen to go
-    on, 0 where it was not; `settled`: what people said that it turned out to be, null where nobody did.
+    on, 0 where it was not; `settled`: what people said that it turned out to be, null where nobody did; `response`: who has
+    it, and whether people are done with it.
     """
     return {
         "id": incident.id,
@@ -32,12 +35,23 @@ def incident_line(incident: Incident) -> dict[str, Any]:
         "earlier": [asdict(one) for one in incident.earlier],
         "went_on_s": incident.went_on_s,
         "settled": asdict(incident.settled) if incident.settled else None,
+        "response": {
+            name: value for name, value in asdict(incident.response).items() if name not in ("verdict", "changed")
+        },
     }
 
 
-def incident_whole(incident: Incident) -> dict[str, Any]:
-    """One incident: its line, with the whole verdict (`hangdog.verdict/1`), null before there is one, under `judgement`."""
-    return {**incident_line(incident), "judgement": json.loads(incident.verdict) if incident.verdict else None}
+def incident_whole(incident: Incident, entries: Iterable[ResponseEntry], similar: SimilarIncidents) -> dict[str, Any]:
+    """One incident: its line, with the whole verdict (`hangdog.verdict/1`), null before there is one, under `judgement`.
+
+    `entries` are what people did about it, `seen_before` earlier ones of its kind.
+    """
+    return {
+        **incident_line(incident),
+        "judgement": json.loads(incident.verdict) if incident.verdict else None,
+        "entries": [asdict(one) for one in entries],
+        "seen_before": {"count": similar.count, "shown": [asdict(one) for one in similar.shown]},
+    }
 
 
 def present(now: Present) -> dict[str, Any]:

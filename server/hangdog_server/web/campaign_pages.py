@@ -130,7 +130,7 @@ class CampaignPages:
 
     async def _about(self, request: Request) -> tuple[str, tuple[Campaign, ...]]:
         incident, _ = await self._history.acts_of(storable(request.path_params["id"]))
-        return incident, (await self._history.of(incident)).campaigns
+        return incident.id, (await self._history.of(incident.id)).campaigns
 
     async def _start(self, incident: str, because: str, person: Person) -> str:
         """The name of the campaign, once it is in the store."""

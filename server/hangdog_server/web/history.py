@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from hangdog_models.incident import Incident
+from hangdog_models.incident import Incident, ResponseEntry
 from hangdog_models.machine_history import MachineTests, VerdictMention
 from hangdog_server.etag import digest
 from hangdog_server.grpc_api.action_service import ActionService, ActionsOverview, concerned
@@ -12,6 +12,7 @@ from hangdog_server.store import actions, machine_history, test_results
 from hangdog_server.store import campaigns as records
 from hangdog_server.store.actions import OPEN, ActionRecord, ActionState
 from hangdog_server.store.campaigns import Campaign, Glimpse
+from hangdog_server.store.history import responses
 from hangdog_server.store.store import Store
 
 #: What ended is told of on the first page for so long: a shift and its hand-over. Seconds.
@@ -35,12 +36,16 @@ _WHEN: Mapping[ActionState | None, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ActionView:
-    """What is done about one incident: its acts by machine, and the campaigns about it, the oldest first."""
+    """What is done about one incident: its acts by machine, and the campaigns about it, the oldest first.
+
+    `entries` are what people did about the incident itself.
+    """
 
     incident: str
     acts: tuple[ActionRecord, ...]
     campaigns: tuple[Campaign, ...]
     overview: ActionsOverview
+    entries: tuple[ResponseEntry, ...] = ()
 
     @property
     def mark(self) -> str:
@@ -110,14 +115,13 @@ class History:
     async def of(self, incident: str) -> ActionView:
         """What is done about an incident."""
         acts = await self._store.ask(actions.of, incident)
-        return ActionView(
-            incident, acts, await self._store.ask(records.about, incident), await self._actions.overview()
-        )
+        tested, entries = await self._store.ask(records.about, incident), await self._store.ask(responses.of, incident)
+        return ActionView(incident, acts, tested, await self._actions.overview(), entries)
 
-    async def acts_of(self, prefix: str) -> tuple[str, tuple[ActionRecord, ...]]:
+    async def acts_of(self, prefix: str) -> tuple[Incident, tuple[ActionRecord, ...]]:
         """The one incident whose name begins so, and its acts; raises WrongUse."""
-        incident = (await self._store.find(prefix)).id
-        return incident, await self._store.ask(actions.of, incident)
+        incident = await self._store.find(prefix)
+        return incident, await self._store.ask(actions.of, incident.id)
 
     async def acts_on(self, machine: str) -> tuple[ActionRecord, ...]:
         """The acts on a machine, the newest first."""
@@ -166,7 +170,8 @@ def mark(incident: Incident, done: str) -> str:
     """Changes whenever the page of an incident would, about which `done` is the mark of what is done."""
     over = f"@{incident.went_on_s:.0f}" if incident.went_on_s else ""
     settled = f"@{incident.settled.at:.3f}" if incident.settled is not None else ""
-    return f"{incident.state}@{incident.changed:.3f}{over}{settled}{f'@{done}' if done else ''}"
+    answered = f"@{incident.response.entries}" if incident.response.entries else ""
+    return f"{incident.state}@{incident.changed:.3f}{over}{settled}{answered}{f'@{done}' if done else ''}"
 
 
 def _lately_mark(acts: Iterable[ActionRecord], campaigns: Iterable[Campaign | Glimpse], state: ActionsOverview) -> str:

@@ -5,9 +5,9 @@ from importlib.resources import files
 from typing import Any
 
 from hangdog_models.actions.caps import Mode
-from hangdog_models.incident import IncidentState
+from hangdog_models.incident import IncidentState, ResponseKind, ResponseState
 from hangdog_models.machine_history import MentionKind
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, StallCause
 from hangdog_models.views.job_state import JobCondition
 from hangdog_server.incidents.decode import WHY
 from hangdog_server.store.actions import ActionState
@@ -62,6 +62,12 @@ def document(version: str) -> dict[str, Any]:
         "/api/incidents/{id}/events": _events("Changes of one incident's state, as server-sent events named `state`; `beat` comes every two seconds with the Unix time.", [name, seen]),
         "/api/incidents/{id}/approve": _post("Has the machines that its verdict names be isolated, within the bounds. Takes the role `act`.", [name]),
         "/api/incidents/{id}/dismiss": _post("Has them be left where they are, for the reason given. Takes the role `act`.", [name], reason=True),
+        "/api/incidents/{id}/ack": _post("Takes an incident; others see who has it. Takes the role `act`.", [name], "IncidentLine"),
+        "/api/incidents/{id}/take-over": _post("Takes it over from somebody else. Takes the role `act`.", [name], "IncidentLine"),
+        "/api/incidents/{id}/give-back": _post("Gives it back. Takes the role `act`.", [name], "IncidentLine"),
+        "/api/incidents/{id}/note": _post("Writes a note on it: `because` is its text. Takes the role `act`.", [name], "IncidentLine", reason=True),
+        "/api/incidents/{id}/resolve": _post("Says what it turned out to be, and closes it. Takes the role `act`.", [name], "IncidentLine", cause=True),
+        "/api/incidents/{id}/reopen": _post("Opens it again. Takes the role `act`.", [name], "IncidentLine", reason=True),
         "/api/incidents/{id}/diagnose": _post("Starts a campaign of tests of its machines; answers with its name. Takes the role `act`.", [name], "Started"),
         "/api/machines/{name}/release": _post("Has hangdog's own marks on a machine be taken away. Takes the role `act`.", [machine]),
         "/api/breaker/close": _post("Closes the breaker, so that machines are acted upon again. Takes the role `act`.", []),
@@ -95,7 +101,9 @@ def _get(what: str, schema: str, parameters: list[dict[str, Any]] | None = None)
     return {"get": {"summary": what, "parameters": parameters or [], "responses": _answers(content)}}
 
 
-def _post(what: str, parameters: list[dict[str, Any]], schema: str = "Actions", reason: bool = False) -> dict[str, Any]:
+def _post(
+    what: str, parameters: list[dict[str, Any]], schema: str = "Actions", reason: bool = False, cause: bool = False
+) -> dict[str, Any]:
     """An act; the same asked for again is answered with 409, or what it came to, and nothing is done twice."""
     answers = _answers({"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}})
     wrong = answers["404"]["content"]
@@ -109,13 +117,19 @@ def _post(what: str, parameters: list[dict[str, Any]], schema: str = "Actions", 
         "content": wrong,
     }
     because = {**_TEXT, "maxLength": WHY, "description": "Why; kept with the act and in the record."}
+    properties: dict[str, Any] = {"because": {**because, "pattern": r"\S"} if reason else because}
+    if schema == "IncidentLine":
+        properties["key"] = {**_TEXT, "description": "The same where the same is sent twice: it is done once."}
+    if cause:
+        properties["cause"] = {"enum": [str(one) for one in StallCause]}
+        properties["machines"] = {**_TEXT, "description": "Names of the machines at fault, with spaces between."}
     asked = {
         "type": "object",
-        "properties": {"because": {**because, "pattern": r"\S"} if reason else because},
-        "required": ["because"] if reason else [],
+        "properties": properties,
+        "required": ["because"] * reason + ["cause"] * cause,
         "additionalProperties": False,
     }
-    body = {"required": reason, "content": {"application/json": {"schema": asked}}}
+    body = {"required": reason or cause, "content": {"application/json": {"schema": asked}}}
     return {"post": {"summary": what, "parameters": parameters, "requestBody": body, "responses": answers}}
 
 
@@ -139,7 +153,16 @@ def _schemas() -> dict[str, Any]:
         "changed": _NUMBER, "why": _TEXT, "note": _TEXT, "verdict": {"enum": ["", *(str(kind) for kind in Kind)]},
         "confidence": _SHARE, "evict": _TEXTS, "earlier": _list("EarlierVerdict"), "went_on_s": _NUMBER,
         "settled": {"oneOf": [{"$ref": "#/components/schemas/SettledCause"}, {"type": "null"}]},
+        "response": {"$ref": "#/components/schemas/Response"},
     }  # fmt: skip
+    response = {
+        "state": {"enum": [str(state) for state in ResponseState]}, "who": _TEXT, "at": _NUMBER, "reason": _TEXT,
+        "acknowledged_by": _TEXT, "acknowledged_at": _NUMBER, "decisions": _COUNT, "entries": _COUNT,
+    }  # fmt: skip
+    written = {
+        "number": _COUNT, "what": {"enum": [str(kind) for kind in ResponseKind]}, "at": _NUMBER, "who": _TEXT, "text": _TEXT,
+    }  # fmt: skip
+    similar = {"id": _TEXT, "job": _TEXT, "began": _NUMBER, "machine": _TEXT, "came_to": _TEXT}
     settled = {"cause": _TEXT, "machines": _TEXTS, "reason": _TEXT, "who": _TEXT, "at": _NUMBER}
     earlier = {"look": _COUNT, "at": _NUMBER, "kind": _TEXT, "confidence": _SHARE}
     job = {
@@ -181,7 +204,14 @@ def _schemas() -> dict[str, Any]:
         "IncidentLine": _object(line),
         "EarlierVerdict": _object(earlier),
         "SettledCause": _object(settled),
-        "Incident": _object({**line, "judgement": {"anyOf": [{"$ref": "#/components/schemas/Verdict"}, {"type": "null"}]}}),
+        "Response": _object(response),
+        "ResponseEntry": _object(written),
+        "SimilarIncident": _object(similar),
+        "SeenBefore": _object({"count": _COUNT, "shown": _list("SimilarIncident")}),
+        "Incident": _object({
+            **line, "judgement": {"anyOf": [{"$ref": "#/components/schemas/Verdict"}, {"type": "null"}]},
+            "entries": _list("ResponseEntry"), "seen_before": {"$ref": "#/components/schemas/SeenBefore"},
+        }),
         "Incidents": _object({"incidents": _list("IncidentLine")}),
         "Job": _object(job),
         "Suspect": _object(suspect),

@@ -103,7 +103,10 @@ class Present:
     def incidents_mark(self) -> str:
         """Changes when what is known of an incident does."""
         return digest(
-            [(one.id, str(one.state), one.changed, one.went_on_s, str(one.settled)) for one in self.incidents]
+            [
+                (one.id, str(one.state), one.changed, one.went_on_s, str(one.settled), one.response.entries)
+                for one in self.incidents
+            ]
         )
 
 

@@ -5,14 +5,14 @@ import json
 import logging
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from markupsafe import Markup, escape
 
 from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.errors import ServerUnreachable
-from hangdog_models.incident import Incident, IncidentState
+from hangdog_models.incident import UNANSWERED, Incident, IncidentState
 from hangdog_models.topology import build
 from hangdog_models.verdict import Verdict, from_json
 from hangdog_models.views import incident_view
@@ -75,10 +75,11 @@ class Drawn:
             self._stood[key] = await incident_timeline.standstill(self._store, incident)
             while len(self._stood) > STOOD:
                 self._stood.popitem(last=False)
-        return incident_timeline.put_together(incident, self._stood[key], done.acts, done.campaigns)
+        return incident_timeline.put_together(incident, self._stood[key], done.acts, done.campaigns, done.entries)
 
     async def _judged(self, incident: Incident, person: str) -> str:
-        key = (incident.id, mark(incident, incident.note), person)  # it may be shown before it is written
+        drawn = replace(incident, response=UNANSWERED)  # what people do is put into the page each time
+        key = (incident.id, mark(drawn, incident.note), person)  # it may be shown before it is written
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]

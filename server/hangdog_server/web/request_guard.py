@@ -180,8 +180,8 @@ async def form(request: Request, most: int = MOST) -> dict[str, str]:
         raise Malformed("this is no form of ours", "open the page and post its form") from None
 
 
-async def document(request: Request) -> dict[str, str]:
-    """The words of a posted JSON object, of which there is but `because`; raises WrongUse. Nothing posted is one without any."""
+async def document(request: Request, names: Sequence[str] = ("because",)) -> dict[str, str]:
+    """The words of a posted JSON object, under these names alone; raises WrongUse. Nothing posted is one without any."""
     text = await body(request)
     if text and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Malformed("what was posted does not say that it is JSON", "send content-type: application/json")
@@ -189,8 +189,13 @@ async def document(request: Request) -> dict[str, str]:
         found = json.loads(text or b"{}")
     except (ValueError, RecursionError):
         raise Malformed("what was posted is no JSON", 'post {"because": "..."}') from None
-    if not isinstance(found, dict) or found.keys() - {"because"} or not isinstance(found.get("because", ""), str):
-        raise Malformed("what was posted is more or less than a reason", 'post {"because": "..."}, or nothing')
+    if (
+        not isinstance(found, dict)
+        or found.keys() - set(names)
+        or not all(isinstance(one, str) for one in found.values())
+    ):
+        what = "a reason" if len(names) == 1 else ", ".join(names)
+        raise Malformed(f"what was posted is more or less than {what}", 'post {"because": "..."}, or nothing')
     return found
 
 

@@ -16,6 +16,7 @@ from hangdog_models.views.repeated_tests import alike, times
 from hangdog_server.auth.authorizer import Person
 from hangdog_server.auth.tokens import Role
 from hangdog_server.grpc_api.incident_timeline import campaign_text
+from hangdog_server.incidents.episode.seen_before import seen_before
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.actions import ActionState, describe
 from hangdog_server.store.store import Store
@@ -32,6 +33,8 @@ from hangdog_server.web.overview import Observatory
 from hangdog_server.web.remembered_pages import Drawn, done_part
 from hangdog_server.web.render import page, since, utc
 from hangdog_server.web.request_guard import Guard, form, nav
+from hangdog_server.web.responding.response_pages import ResponsePages
+from hangdog_server.web.responding.response_part import response_part
 
 #: Bytes of what is posted to log in: a token is 51 characters.
 MOST = 4096
@@ -50,6 +53,7 @@ class Site:
         history: History,
         acts: ActionPages,
         testing: CampaignPages,
+        responses: ResponsePages,
         clock: Callable[[], float],
     ) -> None:
         self._observatory = observatory
@@ -60,6 +64,7 @@ class Site:
         self._history = history
         self._acts = acts
         self._testing = testing
+        self._responses = responses
         self._clock = clock
         self._drawn = Drawn(store)
         self._marks = Marks(observatory, store, history)
@@ -74,6 +79,7 @@ class Site:
                 [
                     *self._acts.routes(),
                     *self._testing.routes(),
+                    *self._responses.routes(),
                     Route("/", guarded(self._now)),
                     Route("/incidents/{id}", guarded(self._incident)),
                     Route("/incidents/{id}/postmortem.md", guarded(self._postmortem)),
@@ -122,7 +128,9 @@ class Site:
     async def _incident(self, request: Request, person: Person) -> Response:
         found = await self._store.find(request.path_params["id"])
         done = await self._history.of(found.id)
-        part = done_part(found, done, person.role >= Role.ACT, self._acts.who(person))
+        acts, similar = person.role >= Role.ACT, await seen_before(self._store, found.id)
+        part = response_part(found, done.entries, similar, acts, person.name)
+        part += done_part(found, done, acts, self._acts.who(person))
         strip = self._observatory.activity(found.job)
         return HTMLResponse(await self._drawn.page(found, done, part, strip, nav(person)["person"], self._clock()))
 
@@ -201,7 +209,9 @@ class Site:
         return JSONResponse({"incidents": [api.incident_line(one) for one in found]})
 
     async def _api_incident(self, request: Request, person: Person) -> Response:
-        return JSONResponse(api.incident_whole(await self._store.find(request.path_params["id"])))
+        found = await self._store.find(request.path_params["id"])
+        done, similar = await self._history.of(found.id), await seen_before(self._store, found.id)
+        return JSONResponse(api.incident_whole(found, done.entries, similar))
 
     async def _api_incident_events(self, request: Request, person: Person) -> Response:
         found = await self._store.find(request.path_params["id"])

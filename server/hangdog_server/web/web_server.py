@@ -22,6 +22,7 @@ from hangdog_server.auth.authorizer import Authorizer
 from hangdog_server.campaigns.campaign_registry import CampaignRegistry
 from hangdog_server.cluster.job_states import JobStates
 from hangdog_server.grpc_api.action_service import ActionService
+from hangdog_server.grpc_api.response_service import ResponseService
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.ports.acceptor import accepting, affordable
 from hangdog_server.ports.admission import Admission, AdmissionLimits
@@ -36,6 +37,7 @@ from hangdog_server.web.http_protocol import Speaking
 from hangdog_server.web.live_feed import MOST, Feed
 from hangdog_server.web.overview import Observatory
 from hangdog_server.web.request_guard import Guard
+from hangdog_server.web.responding.response_pages import ResponsePages
 from hangdog_server.web.site import Site
 
 #: Connections at once on which something was asked: every open page has one, and then there are requests.
@@ -81,6 +83,7 @@ async def paged(
     campaigns: CampaignRegistry,
     limits: RateLimits,
     audit: AuditLog,
+    responding: ResponseService,
 ) -> AsyncIterator[str]:
     """The pages of a server at `listen` while the block lasts; gives their address. Raises WrongUse."""
     open_ = insecure or is_loopback(listen)
@@ -90,7 +93,8 @@ async def paged(
     history = History(services.store, actions, settings, services.clock)
     acts = ActionPages(guard, actions, history, gate)
     testing = CampaignPages(guard, campaigns, history, limits, audit)
-    site = Site(observatory, services.store, settings, asker, guard, history, acts, testing, services.clock)
+    responses = ResponsePages(guard, responding, services.store)
+    site = Site(observatory, services.store, settings, asker, guard, history, acts, testing, responses, services.clock)
     try:
         async with served(site.app(), site.feed, listen, tls) as address:
             log.info("pages at %s", address)

@@ -33,7 +33,7 @@ ASKED: dict[str, tuple[Role, Callable[[Client], object]]] = {
     "Bundle": (Role.VIEW, lambda client: client.stored("x")),
     "Actions": (Role.VIEW, lambda client: client.actions()),
     "Act": (Role.ACT, lambda client: client.act("close-breaker")),
-    "Settle": (Role.ACT, lambda client: client.settle("x", "software")),
+    "Respond": (Role.ACT, lambda client: client.respond("x", "ack")),
     "Snapshot": (Role.TRIGGER, lambda client: next(client.snapshot())),
 }
 

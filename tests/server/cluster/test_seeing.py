@@ -205,17 +205,17 @@ def test_a_job_that_is_over_before_its_verdict_stood_still_all_the_same() -> Non
 def test_a_job_that_goes_on_tells_in_which_incidents_it_was_looked_at_and_how_long_it_stood() -> None:
     on = Cluster()
     on.shows("a", "llama")
-    assert on.seen.incident("llama") == ""
+    assert on.seen.seen("llama")[0] == ""
     for name in ("0a", "0a", "0b"):  # the second one where the store took nothing of the first
         stuck(on, Kind.NONE)
         on.seen.opened("llama", name)
-        assert on.seen.incident("llama") == name
+        assert on.seen.seen("llama")[0] == name
     on.seen.moves("llama", on.now + 1000.0, on.now)
     assert not on.seen.went_on()
     on.now += OVER_S
     on.seen.moves("llama", on.now + 1000.0, on.now)
     assert on.seen.went_on() == (StallOver("llama", ("0a", "0b"), 66.0),) and not on.seen.went_on()
-    assert on.seen.incident("llama") == "", "the next standstill is another one"
+    assert on.seen.seen("llama")[0] == "", "the next standstill is another one"
 
 
 def test_a_job_that_goes_on_while_it_is_looked_at_tells_when_that_is_over() -> None:
@@ -254,7 +254,7 @@ def test_a_suspicion_that_comes_back_after_long_is_looked_at_apart_and_all_tell_
     on.seen.opened("llama", "0a")
     on.now += APART_S
     on.seen.suspected("llama", 6.0, on.now + 1000.0)
-    assert on.seen.incident("llama") == ""
+    assert on.seen.seen("llama")[0] == ""
     on.seen.opened("llama", "0b")
     for _ in range(2):
         on.seen.moves("llama", on.now + 1000.0, on.now)

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,9 @@ from click.testing import CliRunner
 
 from hangdog.main import main
 from hangdog_models.incident import Incident, IncidentState
-from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
-from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.topology import Topology, build
-from hangdog_models.verdict import Eviction, Kind, Verdict
-from hangdog_proto.codec import stall_signs
+from hangdog_models.verdict import Kind, Verdict
 from hangdog_proto.codec.traces import pack
 from hangdog_server.cluster import session_tracker, stalls
 from hangdog_server.cluster.fleet import Fleet
@@ -29,9 +25,8 @@ from hangdog_server.observability.setup import Observers, observing
 from hangdog_server.store.actions import ActionState
 from hangdog_server.store.captures import RawCapture
 from hangdog_server.store.tables import INTENTS
-from support.servers.cast import NOON, PATIENT, Agent, Listener, Stage, stage, trainer, verdict
-
-TWO = {"a": 0, "b": 1}
+from support.servers.cast import NOON, PATIENT, Listener, Stage, stage, trainer
+from support.servers.stalling import machines, reached, says
 
 
 @pytest.fixture(autouse=True)
@@ -43,63 +38,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "OVER_S", 0.3)
 
 
-class Machine:
-    """An agent that answers what it is asked, each order by what its rank does then; `orders` are those it was given."""
-
-    def __init__(self, agent: Agent, rank: int) -> None:
-        self._agent, self._rank = agent, rank
-        self.orders: list[str] = []
-        self.most = 1000
-        self.answers = asyncio.Event()
-        self.answers.set()
-
-    async def stands(self, seconds: float = 6.0) -> None:
-        signs = {"llama": {Rank(self._rank): Sign(Doing.STILL, seconds, overdue=True, place="all_reduce")}}
-        await self._agent.say(stall_report=stall_signs.pack(signs))
-
-    async def goes_on(self) -> None:
-        await self._agent.say(stall_report=stall_signs.pack({}))
-
-    async def ends(self) -> None:
-        await self._agent.announce()
-
-    async def serve(self) -> None:
-        while True:
-            message = await self._agent.next()
-            if message.HasField("capture"):
-                self.orders.append(message.capture.order)
-                await self.answers.wait()
-                if len(self.orders) > self.most:
-                    continue
-                await self._agent.answer(message.capture, trainer(self._rank, f"look {len(self.orders)}"))
-
-
-@asynccontextmanager
-async def machines(on: Stage) -> AsyncIterator[list[Machine]]:
-    """Both machines of the job, connected."""
-    async with on.agent("a") as a, on.agent("b") as b:
-        found = [Machine(agent, TWO[agent.machine]) for agent in (a, b)]
-        for agent in (a, b):
-            await agent.hello(llama=[TWO[agent.machine]])
-        await on.knows(*TWO)
-        tasks = [asyncio.create_task(one.serve()) for one in found]
-        try:
-            yield found
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def reached(on: Stage, true: Callable[[Incident], object]) -> Incident:
-    """The only incident there is, once that is true of it."""
-    async with asyncio.timeout(30):
-        while not (found := await on.store.latest("", 9)) or not true(found[0]):
-            await asyncio.sleep(0.01)
-    assert len(found) == 1, [one.why for one in found]
-    return await on.store.find(found[0].id)
-
-
 async def seen_again(on: Stage, incident: Incident) -> list[str]:
     """In which functions the ranks stand by what is kept for the verdict."""
     asked, captures = await on.store.recall(incident.id)
@@ -107,13 +45,6 @@ async def seen_again(on: Stage, incident: Incident) -> list[str]:
     build(again.layout, again.snapshot.highest_rank())
     traces = [trace for taken in again.snapshot.rounds for trace in taken.traces]
     return sorted(trace.threads[0].frames[-1].function for trace in traces)
-
-
-def says(kind: Kind, *evict: str) -> Callable[[Snapshot, Topology], Verdict]:
-    def judge(snapshot: Snapshot, topology: Topology) -> Verdict:
-        return replace(verdict(snapshot, topology, kind), evict=Eviction(evict, 0.9 * bool(evict)))
-
-    return judge
 
 
 @pytest.mark.parametrize("kind", [Kind.UNDETERMINED, Kind.SLOW, Kind.NONE])

@@ -17,7 +17,7 @@ from hangdog_models.incident import Incident, SettledCause
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, StallCause, Verdict, from_json
-from hangdog_server.store.history import settled
+from hangdog_server.store.history import responses
 from hangdog_server.web.live_feed import MOST
 from support.servers.browsed import Browsed, browsed, hang
 from support.servers.cast import NOON, cluster
@@ -97,7 +97,7 @@ async def test_what_people_say_that_it_was_stands_on_its_page_and_changes_it(tmp
         assert "settled" not in (await site.http.get(f"/incidents/{name}")).text
         for at, reason in enumerate(("<b>a deadlock</b>", "another one")):  # drawn pages are kept: each word draws anew
             kept = SettledCause("software", (), reason, "ada", NOON + at)
-            await store.do(settled.settle, name, kept)
+            await store.do(responses.resolve, name, kept)
             page = (await site.http.get(f"/incidents/{name}")).text
             assert f"settled by ada: software, {html.escape(reason)}" in page
         (line,) = (await told(site.http, "/api/incidents"))["incidents"]

@@ -25,7 +25,10 @@ COMMANDS = {
     "approve": ["approve", "ff"],
     "dismiss": ["dismiss", "ff", "--because", "seen by eye"],
     "release": ["release", "gpu-zz"],
-    "settle": ["settle", "ff", "software", "--because", "seen by eye"],
+    "ack": ["ack", "ff"],
+    "note": ["note", "ff", "seen by eye"],
+    "resolve": ["resolve", "ff", "software", "--because", "seen by eye"],
+    "reopen": ["reopen", "ff", "--because", "it hangs again"],
     "snapshot": ["snapshot", "--job", "gone"],
     "test run": ["test", "run", "--machines", "gpu-zz"],
     "test run about one": ["test", "run", "--incident", "ff"],
@@ -42,7 +45,7 @@ NAMELESS = {
 }  # fmt: skip
 #: Those for which the role `view` is not enough.
 DEEDS = (
-    "close the breaker", "approve", "dismiss", "release", "settle", "snapshot", "test run", "test run about one", "test abort",
+    "close the breaker", "approve", "dismiss", "release", "ack", "note", "resolve", "reopen", "snapshot", "test run", "test run about one", "test abort",
 )  # fmt: skip
 #: Those that ask no server, by what they are called, each with something that cannot be done, and the exit status.
 ALONE = {

@@ -2,15 +2,15 @@
 
 import json
 import sys
-from dataclasses import asdict
 
 import click
 from rich.table import Table
 
 from hangdog.options import format_option, server_option
+from hangdog.output.incident_lines import as_json
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
-from hangdog.output.times import local_time, utc
+from hangdog.output.times import local_time
 from hangdog_models.incident import Incident
 from hangdog_models.views.answer_text import percent
 from hangdog_proto.client.channel_options import ServerAddress
@@ -35,27 +35,9 @@ def command(job: str, limit: int, form: str, server: ServerAddress) -> None:
         click.echo(f"no incidents{f' of job {printable(job)}' if job else ''}")
 
 
-def as_json(incident: Incident) -> dict[str, object]:
-    """An incident as the JSON object of the list; `verdict` is the kind of its verdict, null before there is one.
-
-    `looks`: how often the job was looked at within this one stall; `went_on_s` is null where it was not seen to go on.
-    `settled` is what people said that it turned out to be, null where nobody did.
-    """
-    settled = incident.settled
-    return {
-        "id": incident.id,
-        "job": incident.job,
-        "began": utc(incident.began),
-        "state": incident.state,
-        "verdict": incident.kind or None,
-        "confidence": round(incident.confidence, 3) if incident.kind else None,
-        "evict": list(incident.evict),
-        "why": incident.why,
-        "note": incident.note,
-        "looks": incident.looks,
-        "went_on_s": round(incident.went_on_s, 1) or None,
-        "settled": {**asdict(settled), "at": utc(settled.at)} if settled else None,
-    }
+def _responded(incident: Incident) -> str:
+    """Who has it, or dismissed it; what it was resolved as stands in the note."""
+    return "" if incident.settled is not None else str(incident.response)
 
 
 def _table(incidents: tuple[Incident, ...]) -> Table:
@@ -66,7 +48,7 @@ def _table(incidents: tuple[Incident, ...]) -> Table:
             incident.id,
             local_time(incident.began),
             incident.job,
-            incident.went_on or incident.state,
+            "; ".join(filter(None, (incident.went_on or incident.state, _responded(incident)))),
             verdict,
             ", ".join(incident.evict),
             str(incident.settled or "") or incident.note or incident.why,

@@ -73,7 +73,7 @@ def _lines(entries: Iterable[VerdictMention]) -> Table:
     rows = table("when", "standing", "probability", "verdict", "incident", "job")
     for entry in entries:
         among = f" of {entry.among}" if entry.among > 1 else ""
-        likely = "" if entry.mention == "cleared" else f"{percent(entry.probability)}{among}"
+        likely = "" if entry.mention in ("cleared", "taken back") else f"{percent(entry.probability)}{among}"
         add_row(rows, local_time(entry.at), entry.mention, likely, entry.kind, entry.incident, entry.job)
     return rows
 

@@ -6,8 +6,8 @@ import time
 
 import click
 
-from hangdog.commands.oncall.incidents import as_json
 from hangdog.options import format_option, server_option
+from hangdog.output.incident_lines import as_json, entries, similar
 from hangdog.output.lines import Line, print_line, print_sections
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.timeline_lines import timeline_lines
@@ -34,7 +34,8 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
     stuck, 1 a cause is named, 2 undetermined or without a verdict.
     """
     with Client(server) as client:
-        line, verdict, told = client.incident_timeline(incident)
+        record = client.record(incident)
+    line, verdict = record.line, record.verdict
     if form == "json":
         document = to_json(verdict) if verdict else {"schema": "hangdog.incident/1", **as_json(line)}
         click.echo(json.dumps(document, indent=2))
@@ -42,7 +43,14 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
         console = console_for(sys.stdout)
         print_line(Line(printable(_heading(line))), console)
         now = time.time()  # noqa: TID251  # a command is where the clock is read
-        print_sections((("what happened when", timeline_lines(told, now)),), console)
+        if line.settled is None and (words := str(line.response)):
+            print_line(Line(printable(words)), console)
+        sections = (
+            ("what happened when", timeline_lines(record.timeline, now)),
+            ("what was done about it", entries(record.entries)),
+            ("seen before", similar(record.similar)),
+        )
+        print_sections(sections, console)
         if verdict is not None:
             click.echo()
             print_verdict(verdict, console)

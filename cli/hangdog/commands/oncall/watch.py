@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator, Iterable
 
 import click
 
-from hangdog.commands.oncall.incidents import as_json
 from hangdog.options import format_option, seconds, server_option
+from hangdog.output.incident_lines import as_json
 from hangdog.output.terminal import console_for
 from hangdog.output.times import local_time
 from hangdog.output.verdict_text import print_verdict

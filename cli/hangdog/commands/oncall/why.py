@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import click
 from rich.console import Console
 
-from hangdog.evidence.machine_facts import MachineFacts, fetch
+from hangdog.evidence.machine_facts import OVER, MachineFacts, fetch
 from hangdog.options import format_option, server_option
 from hangdog.output.action_lines import change_text
+from hangdog.output.incident_lines import similar, similar_json
 from hangdog.output.lines import Line, more, print_line, print_sections
 from hangdog.output.machine_status import MachineState, MachineStatus, assess
 from hangdog.output.terminal import console_for
@@ -28,6 +29,8 @@ from hangdog_proto.client.incidents import JobLine
 REASONS, EVENTS, JOBS, FINDINGS, LEDGER, TESTS, ACTS = 6, 8, 3, 5, 5, 5, 3
 #: The kind of the ledger's lines that tell of a campaign of tests, no verdict.
 CAMPAIGN = "diagnosis"
+#: What the ledger says, in the order in which it is counted.
+WORDS = ("convicted", "suspected", *OVER)
 #: Characters of a foreign sentence, and of a name.
 SENTENCE, NAMED = 240, 80
 
@@ -73,6 +76,7 @@ def show(facts: MachineFacts, status: MachineStatus, console: Console) -> None:
         ("found by its checks", _findings(facts)),
         ("acts", _actions(facts)),
         ("verdicts", _mentions(facts)),
+        ("seen before", (line for one in facts.accusations[:1] for line in similar(one.similar))),
         ("tests", _tests(facts)),
     )
     print_sections(sections, console)
@@ -128,11 +132,13 @@ def _mentions(facts: MachineFacts) -> Iterator[Line]:
     if not facts.mentions:
         return
     counts = Counter(entry.mention for entry in facts.mentions)
-    yield Line(", ".join(f"{counts[word]} {word}" for word in ("convicted", "suspected", "cleared")))
+    words = [word for word in WORDS if counts[word] or word not in OVER[1:]]
+    yield Line(", ".join(f"{counts[word]} {word}" for word in words))
     for entry in facts.mentions[:LEDGER]:
-        likely = "" if entry.mention == "cleared" else f" {percent(entry.probability)}"
+        likely = "" if entry.mention in OVER else f" {percent(entry.probability)}"
         among = f" of {entry.among} machines" if entry.among > 1 and likely else ""
-        by = f"{'campaign' if entry.kind == CAMPAIGN else 'incident'} {entry.incident}"
+        by = f"{'incident' if entry.job or entry.kind != CAMPAIGN else 'campaign'} {entry.incident}"
+        by = f"tests about {by}" if entry.job and entry.kind == CAMPAIGN else by
         of = f" of {printable(entry.job, NAMED)}" if entry.job else ""
         yield Line(f"{local_time(entry.at)}  {entry.mention}{likely}{among}, {by}{of}", "- ")
     yield from more(len(facts.mentions) - LEDGER, "verdict", "hangdog ledger MACHINE")
@@ -215,6 +221,7 @@ def as_json(facts: MachineFacts, status: MachineStatus) -> dict[str, object]:
             }
             for one in facts.mentions
         ],
+        "seen_before": [one for found in facts.accusations[:1] for one in similar_json(found.similar)],
         "convictions": [
             {"at": utc(one.at), "campaign": one.campaign, "part": one.part or None} for one in past.convictions
         ],

@@ -21,7 +21,7 @@ from hangdog_server.incidents.incident_memory import IncidentMemory
 from hangdog_server.store import campaigns, machine_history, test_results
 from hangdog_server.store.actions import ActionState
 from hangdog_server.store.campaigns import Campaign, CampaignState, Convict
-from hangdog_server.store.history import settled
+from hangdog_server.store.history import responses
 from hangdog_server.store.machine_history import COMPARED, COMPARED_S
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import INCIDENTS, INTENTS, TESTS
@@ -154,7 +154,7 @@ async def test_what_people_said_of_it_counts_as_a_test_of_its_machine_does(
 ) -> None:
     store = Store(where)
     await judged(store, "0a", "node-1")
-    await store.do(settled.settle, "0a", SettledCause(cause, machines, "", "ada", NOON))
+    await store.do(responses.resolve, "0a", SettledCause(cause, machines, "", "ada", NOON))
     assert {name: one.outcome for name, one in (await read(store)).items()} == ({"0a": outcome} if outcome else {})
     assert (list(await read(store, "8")) == ["0a"]) == (outcome is Outcome.CONVICTED), "who may act is no stranger"
     store.close()
@@ -170,7 +170,7 @@ async def test_people_know_what_tests_found_and_their_word_counts(where: Path | 
         ("software", Outcome.CLEARED),
         ("unknown", Outcome.CONVICTED),
     ):
-        await store.do(settled.settle, "0a", SettledCause(cause, (), "", "ada", NOON))
+        await store.do(responses.resolve, "0a", SettledCause(cause, (), "", "ada", NOON))
         assert (await read(store))["0a"].outcome is outcome
     store.close()
 
@@ -183,7 +183,7 @@ async def test_one_that_was_dismissed_or_went_on_counts_once_people_said_what_it
     await store.went_on("0b", 90.0)
     assert await read(store) == {}
     for name in ("0a", "0b"):
-        await store.do(settled.settle, name, SettledCause("software", (), "", "ada", NOON))
+        await store.do(responses.resolve, name, SettledCause("software", (), "", "ada", NOON))
     assert {name: one.outcome for name, one in (await read(store)).items()} == dict.fromkeys(
         ("0a", "0b"), Outcome.CLEARED
     )
@@ -199,7 +199,7 @@ async def test_code_that_people_found_is_not_the_machines_when_it_comes_again(he
     by_itself = memory.judge(SCENE, WIDE)
     assert any(why.endswith("speaks for node-3") for why in by_itself.because)
     for at in range(2):
-        await store.do(settled.settle, f"0{at}", SettledCause("software", (), "", "ada", NOON))
+        await store.do(responses.resolve, f"0{at}", SettledCause("software", (), "", "ada", NOON))
     await memory.recall(NOON)
     known = memory.judge(SCENE, WIDE)
     assert any(why.endswith("speaks for the code") for why in known.because)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hangdog_models.errors import WrongUse
 from hangdog_models.incident import Incident, IncidentState, SettledCause
 from hangdog_models.verdict import StallCause
-from hangdog_server.store.history import settled
+from hangdog_server.store.history import responses, settled
 from hangdog_server.store.store import Store
 from support.servers.cast import NOON
 from support.servers.cast_acting import NOTHING
@@ -28,13 +28,13 @@ async def test_the_latest_word_stands_and_is_there_after_a_restart(where: Path |
     store = Store(where)
     await judged(store)
     assert (await store.find("0a")).settled is None
-    await store.do(settled.settle, "0a", BY_ADA)
-    await store.do(settled.settle, "0a", CODE)
+    await store.do(responses.resolve, "0a", BY_ADA)
+    await store.do(responses.resolve, "0a", CODE)
     store.close()
     store = Store(where)
     assert (await store.find("0a")).settled == CODE == (await store.latest("", 1))[0].settled
     assert await store.ask(settled.of_each, ["0a", "gone"]) == {"0a": CODE}
-    await store.do(settled.settle, "0a", SettledCause("unknown", (), "", "bob", NOON))
+    await store.do(responses.resolve, "0a", SettledCause("unknown", (), "", "bob", NOON))
     assert (await store.find("0a")).settled is None and await store.ask(settled.of_each, ["0a"]) == {}
     store.close()
 
@@ -42,7 +42,7 @@ async def test_the_latest_word_stands_and_is_there_after_a_restart(where: Path |
 async def test_a_further_look_keeps_what_people_said(where: Path | str) -> None:
     store = Store(where)
     await judged(store)
-    await store.do(settled.settle, "0a", CODE)
+    await store.do(responses.resolve, "0a", CODE)
     await store.judged_again("0a", {}, NOTHING, NOON + 60.0)
     assert (await store.find("0a")).settled == CODE
     store.close()
@@ -54,10 +54,10 @@ async def test_an_incident_that_is_under_way_is_not_settled(where: Path | str, s
     await store.begin(Incident("0a", "llama", NOON), {})
     await store.move("0a", state, NOON)
     with pytest.raises(WrongUse, match="under way"):
-        await store.do(settled.settle, "0a", CODE)
+        await store.do(responses.resolve, "0a", CODE)
     assert (await store.find("0a")).settled is None
     await store.move("0a", IncidentState.FAILED, NOON)
-    await store.do(settled.settle, "0a", CODE)
+    await store.do(responses.resolve, "0a", CODE)
     assert (await store.find("0a")).settled == CODE, "people may know what hangdog could not judge"
     store.close()
 
@@ -66,16 +66,16 @@ async def test_a_machine_that_the_job_did_not_run_on_is_refused(here: Path) -> N
     store = Store(here)
     await judged(store)
     for machine in ("gpu-a", "b"):
-        await store.do(settled.settle, "0a", SettledCause("machine", (machine,), "", "ada", NOON))
+        await store.do(responses.resolve, "0a", SettledCause("machine", (machine,), "", "ada", NOON))
     with pytest.raises(WrongUse, match="no machine 'gpu-b'") as caught:
-        await store.do(settled.settle, "0a", SettledCause("machine", ("gpu-b",), "", "ada", NOON))
+        await store.do(responses.resolve, "0a", SettledCause("machine", ("gpu-b",), "", "ada", NOON))
     assert caught.value.hint == "is it gpu-a?"
     await store.begin(Incident("0b", "", NOON - 40.0), {})
     await store.judged("0b", NOTHING, NOON)
-    await store.do(settled.settle, "0b", SettledCause("machine", ("x",), "", "ada", NOON))
+    await store.do(responses.resolve, "0b", SettledCause("machine", ("x",), "", "ada", NOON))
     assert (await store.find("0b")).settled is not None, "nothing tells on which machines it was"
     with pytest.raises(WrongUse, match="not in the store"):
-        await store.do(settled.settle, "0c", CODE)
+        await store.do(responses.resolve, "0c", CODE)
     store.close()
 
 
@@ -97,7 +97,7 @@ async def test_whatever_was_said_only_the_last_word_counts(spoken: list[SettledC
         store = Store(Path(folder) / "s.db")
         await judged(store)
         for one in spoken:
-            await store.do(settled.settle, "0a", one)
+            await store.do(responses.resolve, "0a", one)
         last = spoken[-1]
         found = await store.find("0a")
         assert found.settled == (None if last.cause == StallCause.UNKNOWN else last)

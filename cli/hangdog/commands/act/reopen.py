@@ -1,0 +1,21 @@
+"""`hangdog reopen` opens an incident again that people were done with."""
+
+import click
+
+from hangdog.options import format_option, server_option
+from hangdog.output.incident_lines import show
+from hangdog_proto.client.incidents import Client
+
+
+@click.command("reopen")
+@click.argument("incident")
+@click.option("--because", required=True, help="Why it is not over; kept with the incident and in the record.")
+@format_option
+@server_option
+def command(incident: str, because: str, form: str, server: str) -> None:
+    """Open INCIDENT again, which was resolved or dismissed. What was taken back for that is said again.
+
+    It is open again by itself where its job still stands still ten minutes later, or a further look names another cause.
+    """
+    with Client(server) as client:
+        show(client.respond(incident, "reopen", because), form)
