@@ -38,7 +38,7 @@ class Refusing(IncidentsServicer):
     def List(self, request: object, context: object) -> NoReturn:
         raise NotImplementedError
 
-    Snapshot = Machines = Mentions = Report = Bundle = Actions = Act = Settle = List
+    Snapshot = Machines = Mentions = Report = Bundle = Actions = Act = Respond = List
 
 
 @contextmanager

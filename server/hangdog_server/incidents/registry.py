@@ -56,7 +56,7 @@ class IncidentRegistry:
         inquiry = self._running.get(job)
         before = await self._same.of(request, job) if inquiry is None else None
         inquiry = self._running.get(job)
-        if inquiry is None and isinstance(before, Incident):
+        if isinstance(before, Incident):
             yield ProgressUpdate(before.id, before.state, f"{before.kind}, as it was judged before", before.verdict)
             return
         if inquiry is None:

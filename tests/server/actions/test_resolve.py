@@ -42,7 +42,7 @@ async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) 
         await on.knows("a")
         asking = asyncio.create_task(on.snapshot("llama"))
         order = await a.order()
-        early = await ask(on, "settle", order.order, "software", status=64)
+        early = await ask(on, "resolve", order.order, "software", status=64)
         assert "is under way" in early.stderr
         await a.answer(order, trainer(0), last=True)
         name = (await asking)[-1].incident
@@ -53,9 +53,9 @@ async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) 
                 await asyncio.sleep(0.02)
 
         answer = await ask(
-            on, "settle", name[:6], "machine", "--machine", "a", "--machine", "a", "--because", "a dead fan"
+            on, "resolve", name[:6], "machine", "--machine", "a", "--machine", "a", "--because", "a dead fan"
         )
-        assert f"incident {name} is settled by " in answer.stdout and answer.stdout.endswith(
+        assert f"incident {name}: resolved by " in answer.stdout and answer.stdout.endswith(
             ": machine (a), a dead fan\n"
         )
         (line,) = json.loads((await ask(on, "incidents", "--format", "json")).stdout)["incidents"]
@@ -65,7 +65,7 @@ async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) 
         assert "machine (a), a dead fan" in (await ask(on, "show", name, status=1)).stdout
         assert "machine(a)" in "".join((await ask(on, "incidents")).stdout.split())
 
-        kept = json.loads((await ask(on, "settle", name, "software", "--format", "json")).stdout)
+        kept = json.loads((await ask(on, "resolve", name, "software", "--format", "json")).stdout)
         assert (kept["schema"], kept["settled"]["cause"], kept["settled"]["machines"]) == (
             "hangdog.incident/1",
             "software",
@@ -73,20 +73,34 @@ async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) 
         )
         report = json.loads((await ask(on, "report", "--format", "json")).stdout)
         assert (report["figures"]["right_cause"]["value"], report["figures"]["right_cause"]["count"]) == (0.0, 1)
-        assert "is not settled" in (await ask(on, "settle", name, "unknown")).stdout
+        assert "resolved by" in (await ask(on, "resolve", name, "unknown")).stdout
         assert "right_cause" not in json.loads((await ask(on, "report", "--format", "json")).stdout)["figures"]
 
-        strange = await ask(on, "settle", name, "machine", "--machine", "b", status=64)
+        strange = await ask(on, "resolve", name, "machine", "--machine", "b", status=64)
         assert "has no machine 'b'" in strange.stderr
         assert (await on.store.find(name)).settled is None
-        assert await on.store.ask(actions.of, name) == before, "no act is changed"
+        (act,) = await on.store.ask(actions.of, name)
+        assert (before[0].state, act.state, act.who) == ("refused", "dismissed", "the server's user"), "it was the code"
+
+        assert "ada" not in (await ask(on, "ack", name, status=64)).stdout
+        assert "open, and nobody has it" in (await ask(on, "reopen", name, "--because", "it hangs")).stdout
+        assert "the server's user has it" in (await ask(on, "ack", name)).stdout
+        assert "nobody has it" in (await ask(on, "ack", name, "--give-back")).stdout
+        await ask(on, "note", name, "the fan is loud")
+        shown = (await ask(on, "show", name, status=1)).stdout
+        assert "the server's user notes: the fan is loud" in " ".join(shown.split())
+        noted = json.loads((await ask(on, "note", name, "still", "--format", "json")).stdout)["response"]
+        assert (noted["state"], noted["acknowledged_by"], noted["entries"]) == ("open", None, 8)
+        assert "twice" in (await ask(on, "ack", name, "--give-back", "--take-over", status=64)).stderr.replace(
+            "both", "twice"
+        )
     recorded = [json.loads(text) for text in (tmp_path / "audit.jsonl").read_text().splitlines()]
-    told = [(one["what"], one["why"], one["outcome"]) for one in recorded if one["what"].startswith("settle")]
-    assert [one for one in told if one[2] == "settled" or one[2] == "taken back"] == [
-        ("settle machine a", "a dead fan", "settled"), ("settle software", "", "settled"), ("settle unknown", "", "taken back"),
+    told = [(one["what"], one["why"], one["outcome"]) for one in recorded if one["what"].startswith("resolve")]
+    assert [one for one in told if one[2] == "resolved"] == [
+        ("resolve machine a", "a dead fan", "resolved"), ("resolve software", "", "resolved"), ("resolve unknown", "", "resolved"),
     ]  # fmt: skip
-    assert [outcome for what, _, outcome in told if what == "settle machine b"][-1].startswith("refused: ")
-    assert {one["incident"] for one in recorded if one["what"].startswith("settle")} == {name}
+    assert [outcome for what, _, outcome in told if what == "resolve machine b"][-1].startswith("refused: ")
+    assert {one["incident"] for one in recorded if one["what"].startswith("resolve")} == {name}
 
 
 @pytest.mark.parametrize(
@@ -109,10 +123,10 @@ async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) 
 async def test_what_cannot_be_said_is_refused_with_its_reason(
     tmp_path: Path, cause: str, machines: list[str], reason: str, words: str
 ) -> None:
-    def settle(address: str) -> None:
+    def resolve(address: str) -> None:
         with Client(address) as client:
-            client.settle("ff", cause, machines, reason)
+            client.respond("ff", "resolve", reason, cause, machines)
 
     async with stage(tmp_path / "s.db") as on:
         with pytest.raises(WrongUse, match=words):
-            await asyncio.to_thread(settle, on.address)
+            await asyncio.to_thread(resolve, on.address)

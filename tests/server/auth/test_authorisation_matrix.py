@@ -207,7 +207,7 @@ def test_the_table_lets_nobody_do_more_than_is_promised() -> None:
     """The requests are held to the table; this holds the table to docs/security.md."""
     beyond_view = {method.rpartition("/")[2]: rule for method, rule in GRPC.items() if rule is not Role.VIEW}
     assert beyond_view == {
-        "Connect": AGENT, "Snapshot": Role.TRIGGER, "Run": Role.ACT, "Abort": Role.ACT, "Act": Role.ACT, "Settle": Role.ACT,
+        "Connect": AGENT, "Snapshot": Role.TRIGGER, "Run": Role.ACT, "Abort": Role.ACT, "Act": Role.ACT, "Respond": Role.ACT,
         "Check": KNOWN, "List": KNOWN, "Watch": KNOWN,
     }  # fmt: skip
     anybody = {("GET", "/login"), ("POST", "/login"), ("POST", "/logout"), ("GET", "/favicon.ico")}

@@ -17,6 +17,7 @@ from hangdog_proto.codec.rounds import rebuilt
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.captures import RawCapture, unfolded
+from hangdog_server.store.history import stall_incidents
 from hangdog_server.store.offline_captures import OfflineCapture, Spooled
 from hangdog_server.store.store import EARLIER, Store
 from hangdog_server.store.store_errors import StoreFailed
@@ -108,7 +109,7 @@ async def test_a_further_look_goes_into_the_incident_of_the_same_stall_and_into_
     store = Store(where)
     mine = replace(FIRST, began=100.0, why="suspected: ranks 0-7")
     await store.begin(mine, {})
-    assert await store.same_stall("llama", mine.id, 0.0) is None, "it is under way"
+    assert await store.ask(stall_incidents.find, "llama", mine.id, 0.0) is None, "it is under way"
     await store.judged(mine.id, OPEN, 105.0)
     for job, name, since, fits in (
         ("llama", mine.id, 999.0, True),
@@ -118,16 +119,18 @@ async def test_a_further_look_goes_into_the_incident_of_the_same_stall_and_into_
         ("qwen", mine.id, 0.0, False),
         ("llama", "gone", 0.0, False),
     ):
-        assert (await store.same_stall(job, name, since) is not None) is fits, (job, name, since)
+        assert (await store.ask(stall_incidents.find, job, name, since) is not None) is fits, (job, name, since)
     await store.begin(replace(FIRST, id="0f", began=110.0, why="page"), {})
     await store.judged("0f", OPEN, 111.0)
-    assert await store.same_stall("llama", "", 99.0) is None, "the newest is one that somebody asked for"
-    assert await store.same_stall("llama", mine.id, 99.0) is not None
+    newest = await store.ask(stall_incidents.find, "llama", "", 99.0)
+    assert newest is not None and newest.id == "0f", "somebody was faster than the suspicion"
+    assert await store.ask(stall_incidents.find, "llama", mine.id, 99.0) is not None
     await store.judged(mine.id, JUDGED, 120.0)
-    assert await store.same_stall("llama", mine.id, 0.0) is None, "what follows from a verdict stands"
+    decided = await store.ask(stall_incidents.find, "llama", mine.id, 0.0)
+    assert decided is not None and (decided.evict, decided.acted) == (JUDGED.evict.machines, False)
     await store.judged(mine.id, OPEN, 121.0)
     await store.went_on(mine.id, 9.0)
-    assert await store.same_stall("llama", mine.id, 0.0) is None, "it is over"
+    assert await store.ask(stall_incidents.find, "llama", mine.id, 0.0) is None, "it is over"
     store.close()
 
 

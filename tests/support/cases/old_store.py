@@ -31,6 +31,8 @@ INSERT INTO spooled VALUES ('b', '1', '0b', 'qwen', 's', 2.5, 0, '{"local": {"jo
 #: Takes back what versions since then added, and what version 0013 renamed.
 BEFORE_0013 = (
     "DROP TABLE phases",
+    "DROP TABLE responses",
+    "ALTER TABLE incidents DROP COLUMN response",
     "ALTER TABLE incidents DROP COLUMN features",
     "ALTER TABLE incidents DROP COLUMN owner",
     "ALTER TABLE incidents DROP COLUMN settled",
