@@ -42,7 +42,7 @@ COMMANDS = {
     "act": {
         "actions": "List what was, is and would be done to machines.",
         "approve": "Isolate the machines an incident's verdict names.",
-        "dismiss": "Say that no machine is at fault: leave them where they are.",
+        "dismiss": "Leave the machines of an incident where they are: none is at fault.",
         "release": "Bring a machine back that hangdog took out of use.",
         "ack": "Take an incident: others see who has it.",
         "note": "Write a note on an incident.",

@@ -37,10 +37,13 @@ SHIFT = (
     ("report", 0),
     ("health", 0),
     ("dismiss OTHER --because seen-by-eye", 0),
-    ("settle OTHER software --because seen-by-eye", 0),
-    ("show-of-settled: show OTHER", 1),
-    ("incidents-settled: incidents", 0),
-    ("report-settled: report", 0),
+    ("ack INCIDENT", 0),
+    ("note INCIDENT the-fan-is-loud", 0),
+    ("resolve OTHER software --because seen-by-eye", 0),
+    ("show-of-resolved: show OTHER", 1),
+    ("incidents-resolved: incidents", 0),
+    ("report-resolved: report", 0),
+    ("reopen OTHER --because it-hangs-again", 0),
 )
 #: What is typed then, and what `hangdog actions` is to say before anything else is typed: the server carries it out meanwhile.
 THEN = (("approve INCIDENT --because the-fan-is-dead", "done"), ("release c --because mended", "released"))

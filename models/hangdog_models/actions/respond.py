@@ -17,7 +17,7 @@ class DecidedSince(WrongUse):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ResponseDecision:
     """What `who` wants at `at` (Unix seconds): `text` is a note, or why; `over`: also where somebody else has the incident.
 
     `settled` is what it turned out to be, where it is resolved.
@@ -32,7 +32,7 @@ class Decision:
 
 
 def decide(
-    before: IncidentResponse, settled: SettledCause | None, wanted: Decision, shown: int | None = None
+    before: IncidentResponse, settled: SettledCause | None, wanted: ResponseDecision, shown: int | None = None
 ) -> IncidentResponse | None:
     """What stands then; None where it stands so already, by the same person. Raises DecidedSince.
 
@@ -61,7 +61,9 @@ def clears(response: IncidentResponse, settled: SettledCause | None, machine: st
     return machine not in settled.machines if settled.machines else settled.cause in ELSEWHERE
 
 
-def _acknowledged(before: IncidentResponse, settled: SettledCause | None, wanted: Decision) -> IncidentResponse | None:
+def _acknowledged(
+    before: IncidentResponse, settled: SettledCause | None, wanted: ResponseDecision
+) -> IncidentResponse | None:
     _require_open(before)
     if before.acknowledged_by == wanted.who:
         return None
@@ -70,17 +72,21 @@ def _acknowledged(before: IncidentResponse, settled: SettledCause | None, wanted
     return replace(before, acknowledged_by=wanted.who, acknowledged_at=wanted.at)
 
 
-def _given_back(before: IncidentResponse, settled: SettledCause | None, wanted: Decision) -> IncidentResponse | None:
+def _given_back(
+    before: IncidentResponse, settled: SettledCause | None, wanted: ResponseDecision
+) -> IncidentResponse | None:
     if before.acknowledged_by not in ("", wanted.who):
         raise DecidedSince(f"{before.acknowledged_by} has it, not {wanted.who}", "who has it gives it back")
     return replace(before, acknowledged_by="", acknowledged_at=0.0) if before.acknowledged_by else None
 
 
-def _noted(before: IncidentResponse, settled: SettledCause | None, wanted: Decision) -> IncidentResponse | None:
+def _noted(before: IncidentResponse, settled: SettledCause | None, wanted: ResponseDecision) -> IncidentResponse | None:
     return before
 
 
-def _resolved(before: IncidentResponse, settled: SettledCause | None, wanted: Decision) -> IncidentResponse | None:
+def _resolved(
+    before: IncidentResponse, settled: SettledCause | None, wanted: ResponseDecision
+) -> IncidentResponse | None:
     if before.state == ResponseState.RESOLVED:
         if before.who != wanted.who:
             raise _decided(before)
@@ -89,7 +95,9 @@ def _resolved(before: IncidentResponse, settled: SettledCause | None, wanted: De
     return _closed(before, ResponseState.RESOLVED, wanted)
 
 
-def _dismissed(before: IncidentResponse, settled: SettledCause | None, wanted: Decision) -> IncidentResponse | None:
+def _dismissed(
+    before: IncidentResponse, settled: SettledCause | None, wanted: ResponseDecision
+) -> IncidentResponse | None:
     if before.closed:
         if (before.state, before.who) == (ResponseState.DISMISSED, wanted.who):
             return None
@@ -97,7 +105,9 @@ def _dismissed(before: IncidentResponse, settled: SettledCause | None, wanted: D
     return _closed(before, ResponseState.DISMISSED, wanted)
 
 
-def _reopened(before: IncidentResponse, settled: SettledCause | None, wanted: Decision) -> IncidentResponse | None:
+def _reopened(
+    before: IncidentResponse, settled: SettledCause | None, wanted: ResponseDecision
+) -> IncidentResponse | None:
     if not before.closed:
         if before.who == wanted.who:
             return None
@@ -107,7 +117,7 @@ def _reopened(before: IncidentResponse, settled: SettledCause | None, wanted: De
     return replace(opened, acknowledged_by="", acknowledged_at=0.0)
 
 
-def _closed(before: IncidentResponse, state: ResponseState, wanted: Decision) -> IncidentResponse:
+def _closed(before: IncidentResponse, state: ResponseState, wanted: ResponseDecision) -> IncidentResponse:
     return replace(before, state=state, who=wanted.who, at=wanted.at, reason=wanted.text)
 
 

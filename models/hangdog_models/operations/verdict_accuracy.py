@@ -14,7 +14,7 @@ from hangdog_models.verdict import Kind, StallCause
 #: to certainty are what somebody acts upon or not.
 PARTS = (0.5, 0.7, 0.9, 0.97)
 #: What people and tests settle, as the definitions say it.
-_SETTLED = "settled with `hangdog settle`, else by a campaign for the incident that convicted a machine"
+_SETTLED = "settled with `hangdog resolve`, else by a campaign for the incident that convicted a machine"
 
 
 def settled_causes(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 
 from hangdog_models.actions.caps import Mode
-from hangdog_models.actions.respond import Decision
+from hangdog_models.actions.respond import ResponseDecision
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.incident import UNANSWERED, IncidentResponse, ResponseKind
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -149,7 +149,7 @@ class ActionService:
                 )
             return rows
         if request.what == "dismiss":
-            wanted = Decision(ResponseKind.DISMISSED, who, now, because)
+            wanted = ResponseDecision(ResponseKind.DISMISSED, who, now, because)
             return await self._turn(same, lambda connection: _dismissed(connection, incident, wanted))
         if request.what == "release":
             return await self._turn(same, lambda connection: policy.release(connection, machine, because, who, now))
@@ -187,7 +187,7 @@ class ActionService:
         )
 
 
-def _dismissed(connection: sa.Connection, incident: str, wanted: Decision) -> tuple[ActionRecord, ...]:
+def _dismissed(connection: sa.Connection, incident: str, wanted: ResponseDecision) -> tuple[ActionRecord, ...]:
     """No machine is at fault: nothing is done to any, what verdicts said is taken back, and the incident is closed; its acts."""
     policy.dismiss(connection, incident, wanted.text, wanted.who, wanted.at)
     responses.respond(connection, incident, wanted)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from hangdog_models.actions.respond import OF_MACHINES, Decision
+from hangdog_models.actions.respond import OF_MACHINES, ResponseDecision
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.incident import Incident, ResponseKind, SettledCause
 from hangdog_models.verdict import StallCause
@@ -55,7 +55,8 @@ class ResponseService:
         """Does it, recorded before and after; nothing is done to a machine that is in use. Raises HangdogError."""
         wanted, store = self._decision(asked, person), self._services.store
         incident = await store.find(name)
-        words = " ".join((asked.what, *((asked.cause, *asked.machines) if wanted.settled else ())))
+        settled = (wanted.settled.cause, *wanted.settled.machines) if wanted.settled is not None else ()
+        words = " ".join((asked.what, *settled))
         entry = replace(person.audit_entry(words, incident.job, asked.text), incident=incident.id)
         await self._audit.note(replace(entry, outcome="asked"))
 
@@ -72,7 +73,7 @@ class ResponseService:
         await self._audit.note(replace(entry, outcome=str(wanted.what) if done else "it was so already"))
         return await store.find(incident.id)
 
-    def _decision(self, asked: Asked, person: Person) -> Decision:
+    def _decision(self, asked: Asked, person: Person) -> ResponseDecision:
         """What is wanted; raises WrongUse."""
         if asked.what not in ASKED:
             raise WrongUse(f"{asked.what[:40]!r} is nothing to do about an incident", ", ".join(ASKED))
@@ -85,7 +86,7 @@ class ResponseService:
         who, settled = storable(person.name), None
         if kind is ResponseKind.RESOLVED:
             settled = SettledCause(_cause(asked.cause), _machines(asked.cause, asked.machines), text, who, now)
-        return Decision(kind, who, now, text, over=asked.what == "take-over", settled=settled)
+        return ResponseDecision(kind, who, now, text, over=asked.what == "take-over", settled=settled)
 
 
 def asked_of(request: pb.RespondRequest) -> Asked:

@@ -94,12 +94,12 @@ async def test_a_job_that_went_on_is_said_to_with_what_earlier_looks_came_to(tmp
 async def test_what_people_say_that_it_was_stands_on_its_page_and_changes_it(tmp_path: Path) -> None:
     async with browsed(tmp_path / "s.db") as site:
         store, name = site.on.store, await hang(site.on)
-        assert "settled" not in (await site.http.get(f"/incidents/{name}")).text
+        assert "resolved by" not in (await site.http.get(f"/incidents/{name}")).text
         for at, reason in enumerate(("<b>a deadlock</b>", "another one")):  # drawn pages are kept: each word draws anew
             kept = SettledCause("software", (), reason, "ada", NOON + at)
             await store.do(responses.resolve, name, kept)
             page = (await site.http.get(f"/incidents/{name}")).text
-            assert f"settled by ada: software, {html.escape(reason)}" in page
+            assert f"resolved by ada: software, {html.escape(reason)}" in page
         (line,) = (await told(site.http, "/api/incidents"))["incidents"]
         assert line["settled"] == {
             "cause": "software", "machines": [], "reason": "another one", "who": "ada", "at": NOON + 1,

@@ -13,9 +13,10 @@ from hangdog_proto.client.incidents import Client
 @format_option
 @server_option
 def command(incident: str, because: str, form: str, server: str) -> None:
-    """Leave the machines of INCIDENT where they are, and never ask for it again.
+    """Leave the machines of INCIDENT where they are: none is at fault. It is closed, and not asked for again.
 
-    What is under way is undone. What is done already stays: `hangdog release` brings a machine back.
+    What is under way is undone, and what verdicts said against machines is taken back. What is done already stays:
+    `hangdog release` brings a machine back. `hangdog reopen` opens the incident again.
     """
     with Client(server) as client:
         show(client.act("dismiss", incident=incident, reason=because), form)

@@ -53,10 +53,10 @@ def came_to(connection: sa.Connection, incidents: Collection[Comparable]) -> dic
     found = {}
     for one in incidents:
         row, machine = rows.get(one.id), one.features.machine
-        said, response = (settled.read(row.settled), responses.read(row.response)) if row is not None else (None, None)
+        cause, response = (settled.read(row.settled), responses.read(row.response)) if row is not None else (None, None)
         outcome = tested.get((one.id, machine))
-        if said is not None:
-            found[one.id] = str(said)
+        if cause is not None:
+            found[one.id] = str(cause)
         elif response is not None and response.state == ResponseState.DISMISSED:
             found[one.id] = f"{response}{f': {response.reason}' if response.reason else ''}"
         elif outcome is not None:

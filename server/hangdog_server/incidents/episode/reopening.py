@@ -3,7 +3,7 @@
 import logging
 from dataclasses import replace
 
-from hangdog_models.actions.respond import DecidedSince, Decision
+from hangdog_models.actions.respond import DecidedSince, ResponseDecision
 from hangdog_models.incident import Incident, ResponseKind
 from hangdog_models.views.answer_text import accuses
 from hangdog_server.auth.audit_log import AuditEntry, AuditLog
@@ -48,7 +48,7 @@ class Reopening:
             return
         entry = AuditEntry("reopen", WHO, "", "suspicion", "", incident.job, why, incident.id)
         await self._audit.note(replace(entry, outcome="asked"))
-        wanted = Decision(ResponseKind.REOPENED, WHO, now, why)
+        wanted = ResponseDecision(ResponseKind.REOPENED, WHO, now, why)
         try:
             await store.write(name, responses.respond, name, wanted, incident.response.decisions)
         except DecidedSince as error:  # somebody was faster

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from hangdog_models.actions.respond import Decision, decide
+from hangdog_models.actions.respond import ResponseDecision, decide
 from hangdog_models.errors import WrongUse
 from hangdog_models.incident import (
     ENDED,
@@ -35,7 +35,9 @@ _SEES = (ResponseKind.ACKNOWLEDGED, ResponseKind.RESOLVED, ResponseKind.DISMISSE
 _CLOSES = (ResponseKind.RESOLVED, ResponseKind.DISMISSED)
 
 
-def respond(connection: sa.Connection, name: str, wanted: Decision, shown: int | None = None, key: str = "") -> bool:
+def respond(
+    connection: sa.Connection, name: str, wanted: ResponseDecision, shown: int | None = None, key: str = ""
+) -> bool:
     """Keeps what somebody did, with all that follows; False where it is done already. Raises WrongUse.
 
     `shown`: how many decisions they were shown. `key` is the same where the same is sent twice.
@@ -64,8 +66,8 @@ def respond(connection: sa.Connection, name: str, wanted: Decision, shown: int |
         after = replace(after, verdict=" ".join((row.state, row.kind, *sorted(row.evict))).strip())
     values: dict[str, Any] = {"response": asdict(after)}
     if wanted.what in (ResponseKind.RESOLVED, ResponseKind.REOPENED):
-        said = wanted.settled
-        values["settled"] = {} if said is None or said.cause == StallCause.UNKNOWN else asdict(said)
+        cause = wanted.settled
+        values["settled"] = {} if cause is None or cause.cause == StallCause.UNKNOWN else asdict(cause)
     connection.execute(INCIDENTS.update().where(INCIDENTS.c.id == name).values(values))
     connection.execute(
         RESPONSES.insert().values(
@@ -80,7 +82,7 @@ def respond(connection: sa.Connection, name: str, wanted: Decision, shown: int |
 
 def resolve(connection: sa.Connection, name: str, settled: SettledCause) -> bool:
     """Keeps what an incident turned out to be, as `respond` does."""
-    wanted = Decision(ResponseKind.RESOLVED, settled.who, settled.at, settled.reason, settled=settled)
+    wanted = ResponseDecision(ResponseKind.RESOLVED, settled.who, settled.at, settled.reason, settled=settled)
     return respond(connection, name, wanted)
 
 
@@ -109,14 +111,14 @@ def _came(connection: sa.Connection, name: str, key: str) -> bool:
     return connection.execute(sa.select(RESPONSES.c.number).where(same).limit(1)).first() is not None
 
 
-def _text(wanted: Decision) -> str:
+def _text(wanted: ResponseDecision) -> str:
     if wanted.settled is None:
         return wanted.text
     machines = f" ({', '.join(wanted.settled.machines)})" if wanted.settled.machines else ""
     return f"{wanted.settled.cause}{machines}{f', {wanted.text}' if wanted.text else ''}"
 
 
-def _acts(connection: sa.Connection, name: str, wanted: Decision) -> None:
+def _acts(connection: sa.Connection, name: str, wanted: ResponseDecision) -> None:
     """What is open of machines that were not at fault is dismissed; one that is open again is asked for anew."""
     if wanted.what is ResponseKind.REOPENED:
         dismissed = sa.and_(INTENTS.c.incident == name, INTENTS.c.state == ActionState.DISMISSED)
@@ -130,7 +132,7 @@ def _acts(connection: sa.Connection, name: str, wanted: Decision) -> None:
             connection.execute(INTENTS.update().where(mine, INTENTS.c.machine == machine).values(values))
 
 
-def _require_room(connection: sa.Connection, name: str, wanted: Decision, before: IncidentResponse) -> None:
+def _require_room(connection: sa.Connection, name: str, wanted: ResponseDecision, before: IncidentResponse) -> None:
     """Raises WrongUse where too much was written already; an incident can be closed all the same."""
     if wanted.what in (*_CLOSES, ResponseKind.REOPENED):
         return

@@ -38,13 +38,13 @@ def note(
     lines = []
     for machine, (mention, probability, among) in sorted(now.items()):
         known = before.get(machine)
-        said = {"probability": probability, "among": among, "kind": kind}
+        stated = {"probability": probability, "among": among, "kind": kind}
         if known is not None and known.kind == BY_TESTS:
             continue
         if known is not None and known.mention == mention:
-            connection.execute(LEDGER.update().where(LEDGER.c.id == known.id).values(said))
+            connection.execute(LEDGER.update().where(LEDGER.c.id == known.id).values(stated))
         else:
-            lines.append({"machine": machine, "incident": incident, "job": job, "at": at, "mention": mention, **said})
+            lines.append({"machine": machine, "incident": incident, "job": job, "at": at, "mention": mention, **stated})
     if lines:
         connection.execute(LEDGER.insert(), lines)
     restate(connection, incident, at)
@@ -76,8 +76,8 @@ def cleared(connection: sa.Connection, incident: str) -> Callable[[str], bool]:
         response = msgspec.convert(row.response, IncidentResponse)
     except msgspec.ValidationError:  # of another version of ours
         response = UNANSWERED
-    said = settled.read(row.settled)
-    return lambda machine: clears(response, said, machine)
+    cause = settled.read(row.settled)
+    return lambda machine: clears(response, cause, machine)
 
 
 def latest() -> sa.Select[Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.actions.caps import Mode
-from hangdog_models.actions.respond import DecidedSince, Decision
+from hangdog_models.actions.respond import DecidedSince, ResponseDecision
 from hangdog_models.errors import WrongUse
 from hangdog_models.incident import Incident, IncidentResponse, IncidentState, ResponseKind, ResponseState, SettledCause
 from hangdog_models.verdict import Eviction, Kind, Suspect
@@ -36,7 +36,7 @@ async def did(
     store: Store, what: ResponseKind, who: str, at: float = 0.0, text: str = "", key: str = "", shown: int | None = None,
     over: bool = False, settled: SettledCause | None = None,
 ) -> bool:  # fmt: skip
-    wanted = Decision(what, who, NOON + at, text, over, settled)
+    wanted = ResponseDecision(what, who, NOON + at, text, over, settled)
     return await store.do(responses.respond, "0a", wanted, shown, key)
 
 
@@ -179,7 +179,7 @@ async def test_what_is_open_is_dismissed_never_asked_for_and_asked_again_once_re
         await on.acting.tick()
         assert await on.states("0a") == {"a": "waiting", "b": "waiting"}
         await on.judged("0b", "c")
-        wanted = Decision(ResponseKind.DISMISSED, "ada", NOON, "before anything was asked for")
+        wanted = ResponseDecision(ResponseKind.DISMISSED, "ada", NOON, "before anything was asked for")
         await on.store.do(responses.respond, "0b", wanted)
         await on.acting.tick()
         assert await on.states("0b") == {}, "no machine is at fault: none is asked for"
