@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from hangdog_models.diagnosis.clustering.incident_features import KINDS
-from hangdog_models.incident import IncidentState
+from hangdog_models.incident import IncidentState, ResponseState
 from hangdog_models.machine_history import MachineRecord, MentionKind, VerdictMention
 from hangdog_models.past_incidents import EarlierIncident, IncidentFeatures
 from hangdog_models.verdict import StallCause, Verdict
@@ -96,7 +96,9 @@ def past(connection: sa.Connection, incident: str, now: float) -> tuple[tuple[st
     Neither one that a person dismissed, nor one that was over before anything was done, unless people said what it was.
     """
     mine = INTENTS.c.incident == INCIDENTS.c.id
-    dismissed = sa.exists().where(mine, INTENTS.c.state == actions.ActionState.DISMISSED)
+    left = sa.exists().where(mine, INTENTS.c.state == actions.ActionState.DISMISSED, INTENTS.c.who != actions.LATER)
+    closed = sa.func.coalesce(INCIDENTS.c.response["state"].as_string(), "")
+    dismissed = sa.or_(left, closed == ResponseState.DISMISSED)
     acted = sa.exists().where(mine, INTENTS.c.state.in_(actions.TOOK))
     query = sa.select(INCIDENTS.c.id, INCIDENTS.c.began, INCIDENTS.c.owner, INCIDENTS.c.features).where(
         INCIDENTS.c.state == IncidentState.JUDGED,

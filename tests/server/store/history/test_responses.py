@@ -1,21 +1,25 @@
 """What people do about incidents, on both engines: once, over nobody's head, and with all that follows from it."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from hangdog_models.actions.caps import Mode
 from hangdog_models.actions.respond import DecidedSince, ResponseDecision
 from hangdog_models.errors import WrongUse
 from hangdog_models.incident import Incident, IncidentResponse, IncidentState, ResponseKind, ResponseState, SettledCause
+from hangdog_models.past_incidents import IncidentFeatures
+from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Eviction, Kind, Suspect
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history
 from hangdog_server.store.history import responses
 from hangdog_server.store.retention import Retention
 from hangdog_server.store.store import Store
+from hangdog_server.store.tables import INCIDENTS
 from support.servers.cast import NOON
 from support.servers.cast_acting import NOTHING, Played, body, world
 
@@ -210,6 +214,21 @@ async def test_what_is_under_way_cannot_be_closed_and_can_be_taken(here: Path, w
         await did(store, what, "ada", settled=SettledCause("software", (), "", "ada", NOON))
     assert await did(store, ResponseKind.ACKNOWLEDGED, "ada")
     assert (await response(store)).verdict == "capturing", "a verdict that comes then is news"
+    store.close()
+
+
+async def test_a_dismissed_incident_without_acts_teaches_nothing(where: Path | str) -> None:
+    features = IncidentFeatures("a", (Rank(0),), "dataloader", ("main",), ())
+    store = Store(where)
+    await judged(store)
+
+    def known(connection: sa.Connection) -> None:
+        connection.execute(INCIDENTS.update().values(features=asdict(features)))
+
+    await store.do(known)
+    assert len(await store.ask(machine_history.past, "0b", NOON)) == 1
+    await did(store, ResponseKind.DISMISSED, "ada", text="a drill")
+    assert await store.ask(machine_history.past, "0b", NOON) == ()
     store.close()
 
 
