@@ -13,14 +13,14 @@ import jsonschema
 import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.incident import Incident, SettledCause
+from hangdog_models.incident import Incident, IncidentState, SettledCause
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, StallCause, Verdict, from_json
 from hangdog_server.store.history import responses
 from hangdog_server.web.live_feed import MOST
 from support.servers.browsed import Browsed, browsed, hang
-from support.servers.cast import NOON, cluster
+from support.servers.cast import NOON, PATIENT, cluster
 
 
 async def told(http: httpx.AsyncClient, path: str) -> Any:
@@ -197,6 +197,32 @@ async def test_what_changed_before_the_page_listened_is_told_at_once(tmp_path: P
         heard = await events(site, f"/api/incidents/{name}/events?seen=capturing@1.000", 1)
         assert heard[0]["state"] == "judged" and heard[0]["id"] == name
         assert (await events(site, "/api/events?seen=other", 1))[0]["suspects"] == 1
+
+
+async def test_a_page_of_an_incident_that_is_listed_no_more_is_told_too(tmp_path: Path) -> None:
+    async with browsed(tmp_path / "s.db", settings=replace(PATIENT, listed=1)) as site, asyncio.timeout(60):
+        store, name = site.on.store, await hang(site.on)
+        await store.begin(Incident("0a", "other", NOON + 60), {})
+        assert [one["id"] for one in (await told(site.http, "/api/now"))["incidents"]] == ["0a"]
+        path = (await site.http.get(f"/incidents/{name}")).text.partition('data-events="')[2].partition('"')[0]
+        listening = asyncio.create_task(events(site, path, 1))
+        await asyncio.sleep(0.1)
+        await store.do(settled.settle, name, SettledCause("software", (), "a deadlock", "ada", NOON))
+        assert (await listening)[0]["settled"]["who"] == "ada"
+        await store.move("0a", IncidentState.FAILED, NOON + 61)
+
+
+async def test_a_post_mortem_is_there_once_there_is_a_verdict(tmp_path: Path) -> None:
+    async with browsed(tmp_path / "s.db") as site:
+        name = await hang(site.on)
+        await site.on.store.begin(Incident("0a", "other", NOON), {})
+        found = await site.http.get(f"/incidents/{name}/postmortem.md")
+        assert found.headers["content-type"].startswith("text/markdown") and f'"{name}.md"' in str(found.headers)
+        assert "UTC, verdict: machine" in found.text and "## Impact" in found.text
+        assert (await site.http.get("/incidents/0a/postmortem.md")).status_code == 404
+        await site.on.store.move("0a", IncidentState.FAILED, NOON)
+        for of in ("/nowhere", "machines"):
+            assert (await site.http.get(f"/api/events?of={of}")).status_code == 404
 
 
 async def test_a_server_that_ends_ends_open_pages(tmp_path: Path) -> None:
