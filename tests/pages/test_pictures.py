@@ -78,6 +78,7 @@ def test_the_time_of_a_step_is_a_line_where_it_is_known() -> None:
         "4,35.0 5,35.0",
     ]
     assert "none of its 8 ranks is seen to stand still" in shown and "a step takes 2.0 s" in shown
+    assert "a step took 2.0 s" in activity_strip([step, RankMotion(0, 8)])
 
 
 def test_a_job_that_nobody_watched_has_no_strip() -> None:

@@ -76,7 +76,7 @@ def _words(bins: Bins, seen: list[RankMotion], known: list[float]) -> str:
     unseen = f", {last.unseen:,} not seen" if last.unseen else ""
     most = max(one.still for one in seen)
     worst = f", at the most {most:,}" if most > last.still else ""
-    step = f"; a step takes {_time(known[-1])}" if known else ""
+    step = f"; a step {'takes' if last.step_s else 'took'} {_time(known[-1])}" if known else ""
     return f"{now}{unseen}; over the last {past}{worst}{step}"
 
 
