@@ -17,7 +17,7 @@ from hangdog_models.incident import Incident, SettledCause
 from hangdog_models.verdict import Eviction, Kind, from_json
 from hangdog_server.auth.tokens import Role
 from hangdog_server.listener import LOCAL
-from hangdog_server.store.history import settled
+from hangdog_server.store.history import responses
 from support.real.browser import PATIENCE_MS, PHONE, Watched, browser, watched
 from support.servers.browsed import browsed, free_port, hang
 from support.servers.cast import NOON, cluster, stage
@@ -75,10 +75,10 @@ async def test_a_change_keeps_what_whoever_reads_has_opened_chosen_and_typed(tmp
             await arranged(page)
             before = await page.evaluate(SHOWN)
             assert before["rank"] == "1" and before["hits"] and before["top"] > 0, before
-            await store.do(settled.settle, name, SettledCause("software", (), "<b>a deadlock</b>", "ada", NOON))
-            await page.get_by_text("settled by ada: software, <b>a deadlock</b>").first.wait_for()
+            await store.do(responses.resolve, name, SettledCause("software", (), "<b>a deadlock</b>", "ada", NOON))
+            await page.get_by_text("resolved by ada: software, <b>a deadlock</b>").first.wait_for()
             await same(page, before)
-            assert "settled by ada" in (await page.locator("#heard").inner_text()), "it is read aloud"
+            assert "resolved by ada" in (await page.locator("#heard").inner_text()), "it is read aloud"
             found = await store.find(name)
             asked, _ = await store.kept(name)
             slow = replace(from_json(json.loads(found.verdict)), kind=Kind.SOFTWARE, evict=Eviction())
@@ -131,18 +131,18 @@ async def test_a_server_that_is_away_is_said_within_five_seconds_and_found_again
             found = await Axe().run(page)
             assert found.violations_count == 0, found.generate_report()
             async with stage(tmp_path / "s.db", diagnose, door=door) as on:
-                await on.store.do(settled.settle, name, SettledCause("software", (), "a deadlock", "ada", NOON))
-                await page.get_by_text("settled by ada").first.wait_for()
+                await on.store.do(responses.resolve, name, SettledCause("software", (), "a deadlock", "ada", NOON))
+                await page.get_by_text("resolved by ada").first.wait_for()
                 await expect(live).to_be_empty()
                 await page.evaluate(
                     "Object.defineProperty(document, 'hidden', { get: () => window.away, configurable: true })"
                 )
                 await page.evaluate("window.away = true; document.dispatchEvent(new Event('visibilitychange'))")
-                await on.store.do(settled.settle, name, SettledCause("dependency", (), "a store", "eve", NOON + 1))
+                await on.store.do(responses.resolve, name, SettledCause("dependency", (), "a store", "eve", NOON + 1))
                 await asyncio.sleep(3)
-                assert await page.get_by_text("settled by eve").count() == 0, "a page that nobody sees asks nothing"
+                assert await page.get_by_text("resolved by eve").count() == 0, "a page that nobody sees asks nothing"
                 await page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
-                await page.get_by_text("settled by eve").first.wait_for()
+                await page.get_by_text("resolved by eve").first.wait_for()
                 assert await page.evaluate("window.mine"), "nothing was loaded again"
 
 

@@ -89,7 +89,7 @@ class Headline:
 
 
 def job_state(facts: JobFacts) -> JobState:
-    """How a job is. A verdict that it stands still holds until it is seen to go on, ends, or people settle what it was."""
+    """How a job is. A verdict that it stands still holds until it is seen to go on, ends, or people say what it was."""
     if not facts.here and not facts.lost:
         return JobState(JobCondition.ENDED, "has ended")
     under_way = next((one for one in facts.incidents if one.state in UNDER_WAY), None)
@@ -97,7 +97,8 @@ def job_state(facts: JobFacts) -> JobState:
     if stuck is not None:
         again = ", is being looked at again" if under_way is not None else ""
         gone = f", {_agents(facts)} {'is' if len(facts.lost) == 1 else 'are'} gone" if facts.lost else ""
-        text = f"stands still: {found(stuck)}{gone}{again}"
+        has = f", {printable(stuck.response.acknowledged_by, NAME)} has it" if stuck.response.acknowledged_by else ""
+        text = f"stands still: {found(stuck)}{has}{gone}{again}"
         return JobState(JobCondition.STUCK, text, stuck.id, stuck.began)
     newest = next((one for one in facts.incidents if one.state not in UNDER_WAY), None)
     if under_way is not None:
@@ -141,7 +142,14 @@ def is_over(incident: Incident, facts: JobFacts) -> bool:
     """Whether what an incident says of its job is over: it went on, ended, began anew, or people said what it was."""
     moved = OVER_S <= facts.moving_s < facts.now - incident.changed
     anew = facts.began > incident.began
-    return bool(incident.went_on_s or incident.settled or moved or anew or (not facts.here and not facts.lost))
+    return bool(
+        incident.went_on_s
+        or incident.settled
+        or incident.response.closed
+        or moved
+        or anew
+        or (not facts.here and not facts.lost)
+    )
 
 
 def found(incident: Incident) -> str:

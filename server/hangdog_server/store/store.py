@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from hangdog_models.diagnosis.clustering.incident_features import of_verdict
 from hangdog_models.errors import WrongUse
-from hangdog_models.incident import ENDED, SUSPECTED_WHY, EarlierVerdict, Incident, IncidentState
+from hangdog_models.incident import ENDED, RUNS_ON, SUSPECTED_WHY, EarlierVerdict, Incident, IncidentState
 from hangdog_models.verdict import Verdict, to_json
 from hangdog_server.store import actions, captures, leases, machine_history
 from hangdog_server.store.captures import RawCapture

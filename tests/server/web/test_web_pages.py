@@ -207,7 +207,7 @@ async def test_a_page_of_an_incident_that_is_listed_no_more_is_told_too(tmp_path
         path = (await site.http.get(f"/incidents/{name}")).text.partition('data-events="')[2].partition('"')[0]
         listening = asyncio.create_task(events(site, path, 1))
         await asyncio.sleep(0.1)
-        await store.do(settled.settle, name, SettledCause("software", (), "a deadlock", "ada", NOON))
+        await store.do(responses.resolve, name, SettledCause("software", (), "a deadlock", "ada", NOON))
         assert (await listening)[0]["settled"]["who"] == "ada"
         await store.move("0a", IncidentState.FAILED, NOON + 61)
 

@@ -59,7 +59,7 @@ class JobRow:
 def command(form: str, server: ServerAddress) -> None:
     """List the jobs that run, the worst first: on which machines, which ranks, how each is, its last verdict.
 
-    A job that stands still stays so after its verdict, until it is seen to go on, ends, or `hangdog settle` says what it
+    A job that stands still stays so after its verdict, until it is seen to go on, ends, or `hangdog resolve` says what it
     was. In JSON `state` is one of stuck, suspected, examined, lost, slower, unknown, moving, ended; `says` has the words.
     Jobs that have ended are in `hangdog incidents`.
 

@@ -13,7 +13,7 @@ from hangdog.output.terminal import console_for, printable
 from hangdog.output.timeline_lines import timeline_lines
 from hangdog.output.times import local_time
 from hangdog.output.verdict_text import print_verdict
-from hangdog_models.incident import Incident
+from hangdog_models.incident import Incident, ResponseKind
 from hangdog_models.verdict import to_json
 from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
@@ -47,7 +47,7 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
             print_line(Line(printable(words)), console)
         sections = (
             ("what happened when", timeline_lines(record.timeline, now)),
-            ("what was done about it", entries(record.entries)),
+            ("notes", entries([one for one in record.entries if one.what == ResponseKind.NOTED])),
             ("seen before", similar(record.similar)),
         )
         print_sections(sections, console)

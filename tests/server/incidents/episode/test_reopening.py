@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hangdog_models.actions.respond import ResponseDecision
 from hangdog_models.incident import Incident, IncidentResponse, IncidentState, ResponseKind, ResponseState, SettledCause
 from hangdog_server.auth.audit_log import AuditLog
 from hangdog_server.incidents.episode.reopening import GOES_ON_S, Reopening, reason
@@ -40,9 +41,7 @@ def test_what_opens_it(incident: Incident, after_s: float, why: str) -> None:
 async def test_it_is_opened_once_recorded_and_convicts_again(tmp_path: Path) -> None:
     async with world(tmp_path / "s.db", tmp_path) as on:
         await on.judged("0a", "a")
-        await on.store.do(
-            responses.respond, "0a", responses.ResponseDecision(ResponseKind.DISMISSED, "ada", NOON, "no")
-        )
+        await on.store.do(responses.respond, "0a", ResponseDecision(ResponseKind.DISMISSED, "ada", NOON, "no"))
         reopening = Reopening(on.means, AuditLog(tmp_path / "audit.jsonl", lambda: on.now))
         assert reopening.due("0a", 1.0) and not reopening.due("0a", 2.0) and reopening.due("0a", 20.0)
         await reopening.check("0a")
