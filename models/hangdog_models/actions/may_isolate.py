@@ -172,7 +172,8 @@ def _already_out(
     if left < caps.spares:
         free, needed = max(0, known.free - sum(not one.settled for one in took if one.out)), len(machines) + caps.spares
         lately = " that passed a test lately (tested_s)" if caps.tested_s else ""
-        what = f"{'no spare machine is' if not free else counted(free, 'spare machine') + (' is' if free == 1 else ' are')} free{lately}"
+        spare = counted(free, "spare machine") if free else "no spare machine"
+        what = f"{spare}{lately} {'is' if free <= 1 else 'are'} free"
         kept = f", {caps.spares} of them to be left (spares)" if caps.spares else ""
         yield IsolationRefusal(Bound.SPARES, f"{what} ({needed} needed{kept}), so the job could not restart")
 

@@ -54,7 +54,7 @@ async def test_who_was_convicted_is_no_spare_nor_where_it_is_asked_who_was_not_t
         await campaign(on, {"y": "pass", "z": "fail"})
         await on.judged("0a", "a", "b")
         await on.acting.tick()
-        assert "1 machine has no job and passed a test lately (tested_s), and 2 more" in await on.words("0a")
+        assert "1 spare machine that passed a test lately (tested_s) is free (2 needed)" in await on.words("0a")
         await on.judged("0b", "b")
         await on.until("0b", ActionState.DONE)
 
