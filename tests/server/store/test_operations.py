@@ -95,7 +95,7 @@ async def test_all_that_the_report_rests_on_is_read(where: Path | str) -> None:
         MachineTestRecord("7c", "0a", "b", NOON + 60.0, False, 1, 0),
     }, "what was aborted is no test"
     assert {(one.machine, one.incident, one.kind) for one in past.mentions} >= {("a", "0a", MentionKind.CONVICTED)}
-    assert len(past.mentions) == 7 and not past.cut
+    assert len(past.mentions) == 6 and not past.cut
     store.close()
 
 
