@@ -1,7 +1,7 @@
 """How a stack becomes a verdict. Start at `judge.diagnose`: it reads top to bottom, one line a noun.
 
 The words
-    frame       one call; every frame is kept or dropped, and a dropped one says by which rule
+    frame       one call; every frame is kept or dropped, and a dropped one names the rule
     signature   the kept frames of one thread, written down so that equal call sites read equal on every machine
     call site   a signature understood: operation, parallel dimension, caller
     rank state  what one rank does: its call site, its kernel state, whom it waits for
@@ -11,11 +11,11 @@ The words
     hypothesis  one explanation of the waits, with odds
     suspect     what a hypothesis blames; the verdict lists them, most probable first
 
-The way of one stack
-    observe/       Frame            -> CanonicalFrame, Signature   canonicalise: what tells the call site, what is noise
+The path of one stack
+    observe/       Frame            -> CanonicalFrame, Signature   canonicalise: what names the call site, what is noise
                    Signature        -> CallSite                    call_site: by the rules in rules/frames/
-                   ProcessTrace     -> RankState                   activity: the kernel and failed captures have their say
-                   rounds           -> Motion                      motion: what is unchanged since the last progress
+                   ProcessTrace     -> RankState                   activity: with the kernel state or the failed capture
+                   rounds           -> Motion                      motion: what has not moved since the last progress
     waits/         counters, RAS    -> exact waits                 collective_counters, ras_waits, transfers
                    RankStates       -> Waits                       waits: group waits, roots
     clustering/    RankStates       -> Clusters                    exact classes, then near ones; relations of labels
@@ -25,18 +25,19 @@ The way of one stack
                                                                    stuck_groups   groups that joined and do not complete
                                                                    disagreement   collectives that do not match
                                                                    missing_dumps  ranks whose dump is lost
-                                                                   structure      relations, where nothing else tells
+                                                                   structure      relations, where no other evidence is
                                                                    contradiction  stacks and counters of two moments
-    findings/      Hypotheses       -> Hypotheses                  what logs and hardware say moves their odds
+    findings/      Hypotheses       -> Hypotheses                  logs and hardware events move their odds
     stragglers/    rounds           -> Slowness                    a job that moves, but waits for the same ones
-    verdict/       Hypotheses       -> Verdict                     weighed; eviction is the smallest set that suffices
+    verdict/       Hypotheses       -> Verdict                     weighed; eviction is the smallest set that is enough
 
-The largest cluster is never taken for healthy: in most incidents its ranks are victims. What counts is which rank the
-others wait for, directly or through others, and which rank waits for none.
+The largest cluster is never taken for healthy: in most incidents its ranks are victims. What counts is the rank that
+the others wait for, directly or through others, while it waits for none.
 
-Every number that moves odds stands in `rules/likelihoods@2026-11.toml`, with what it does and what it rests on; the modules
-read it by its name, and `SAME_PLACE` is the row `same_place`.
+Every number that moves odds stands in `rules/likelihoods@2026-11.toml`, with its effect and its source. The modules read
+it by its name: `SAME_PLACE` is the row `same_place`.
 
-To teach hangdog a framework, add a rule file to `rules/frames/`: state the framework and the versions it was read off, and
-add a row for each rule to `tests/diagnosis/observe/test_activity.py`. Every verdict names the rule files that judged it.
+To teach hangdog a framework, add a rule file to `rules/frames/`. State the framework and the versions that the rules
+were read off. Add a row for each rule to `tests/diagnosis/observe/test_activity.py`. Every verdict names the rule files
+that judged it.
 """

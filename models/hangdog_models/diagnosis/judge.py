@@ -1,4 +1,4 @@
-"""From a snapshot to a verdict, one line a noun: read top to bottom, this is the whole of hangdog's thinking."""
+"""From a snapshot to a verdict: read `investigate` from top to bottom for the whole pipeline, one line a noun."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,12 +31,15 @@ from hangdog_models.verdict import Activity, Verdict
 
 
 def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Verdict:
-    """Judges a snapshot. Pure: equal arguments give equal verdicts, in whatever order the evidence came."""
+    """Judges a snapshot: the verdict says who holds the job up, and why.
+
+    Pure: equal arguments give equal verdicts, in whatever order the evidence came.
+    """
     return conclude.conclude(investigate(snapshot, topology, options))
 
 
 def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Case:
-    """Everything a verdict is drawn from: where the ranks stand, who waits for whom, and every explanation with its odds."""
+    """Everything that a verdict is drawn from: rank states, waits, and every hypothesis with its odds."""
     rules = packaged()
     topology = machine_check.placed(snapshot, topology)
     snapshot = replace(snapshot, findings=(*snapshot.findings, *library_errors.reported_by_ras(snapshot, topology)))
@@ -50,7 +53,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     if stalled_s is not None and stalled_s >= motion.STATED_S:
         moved = motion.stated(moved, looks, stalled_s)
     seen_s = (moved.rounds - 1) * (snapshot.interval_s or 0.0)
-    if seen_s > (stalled_s or motion.STATED_S):  # looks minutes apart state a standstill themselves
+    if seen_s > (stalled_s or motion.STATED_S):  # rounds minutes apart show a stall themselves
         stalled_s = seen_s
     snapshot = kept_records.current(snapshot, stalled_s, worked.stepped)
     last, moved = writers.tell_passing(_last(looks), looks, moved)
@@ -59,7 +62,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     records = profiled.believed(positions.ordered(snapshot.counters), rings)
     crowd = waits.crowd_of(last, moved, topology) if records else frozenset()
     counted = collective_counters.count(records, last, topology, crowd, moved.moving | moved.travelling)
-    known = {**last, **counted.states}  # a recorder tells what has ended, too: RAS says no more of who is known by it
+    known = {**last, **counted.states}  # RAS adds nothing about ranks of a flight recorder
     ras = ras_waits.hear(snapshot, known, topology, moved, frozenset(hold.group for hold in counted.holds))
     contradictions = contradiction.find(records, counted.holds, last, moved)
     look = conclude.with_absent({**known, **ras.states}, topology, snapshot)
@@ -78,7 +81,10 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
 
 
 def _last(looks: Sequence[Look]) -> Look:
-    """The latest standing of each rank: a look that merely failed does not hide what was seen before, a death does."""
+    """The latest state of each rank.
+
+    A round in which a capture merely failed does not hide the state before it. A death does.
+    """
     if len(looks) == 1:
         return looks[0]
     latest: dict[Rank, activity.RankState] = {}

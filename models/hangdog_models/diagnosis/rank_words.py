@@ -1,4 +1,4 @@
-"""Ranks in a sentence: which they are, and the verb that fits."""
+"""Ranks in a sentence: their list, and the verb that agrees with it."""
 
 from collections.abc import Iterable
 
@@ -12,10 +12,10 @@ def ranks_of(ranks: Iterable[Rank]) -> str:
 
 
 def are(ranks: Iterable[Rank]) -> str:
-    """The verb that goes with these ranks."""
+    """`is` or `are`, to agree with these ranks."""
     return "is" if len(list(ranks)) == 1 else "are"
 
 
 def wait(ranks: Iterable[Rank]) -> str:
-    """The verb that goes with these ranks."""
+    """`waits` or `wait`, to agree with these ranks."""
     return "waits" if len(list(ranks)) == 1 else "wait"

@@ -1,4 +1,4 @@
-"""What a rank is doing, and whom it waits for, read off its stacks, its kernel state or the reason it could not be seen."""
+"""What a rank is doing and whom it waits for: read off its stacks, its kernel state, or the reason its capture failed."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,16 +14,16 @@ from hangdog_models.training import training_thread
 from hangdog_models.verdict import Activity
 
 #: System calls that sleep for a peer on a socket (x86_64: connect, sendto, recvfrom, sendmsg, recvmsg). Collectives use
-#: sockets in threads of their own, so a main thread in one of these waits for somebody outside of the job.
+#: sockets in threads of their own. A main thread in one of these waits for a service outside of the job.
 _SOCKET_CALLS = {"42", "44", "45", "46", "47"}
 
 _DEAD = {"Z", "X"}
 _STOPPED = {"T"}
-#: Held by whoever traces it, as by a debugger at a breakpoint: nothing is wrong with its machine.
+#: Stopped by a tracer, as by a debugger at a breakpoint: nothing is wrong with its machine.
 _TRACED = {"t"}
-#: The operation of a rank that is.
+#: The operation of a traced rank.
 HELD = "held by a debugger"
-#: The operation of a rank that waits until another process gives up a file.
+#: The operation of a rank that waits until another process releases a lock file.
 LOCK_FILE = "lock file"
 _OF_REASON = {
     Reason.STOPPED: Activity.STOPPED,
@@ -31,28 +31,37 @@ _OF_REASON = {
     Reason.ZOMBIE: Activity.DEAD,
     Reason.EXITED: Activity.DEAD,
 }
-#: CPython's C functions (3.6 to 3.14) in which a thread takes a lock of Python's: `with lock:` has no Python frame of its own.
+#: CPython's C functions (3.6 to 3.14) in which a thread takes a Python lock. `with lock:` has no Python frame of its
+#: own.
 _TAKES_LOCK = {
     "lock_PyThread_acquire_lock", "PyThread_acquire_lock_timed", "PyThread_acquire_lock", "rlock_acquire", "acquire_timed",
     "_PyMutex_LockTimed",
 }  # fmt: skip
-#: The rule of a rank whose frames none knows.
+#: The rule name of a rank whose frames no rule matches.
 NO_RULE = "no rule"
-#: Waits for somebody outside of the job.
+#: Waits for a service outside of the job.
 SERVICES = (Activity.DATALOADER, Activity.STORAGE, Activity.CHECKPOINT, Activity.NETWORK)
 
 
 @dataclass(frozen=True, slots=True)
 class RankState:
-    """Where ranks stand at one moment: it names no rank, so thousands share one object, and the cost is that of the places.
+    """What a rank does at one moment.
 
-    `operation` is what it performs (`all_reduce`), `label` the first frame of the caller (`get_grad_norm_fp32`), `dim`
-    the parallel dimension of the group where the frames tell it. `rule` says which rule read it. `busy` is True when it
-    was running, False when asleep, None when unknown; `frames` is the stack with its line numbers, to compare rounds.
-    `interpreting`: it runs and holds the interpreter's lock, which every wait gives up. `remote_storage`: it sleeps in a
-    network file system's client. `sleeping`: the kernel shows plain sleep, so it is neither stopped nor in a driver.
-    `dozing`: it sleeps by a timer that it set itself. `writing`: the kernel's function in which it sleeps, where writers do on
-    a sound disk; `passing`: and it was not seen to stay there. `caller` is the index of the frame that bears the label. `astray`: it stands at another line of that function than its like.
+    It names no rank, so thousands of ranks share one object. Cost depends on distinct states, not on ranks.
+
+    - `operation`: what it performs (`all_reduce`).
+    - `dim`: the parallel dimension of the group, where the frames show it.
+    - `label`: the first frame of the caller (`get_grad_norm_fp32`); `caller` is the index of that frame.
+    - `rule`: the name of the rule that matched.
+    - `busy`: True when running, False when asleep, None when unknown.
+    - `frames`: the stack with its line numbers, to compare rounds.
+    - `interpreting`: it runs and holds the GIL, which every wait releases.
+    - `remote_storage`: it sleeps in the client of a network file system.
+    - `sleeping`: the kernel shows plain sleep, so it is neither stopped nor in a driver.
+    - `dozing`: it sleeps by a timer that it set itself.
+    - `writing`: the kernel function in which it sleeps, if writers sleep there on a sound disk, too.
+    - `passing`: it is `writing`, and was not seen to stay there.
+    - `astray`: it is at another line of that function than its peers.
     """
 
     activity: Activity
@@ -76,12 +85,15 @@ class RankState:
 
     @property
     def place(self) -> tuple[Activity, str | None, str | None, str, bool]:
-        """What ranks must have in common to be in the same operation: its source and its receivers have."""
+        """The call site: what ranks must have in common to be in the same operation.
+
+        A broadcast's source and receivers have it in common, although their lines differ.
+        """
         return (self.activity, self.operation, self.dim, self.label, self.astray)
 
     @property
     def line(self) -> int:
-        """The line of the frame that bears the label, 0 where it is not known."""
+        """The line of the frame named by `label`; 0 where it is not known."""
         return self.frames[self.caller].line if 0 <= self.caller < len(self.frames) else 0
 
     @property
@@ -90,29 +102,33 @@ class RankState:
 
     @property
     def queued(self) -> bool:
-        """Whether it may wait for room in its device's queue, as a launch does: an operator itself has nothing to sleep for."""
+        """Whether it may wait for room in its device's launch queue. A launch may; an operator only if it sleeps."""
         launches = self.activity is Activity.LAUNCH or (self.activity is Activity.COMPUTE and self.sleeping)
         return launches and not self.interpreting
 
 
 class RankStateReader:
-    """Reads the rounds of one snapshot; ranks whose evidence is alike get one and the same standing, in all rounds."""
+    """Reads the rounds of one snapshot. Ranks with equal evidence share one state, in all rounds."""
 
     def __init__(self, rules: RuleSet, dims: Container[str] = ()) -> None:
-        """`dims`: those that the job's topology has; a rule's wider one that it lacks is read as the narrower."""
+        """`dims`: the parallel dimensions of the job's topology.
+
+        A rule's wider dimension that the job lacks is read as the narrower one.
+        """
         self._rules = rules
         self._dims = dims
         self._frames: dict[tuple[Frame, ...], int] = {}
-        # by the identity of a frames tuple and of a threads tuple: the snapshot keeps all of them alive
+        # keyed by the identity of a tuple of frames or threads: the snapshot keeps all of them alive
         self._number: dict[int, int] = {}
         self._written: dict[int, tuple[int, tuple[int, ...]]] = {}
         self._threads: dict[tuple[object, ...], int] = {}
-        # by a trace's own words, which are quick to compare, and by what `read` looks at in them, which more ranks share
+        # keyed by a trace's raw fields, which compare quickly; below, by what `read` uses of them, which more ranks
+        # share
         self._known: dict[tuple[object, ...], RankState] = {}
         self._states: dict[tuple[object, ...], RankState] = {}
 
     def look(self, traces: Iterable[ProcessTrace]) -> dict[Rank, RankState]:
-        """Where each rank's trainer stands; other roles are passed over."""
+        """The state of each rank's trainer; processes of other roles are ignored."""
         found: dict[Rank, RankState] = {}
         for trace in traces:
             if trace.role == TRAINER:
@@ -137,7 +153,7 @@ class RankStateReader:
         return state
 
     def _key(self, trace: ProcessTrace) -> tuple[object, ...]:
-        """Everything of a trace that `read` looks at: two traces with equal keys stand alike."""
+        """Everything that `read` uses of a trace: traces with equal keys have equal states."""
         threads, tids = self._written.get(id(trace.threads)) or self._write(trace.threads)
         main = tids.index(trace.pid) if trace.pid in tids else -1
         state = trace.state
@@ -145,7 +161,7 @@ class RankStateReader:
         return threads, main, kernel, trace.missing
 
     def _write(self, threads: tuple[Thread, ...]) -> tuple[int, tuple[int, ...]]:
-        """A number for all that is looked at of the threads but their ids, and these ids."""
+        """A number for everything about the threads except their ids, and these ids."""
         key: list[object] = []
         for thread in threads:
             number = self._number.get(id(thread.frames))
@@ -160,25 +176,27 @@ class RankStateReader:
 
 
 def sites(look: Mapping[Rank, RankState]) -> list[tuple[RankState, list[Rank]]]:
-    """The distinct standings of a look with their ranks, ascending: what depends on the place is asked once a place."""
+    """The distinct states of a round with their ranks, ascending, so that work is done once a state and not once a
+    rank.
+    """
     found: dict[int, tuple[RankState, list[Rank]]] = {}
     before: RankState | None = None
     ranks: list[Rank] = []
     for rank in sorted(look):
         state = look[rank]
-        if state is not before:  # neighbours often stand alike
+        if state is not before:  # neighbouring ranks often share a state
             before, ranks = state, found.setdefault(id(state), (state, []))[1]
         ranks.append(rank)
     return list(found.values())
 
 
 def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
-    """The standing of the process `trace` describes, which is a rank's trainer."""
+    """The state of a rank's trainer process, which `trace` describes."""
     state = trace.state
     thread = main_thread(trace)
     by_kernel = state is not None and state.state in _DEAD | _STOPPED | _TRACED
     if not by_kernel and trace.missing and trace.missing.reason in _OF_REASON:
-        # A process in uninterruptible sleep may still have been read without attaching: then its stack says more.
+        # A process in uninterruptible sleep may have been read without attaching: its stack says more.
         by_kernel = thread is None or trace.missing.reason is not Reason.UNINTERRUPTIBLE
     if by_kernel:
         return _by_kernel(trace, thread, rules)
@@ -218,7 +236,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
     else:
         activity, wait = place.rule.activity, place.rule.wait
         if thread.gil and thread.active and (activity is Activity.LAUNCH or wait is Wait.SOME):
-            # A launch and a wait for the device give the interpreter's lock up: this is Python at work, or its collector.
+            # A launch and a wait for the device release the GIL: this is Python at work, or its collector.
             activity, wait = Activity.COMPUTE, Wait.NONE
         if activity is Activity.COMPUTE and busy is None:
             activity = Activity.UNKNOWN  # no tool saw it run
@@ -252,7 +270,10 @@ def main_thread(trace: ProcessTrace) -> Thread | None:
 
 
 def _holder(trace: ProcessTrace, main: Thread) -> Thread | None:
-    """The thread that runs with the interpreter's lock while the main thread sleeps: in every look, it is why."""
+    """The thread that runs with the GIL while the main thread sleeps.
+
+    In every such round that thread is why the main thread sleeps.
+    """
     if main.active is not False or main.gil:
         return None
     return next((thread for thread in trace.threads if thread.gil and thread.active and thread is not main), None)
@@ -287,7 +308,10 @@ def _remote_storage(trace: ProcessTrace) -> bool:
 
 
 def _autograd(trace: ProcessTrace, rules: RuleSet) -> CallSite | None:
-    """In backward the main thread only waits; an autograd thread that runs Python may tell where it really is."""
+    """The call site of an autograd thread that runs Python; None where no rule matches one.
+
+    In backward the main thread only waits. An autograd thread may show where the rank really is.
+    """
     for thread in trace.threads:
         if thread.name == "MainThread" or thread.tid == trace.pid:
             continue

@@ -1,4 +1,4 @@
-"""Two lines of one function are two sub-places: who stands at another one than its like, and differs in nothing else."""
+"""Two lines of one function are two call sites: finds ranks at another line than their peers, with all else equal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,20 +10,22 @@ from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
-#: So many ranks at one line are a crowd, from which another one may be told.
+#: So many ranks at one line are a majority to compare another rank with.
 CROWD_LEAST = 3
-#: Operations that one rank calls in another way than the others do, and often at a line of its own.
+#: Operations that one rank, the root, calls differently from the others and often at a line of its own.
 _ROOTED = ("broadcast", "broadcast_object_list", "scatter", "scatter_object_list", "gather", "gather_object", "reduce")
 
 Site = tuple[RankState, list[Rank]]
 
 
 def tell_apart(look: Look, motion: Motion, topology: Topology) -> Look:
-    """The look, in which those who stand at another line than their like are marked as astray.
+    """The round, with ranks at another line than their peers marked as `astray`.
 
-    They are told where one function shows two lines only, at one of which is a crowd and at the other one machine at most.
-    Lines that spread over the ranks tell nothing, nor does a rank whose way to that function differs, too: its files may
-    be another version. Ranks are compared within their stage, for stages take turns in one function.
+    Ranks are marked where one function shows two lines only, most ranks at one and at most one machine's at the other.
+
+    - Lines that spread over the ranks mark none.
+    - A rank that reached the function through other frames is not marked: its files may be another version.
+    - Ranks are compared within their stage, for pipeline stages take turns in one function.
     """
     places: dict[tuple[object, ...], list[Site]] = {}
     for state, ranks in sites(look):
@@ -39,9 +41,10 @@ def tell_apart(look: Look, motion: Motion, topology: Topology) -> Look:
 
 
 def _rests(state: RankState, motion: Motion) -> bool:
-    """Whether its line is that of a call which it waits in, as far as is known.
+    """Whether its line is that of the call which it waits in, as far as is known.
 
-    Without a rule only a rank that sleeps does, in several looks. Who launches or computes is at any line of a function.
+    Without a matching rule, only a rank that sleeps in several rounds counts. A rank that launches or computes is at
+    any line of a function.
     """
     if state.wait is Wait.GROUP:
         return state.operation not in _ROOTED
@@ -50,7 +53,7 @@ def _rests(state: RankState, motion: Motion) -> bool:
 
 
 def _odd(found: Sequence[Site], stages: Mapping[Rank, int], motion: Motion, topology: Topology) -> list[Site]:
-    """The states at one place that are the odd ones of their stage, each with its ranks there."""
+    """The states at one call site that differ from the rest of their stage, each with its ranks."""
     of_stage: dict[int, list[Site]] = {}
     for state, ranks in found:
         split: dict[int, list[Rank]] = {}

@@ -1,4 +1,4 @@
-"""Reads a signature by the rules: what is being done there, for whom it waits, in which group, called from where."""
+"""Applies the rules to a signature: what is done there, whom it waits for, in which group, and called from where."""
 
 import re
 from dataclasses import dataclass
@@ -8,25 +8,26 @@ from hangdog_models.diagnosis.observe.canonicalise import Signature, canonicalis
 from hangdog_models.rules.ruleset import Rule, RuleSet, last_component
 from hangdog_models.stack import Frame
 
-#: Where torch.distributed's own operations live: their caller tells more than they do.
+#: Files of torch.distributed's own operations: their caller says more than they do.
 _FRONT_DOORS = ("distributed_c10d.py", "_functional_collectives.py", "torch/_ops.py")
-#: Code of torch and of loaders, and what Python waits by: called from inside of a library's own waits, it is no code of the
-#: program. What a loader does without workers of its own is: it reads and puts batches together in the rank itself.
+#: Code of torch and of loaders, and what Python waits by. Called inside a library's own wait, it is not the program's
+#: code. The exception is a loader without workers: it reads and collates batches in the rank itself.
 _LIBRARY = re.compile(
     r"(?:.*/)?(?:torch/(?!utils/data/(?!dataloader\.py))|ray/|grain/_src/|asyncio/|multiprocess(?:ing)?/"
     r"|(?:threading|queue|selectors|concurrent/futures/_base|fairseq/data/iterators|accelerate/data_loader)\.py)"
 )
-#: Files of Python code. Some tools write libraries and programs of the machine in their place.
+#: Files of Python code. Some tools write libraries and binaries in their place.
 _PYTHON = re.compile(r".*\.pyc?$|<")
-#: Names that a thousand different functions bear.
+#: Names that many unrelated functions have.
 _TELLS_NOTHING = {"wrapper", "wrapped", "inner", "fn", "call", "unwrap"}
 
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """One stack, understood. `rule` is None where no rule knows it; then only `label`, the innermost frame, is set.
+    """A signature, understood.
 
-    `caller` is the index of the frame that bears the label, -1 where none does.
+    - `rule`: None where no rule matches. Then `label`, the innermost frame, is all that is set.
+    - `caller`: the index of the frame that `label` names; -1 where there is none.
     """
 
     signature: Signature
@@ -37,9 +38,9 @@ class CallSite:
     caller: int = -1
 
 
-@lru_cache(maxsize=1 << 16)  # thousands of ranks stand in tens of places
+@lru_cache(maxsize=1 << 16)  # thousands of ranks are at tens of call sites
 def place_of(frames: tuple[Frame, ...], rules: RuleSet) -> CallSite:
-    """The place of one thread; `frames` run from the outermost call to the innermost."""
+    """The call site of one thread; `frames` run from the outermost call to the innermost."""
     signature = canonicalise(frames, rules)
     rule, at = _doing(signature, rules)
     if rule is None:
@@ -52,7 +53,7 @@ def place_of(frames: tuple[Frame, ...], rules: RuleSet) -> CallSite:
 
 
 def _doing(signature: Signature, rules: RuleSet) -> tuple[Rule | None, int]:
-    """The rule that tells the activity and the index of its frame: innermost strong rule, else innermost weak one."""
+    """The deciding rule and the index of its frame: the innermost strong rule, else the innermost weak one."""
     weak: tuple[Rule | None, int] = (None, -1)
     innermost, called = True, False
     for at in range(len(signature.frames) - 1, -1, -1):
@@ -79,9 +80,10 @@ def _is_of_the_program(frame: Frame) -> bool:
 
 
 def _door(signature: Signature, at: int, rule: Rule) -> int:
-    """Where the operation was entered: the outermost of the adjoining frames under the same rule as frame `at`.
+    """The frame at which the operation was entered.
 
-    So `all_gather_object` names the operation, not its inner `all_gather`, and its caller is the user's.
+    It is the outermost of the adjoining frames that match the rule of frame `at`. So `all_gather_object` names the
+    operation, not its inner `all_gather`, and its caller is the user's.
     """
     door = at
     for outer in range(at - 1, -1, -1):
@@ -94,7 +96,7 @@ def _door(signature: Signature, at: int, rule: Rule) -> int:
 
 
 def _group(signature: Signature, at: int, operation: str, rules: RuleSet) -> str | None:
-    """The parallel dimension of the innermost caller that a group rule knows; a weak rule yields to one further out."""
+    """The parallel dimension of the innermost caller that a group rule matches. A weak rule yields to one further out."""
     weak = None
     groups = [rule for rule in rules.group if not rule.operations or operation in rule.operations]
     for written in reversed(signature.frames[: at + 1]):
@@ -109,7 +111,7 @@ def _group(signature: Signature, at: int, operation: str, rules: RuleSet) -> str
 
 
 def _label(signature: Signature, at: int) -> tuple[str, int]:
-    """The innermost kept frame with a telling name that calls into the operation, outside of its own front door."""
+    """The innermost kept frame with a telling name that calls the operation, outside of torch.distributed."""
     plain = ("", -1)
     for caller in range(at - 1, -1, -1):
         written = signature.frames[caller]

@@ -1,4 +1,4 @@
-"""Writes a stack down so that two ranks in the same place read the same, keeping for every frame the reason it was dropped."""
+"""Writes a stack down so that ranks at one call site read the same. Each dropped frame keeps the reason it was dropped."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from hashlib import blake2b
 from hangdog_models.rules.ruleset import RuleSet
 from hangdog_models.stack import Frame
 
-#: Longest function name kept, in characters; pybind11 symbols reach 3,469 and tell nothing beyond their head.
+#: Longest function name kept, in characters. pybind11 symbols reach 3,469, and only their head says anything.
 MAX_NAME = 200
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+$|\?\?$")
@@ -18,7 +18,7 @@ _OPERATORS = re.compile(r"operator(?:\(\)|<=>|<<=?|>>=?|<=?|>=?|->\*?)")
 
 @dataclass(frozen=True, slots=True)
 class CanonicalFrame:
-    """One frame, the name it goes by, and whether it belongs to the signature; `rule` says which rule dropped it."""
+    """One frame, its canonical name, and whether it belongs to the signature. `rule` names the rule that dropped it."""
 
     frame: Frame
     name: str
@@ -30,15 +30,16 @@ class CanonicalFrame:
 
     @property
     def place(self) -> str:
-        """The part of its file's path (a native frame's library's) that does not differ between hosts."""
+        """The part of its path that is equal on all hosts; for a native frame, of its library's path."""
         return _place(self.frame)
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Where a thread stands: its kept frames, outermost first, and their identity under one rule set.
+    """Where a thread is: its kept frames, outermost first, and their identity under one rule set.
 
-    Line numbers are not part of it (one place showed four of them in one job); `lines` holds them for comparing rounds.
+    Line numbers are not part of it: one call site showed four of them in one job. `frames` holds them to compare
+    rounds.
     """
 
     frames: tuple[CanonicalFrame, ...]
@@ -50,21 +51,24 @@ class Signature:
 
     @property
     def innermost(self) -> tuple[str, str]:
-        """The function and the file of the innermost kept frame; empty texts where none is kept."""
+        """Function and file of the innermost kept frame; empty texts where none is kept."""
         return self.places[-1] if self.places else ("", "")
 
     @property
     def places(self) -> tuple[tuple[str, str], ...]:
-        """The function and the file of each kept frame, outermost first."""
+        """Function and file of each kept frame, outermost first."""
         return tuple((frame.name, _place(frame.frame)) for frame in self.frames if frame.kept)
 
     def written(self) -> tuple[str, ...]:
-        """The kept frames as people read them, outermost first."""
+        """The kept frames as text for people, outermost first."""
         return tuple(str(frame) for frame in self.frames if frame.kept)
 
 
 def canonicalise(frames: tuple[Frame, ...], rules: RuleSet) -> Signature:
-    """The signature of one thread. Equal places have equal digests on every machine, under one rule set."""
+    """The signature of one thread.
+
+    Equal call sites have equal digests on every machine, under one rule set.
+    """
     python = any(not frame.native for frame in frames)
     written = tuple(_canonical(frame, rules, python) for frame in frames)
     digest = blake2b(rules.name.encode(), digest_size=16)
@@ -80,7 +84,8 @@ def _canonical(frame: Frame, rules: RuleSet, python: bool) -> CanonicalFrame:
     if frame.native and _ADDRESS.match(frame.function):
         return CanonicalFrame(frame, name, kept=False, rule="bare address")
     if frame.native and python:
-        # Which native frames a capture shows depends on its mode; they tell the activity, Python frames tell the place.
+        # Which native frames a capture shows depends on its mode. They decide the activity; Python frames decide the
+        # call site.
         return CanonicalFrame(frame, name, kept=False, rule="native below Python")
     for rule in rules.drop:
         if rule.matches(frame, name):
@@ -111,7 +116,7 @@ def native_name(symbol: str) -> str:
 
 
 def _place(frame: Frame) -> str:
-    """The part of a path that does not differ between hosts: from the package's topmost folder, without directories above."""
+    """The part of a path that is equal on all hosts: from the package's topmost folder on."""
     path = frame.module or frame.file if frame.native else frame.file
     for anchor in ("/site-packages/", "/dist-packages/"):
         if anchor in path:

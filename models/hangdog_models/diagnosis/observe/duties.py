@@ -1,6 +1,6 @@
-"""What one rank does for all now and then, as its functions are called: it evaluates, prepares data, saves, reports, or tidies up.
+"""What one rank does for the whole job now and then: evaluate, prepare data, save, report, or collect garbage.
 
-No framework is asked for: people name such functions by what they do, in every framework and in their own code.
+It is read off the names of functions, of any framework: people name such functions by what they do.
 """
 
 import re
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from hangdog_models.stack import Frame
 
-#: Words of a function's name that say what it is for. A word that operators bear as well (`index_select`, `log_softmax`) is none.
+#: Words in a function's name that say what it is for. Words that operators have, too (`index_select`, `log_softmax`),
+#: are left out.
 _WORDS = {
     **dict.fromkeys(("eval", "evaluate", "evaluation", "evaluator", "validate", "validation"), "evaluates"),
     **dict.fromkeys(("predict", "prediction", "benchmark"), "evaluates"),
@@ -17,9 +18,9 @@ _WORDS = {
     **dict.fromkeys(("upload", "publish"), "reports"),
     "garbage": "collects garbage",
 }
-#: What is made once, before training or beside it, where a name says that it is made.
+#: What is made once, before training or beside it, and the verbs that say so.
 _MADE, _MAKES = {"index", "indices", "dataset", "datasets", "vocab", "cache"}, {"build", "write", "create", "make"}
-#: Libraries whose functions are part of every step, whatever they are called.
+#: Libraries whose functions are part of every step, whatever their names.
 _PLUMBING = (
     "torch/",
     "numpy/",
@@ -31,7 +32,7 @@ _PLUMBING = (
     "importlib/",
     "multiprocessing/",
 )
-#: Libraries that keep what an experiment measures: one rank tells them for all.
+#: Libraries of experiment tracking: one rank reports for all.
 _TRACKERS = (
     "torch/utils/tensorboard/",
     "tensorboard/",
@@ -50,9 +51,9 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def duty(frames: Sequence[Frame]) -> tuple[str, int] | None:
-    """What a stack says that its rank does for all, and the index of the outermost function that says so.
+    """What a rank does for the whole job by its stack, and the index of the outermost function that says so; else None.
 
-    What a module of the network calls is part of a step, whatever its name.
+    A function called by a module of the network is part of a step, whatever its name.
     """
     for at, frame in enumerate(frames):
         if frame.file.startswith(_OF_A_STEP):

@@ -14,36 +14,43 @@ from hangdog_models.verdict import Activity
 Look = Mapping[Rank, RankState]
 
 _KNOWN_TO_KERNEL = (Activity.STORAGE, Activity.DEVICE_SYNC, Activity.STOPPED, Activity.DEAD)
-#: What no frame tells: who came to be so between two looks has changed, whatever its frames.
+#: No frame shows these. A rank that came to be so between two rounds has changed, whatever its frames.
 _KNOWN_TO_KERNEL_ALONE = frozenset({Activity.STOPPED, Activity.DEAD})
 
-#: From this share of the ranks, stacks that changed are progress whatever they changed from: a hang leaves its waiters still.
+#: Changed stacks of this share of the ranks are progress, wherever they were before: in a hang the waiters do not
+#: change.
 MOVED_SHARE = 0.5
-#: A standstill of so many seconds that is stated says as much as a second look: a phase of a job seldom lasts longer.
+#: A stall stated to be this long, in seconds, says as much as a second round: few phases of a job last longer.
 STATED_S = 120.0
-#: And from so many that went to another place: a culprit that is busy for ever does, two may, a crowd of victims does not.
+#: So many ranks that moved to another call site are progress, too. One busy culprit moves, two may, many victims do
+#: not.
 GONE_AT_LEAST, GONE_SHARE = 4, 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Motion:
-    """What moved in the last `rounds` looks, counted from the last progress seen: the hang may have begun in between.
+    """What moved in the last `rounds` rounds, counted from the last progress seen.
 
-    `still`: stack equal, line for line, in all of them (two or more). `moving`: lines changed at one place, as in a loop.
-    `travelling`: the place itself changed, so the rank gets on with something. Unknown ranks are in none of the three.
-    `freed`: the ranks that left their waits between the last two looks, where that was progress: the job is alive.
-    `stirring`: so many stacks changed in between that most of the job is at work, whether or not a wait ended.
-    `moved_on`: there were looks before that, so the job still made progress while it was being looked at.
-    `working`: used the processor between the looks. Whoever waits for a device spins, so of a waiter it says nothing.
-    `woken`: its thread was put on a processor again and again between the looks, so something came that it waits for; of those
-    that are not in `counted` nobody knows how often.
-    `stepped`: at these the job's own progress advanced between the last two looks, by its step lines, heartbeat or collectives.
-    `helped`: processes of its own used the processor between the looks: a compiler, the workers of its loader.
-    `fed`: its thread was woken more often than looks wake it, and not from a sleep that it set itself: whoever waits for data gets it.
-    `ticking`: one sleep after the other that it set itself ended, so it goes round and round: at work, or asking for what never comes.
-    `working_before`: used the processor between two looks of which the later one is not the last.
-    `stated_s`: for so many seconds nothing had moved, as was stated; one look then shows where the ranks have stood since.
-    `running`: on a processor in each look that met it, one look included.
+    The hang may have begun in between. A rank is `still`, `moving` or `travelling`, or in none of the three if unknown.
+
+    - `still`: its stack is equal, line for line, in all of them (two or more).
+    - `moving`: its lines changed at one call site, as in a loop.
+    - `travelling`: its call site changed, so it does one thing after another.
+    - `freed`: it left its wait between the last two rounds, and that was progress: the job is alive.
+    - `stirring`: so many stacks changed in between that most of the job is at work, whether or not a wait ended.
+    - `moved_on`: there were rounds before these, so the job made progress during the captures.
+    - `working`: it used CPU between the rounds. A rank that waits for a device spins, so this proves nothing about a
+      waiter.
+    - `woken`: its thread was scheduled again and again between the rounds, so what it waits for arrives.
+    - `counted`: the ranks whose wakes were counted; of others they are unknown.
+    - `stepped`: its own progress advanced between the last two rounds, by step lines, heartbeat or collectives.
+    - `helped`: its other processes used CPU between the rounds: a compiler, or loader workers.
+    - `fed`: its thread was woken more often than captures wake it, and not by its own timer, so its data arrives.
+    - `ticking`: its own timed sleeps ended one after another. It is at work, or polls for something that never comes.
+    - `working_before`: it used CPU between two rounds of which the later is not the last.
+    - `stated_s`: the seconds for which nothing was stated to have moved. One round then shows where ranks have been
+      since.
+    - `running`: on a CPU in each round that captured it, even if that is one.
     """
 
     rounds: int
@@ -70,7 +77,7 @@ class Motion:
 
     @property
     def over(self) -> str:
-        """Over what it is known."""
+        """What it was observed over, as text."""
         return (
             f"{self.rounds} looks"
             if self.rounds > 1 or self.stated_s is None
@@ -79,7 +86,7 @@ class Motion:
 
 
 def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
-    """Compares the looks at a job, oldest first."""
+    """Compares the rounds of a job, oldest first."""
     start = 0
     freed: tuple[Rank, ...] = ()
     stirring: tuple[Rank, ...] = ()
@@ -89,7 +96,7 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
             start = at
     kinds: dict[str, list[Rank]] = {"still": [], "moving": [], "travelling": [], "": []}
     running: set[Rank] = set()
-    known: dict[tuple[int, ...], tuple[str, bool]] = {}  # of each sequence of standings, which thousands of ranks share
+    known: dict[tuple[int, ...], tuple[str, bool]] = {}  # for each sequence of states, which thousands of ranks share
     later = looks[start:]
     ranks: dict[Rank, None] = {}
     for look in later:
@@ -128,9 +135,9 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
 
 
 def _no_more_than_waiters(last: Look, used: Mapping[Rank, float]) -> set[Rank]:
-    """The sleepers whose process used no more of the processor than those of ranks that sleep and wait for others.
+    """Sleeping ranks whose process used no more CPU than the median of ranks that sleep and wait for others.
 
-    All processes of a job have threads beside the one that trains, which look around while it sleeps.
+    All processes of a job have threads beside the training thread, which poll while it sleeps.
     """
     waiters = [seconds for rank, seconds in used.items() if rank in last and last[rank].waits and last[rank].sleeping]
     if len(waiters) < FREED_AT_LEAST:
@@ -140,9 +147,10 @@ def _no_more_than_waiters(last: Look, used: Mapping[Rank, float]) -> set[Rank]:
 
 
 def stated(motion: Motion, looks: Sequence[Look], stated_s: float) -> Motion:
-    """What is seen to move or not, where it was stated that nothing had moved for so long: then one look tells, too.
+    """The motion, where it was stated that nothing had moved for `stated_s` seconds: then one round is enough.
 
-    In it, who does not run has stood there as long. Who runs may be in a loop, which only a second look would tell.
+    A rank that does not run in it has been there as long. A rank that runs may be in a loop: only a second round would
+    show it.
     """
     if motion.rounds > 1 or len(looks) != 1:
         return replace(motion, stated_s=stated_s)
@@ -151,12 +159,12 @@ def stated(motion: Motion, looks: Sequence[Look], stated_s: float) -> Motion:
 
 
 def _shows(state: RankState) -> bool:
-    """A stack to compare, or a kernel state that needs none: asleep in a disk or a driver in two looks is still."""
+    """Whether it can be compared between rounds: it has a stack, or a kernel state that needs none."""
     return bool(state.frames) or state.activity in _KNOWN_TO_KERNEL
 
 
 def _kind(track: Sequence[RankState]) -> str:
-    """What the standings of one rank show; nothing where it was seen once."""
+    """What the states of one rank show: still, moving or travelling; empty where it was captured once."""
     if len(track) < 2:
         return ""
     if all(alike(state, track[0]) for state in track):
@@ -165,10 +173,10 @@ def _kind(track: Sequence[RankState]) -> str:
 
 
 def _at_one_place(track: Sequence[RankState]) -> bool:
-    """Whether only lines differ, or most looks met it in one function and the others in what is called from there.
+    """Whether only lines differ, or most rounds show one function and the others what it calls.
 
-    A loop that collects garbage asks now and then how much memory is left: it goes nowhere for that. Who is met at
-    something of another kind does: a function that trains calls the loader, the model and the collectives.
+    A loop that collects garbage checks the free memory now and then: it is still the same loop. A rank seen at another
+    kind of activity has moved: a training function calls the loader, the model and the collectives.
     """
     digest, times = Counter(map(_digest, track)).most_common(1)[0]
     if times == len(track):
@@ -182,10 +190,10 @@ def _at_one_place(track: Sequence[RankState]) -> bool:
 
 
 def alike(one: RankState, other: RankState) -> bool:
-    """Whether a rank stood at one line, doing one thing, in two looks.
+    """Whether a rank was at one line, doing one thing, in two rounds.
 
-    Where only one of them shows native frames, the Python frames above them decide, and what the native ones tell beyond
-    these is no motion: the other look did not ask.
+    If only one of them shows native frames, the Python frames decide. The other capture did not collect native frames,
+    so these prove no motion.
     """
     if one.frames == other.frames:
         return one.activity is other.activity
@@ -204,7 +212,9 @@ def _digest(state: RankState) -> str:
 
 
 def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
-    """The ranks freed from their waits between two looks and those whose stacks changed, each where enough of them are."""
+    """The ranks freed from their waits between two rounds, and those whose stacks changed; each empty below its
+    threshold.
+    """
     held = _held(before, after)
     freed: list[Rank] = []
     left: list[Rank] = []
@@ -231,7 +241,10 @@ def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, 
 
 
 def _held(before: Look, after: Look) -> Callable[[RankState], bool]:
-    """Whether a rank waits, by its frames, or by standing where most ranks stand in both looks: no fault is at one place in all."""
+    """A test of whether a rank waits: by its frames, or because it is where most ranks are in both rounds.
+
+    No fault is at one call site on most ranks.
+    """
     most = [
         place
         for look in (before, after)
@@ -243,6 +256,9 @@ def _held(before: Look, after: Look) -> Callable[[RankState], bool]:
 
 
 def _all_arrived(before: Look, after: Look, held: Callable[[RankState], bool]) -> bool:
-    """Whether all who were outside of every wait have come to one: then what they held up goes on, and no torn read shows that."""
+    """Whether all ranks that were outside of every wait have entered one.
+
+    Then what they held up goes on. One torn read of a stack cannot show that.
+    """
     outside = [rank for rank, state in before.items() if not held(state)]
     return bool(outside) and all((now := after.get(rank)) is not None and held(now) for rank in outside)

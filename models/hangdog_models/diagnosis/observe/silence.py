@@ -1,4 +1,4 @@
-"""Machines none of whose ranks could be reached: that is the machine, not the capture of one process."""
+"""Machines none of whose ranks could be reached: then the machine is silent, not one process."""
 
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.ranks import Rank
@@ -10,13 +10,13 @@ _GONE = (Reason.NO_AGENT, Reason.TIMED_OUT)
 
 
 def silent(machine: str, look: Look, topology: Topology) -> bool:
-    """Whether two or more ranks of a machine are known, and no look at any of them was answered."""
+    """Whether two or more ranks of a machine are known, and every capture of them timed out or found no agent."""
     ranks = topology.machines.get(machine, ())
     return len(ranks) > 1 and all(_gone(rank, look) for rank in ranks)
 
 
 def silent_ranks(look: Look, topology: Topology) -> frozenset[Rank]:
-    """All ranks of such machines."""
+    """All ranks of silent machines."""
     missing = [rank for rank, state in look.items() if state.activity is Activity.MISSING]
     suspected = {topology.machine(rank) for rank in missing if _gone(rank, look)} - {None}
     return frozenset(

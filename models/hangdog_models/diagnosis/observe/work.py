@@ -1,4 +1,4 @@
-"""What trainers did between the looks, as the kernel and their own progress count it: processor time, wakes, steps."""
+"""What trainers did between the rounds, by counts of the kernel and of their own progress: CPU time, wakes, steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,28 +7,31 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Round
 from hangdog_models.stack import TRAINER, ProcessState, ProcessTrace
 
-#: A collective that completes frees at least two ranks; one alone may be a torn non-blocking read of its stack.
+#: A collective that completes frees at least two ranks. One alone may be a torn non-blocking read of its stack.
 FREED_AT_LEAST = 2
-#: A process works that used the processor for this share of the time between two looks, or so many seconds where that is
-#: not known: blocked writers of recorded jobs used 1 % at most, writing ones 12 % at least.
+#: A process works if it used this share of a CPU between two rounds, or so many seconds where the interval is not
+#: known. Blocked writers of recorded jobs used 1 % at most, active ones 12 % at least.
 WORKED_SHARE, WORKED_S = 0.05, 0.1
-#: A thread that reads or writes is woken for each piece. One that is stuck is woken by a timer at most, to look around: data
-#: loaders do so every five seconds. Times a second, and times where the seconds between two looks are not known.
+#: A thread that reads or writes is woken for each piece. A stuck one is woken by a timer at most, as data loaders are
+#: every five seconds. Times a second, and times in all where the interval is not known.
 WOKEN_PER_S, WOKEN = 3.0, 10
-#: The same of one that is woken by data alone, in a read or a write: a look that has to stop it wakes it twice.
+#: The same of a thread in a read or a write, which only data wakes. A capture that has to stop it wakes it twice.
 FED_PER_S = 1.5
-#: And of one that sleeps by a timer of its own: each wake that no look causes is a sleep that ended. Those of a recorded job ended
-#: once a second, where ranks at a lock, an answer or a pipe were not woken in five; a retry that waits for minutes ends none.
+#: The same of a thread that sleeps by its own timer: each wake that no capture causes is a sleep that ended. A recorded
+#: job's sleeps ended once a second, but ranks at a lock, a reply or a pipe were not woken in five. A retry that waits
+#: for minutes ends none.
 TICKS_PER_S, TICKS = 0.5, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The ranks whose trainer used the processor between the last two looks, and those that were woken again and again.
+    """The ranks whose trainer used CPU between the last two rounds, or was woken again and again.
 
-    `counted` are those of which it is known how often; at the `stepped` ones the job's own progress advanced; of the `helped` ones other processes were at work.
-    Those `working_before` used the processor between two looks of which the later one is not the last.
-    `helpers_too`: the seconds between the last two looks of those of which only those of all threads are known.
+    - `counted`: ranks whose wakes are known.
+    - `stepped`: the job's own progress advanced there.
+    - `helped`: other processes of theirs were at work.
+    - `working_before`: they used CPU between two rounds of which the later is not the last.
+    - `helpers_too`: CPU seconds between the last two rounds, where only those of all threads are known.
     """
 
     working: frozenset[Rank] = frozenset()
@@ -42,12 +45,13 @@ class Work:
     helpers_too: Mapping[Rank, float] = field(default_factory=dict)
 
 
-#: Nothing is known of it.
+#: No count is known.
 NO_WORK = Work()
 
 
 def count(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Rank] = ()) -> Work:
-    """What trainers did between the last two looks that count it: by the thread that trains where that is counted, else by all.
+    """What trainers did between the last two rounds that count it: by the training thread if it is counted, else by all
+    threads.
 
     `got_on`: the ranks whose flight records show that they completed operations.
     """
@@ -81,7 +85,10 @@ def _dozes(trace: ProcessTrace) -> bool:
 
 
 def _of_children(rounds: Sequence[Round]) -> dict[Rank, float]:
-    """The processor time that the other processes of each rank used between the last two looks, those that began in between included."""
+    """The CPU seconds that each rank's other processes used between the last two rounds.
+
+    Processes that began in between are included.
+    """
     before = {(trace.rank, trace.pid): _cpu(trace) for trace in rounds[-2].traces if _is_child(trace)}
     spent: dict[Rank, float] = {}
     for trace in rounds[-1].traces:
@@ -116,12 +123,14 @@ def _cpu_s(state: ProcessState) -> float | None:
 
 
 def _seconds(rounds: Sequence[Round]) -> dict[Rank, float]:
-    """The processor seconds of each trainer between the last two looks: of the thread that trains where they are known, else of all."""
+    """The CPU seconds of each trainer between the last two rounds: of the training thread where known, else of all
+    threads.
+    """
     return {**_spent(rounds, _cpu_s), **_spent(rounds, _ran_s)}
 
 
 def _spent(rounds: Sequence[Round], count: Callable[[ProcessState], float | None]) -> dict[Rank, float]:
-    """By how much a count of each trainer grew between the last two looks that have it."""
+    """The growth of one count of each trainer between the last two rounds that have it."""
     last: dict[Rank, float] = {}
     spent: dict[Rank, float] = {}
     for round_ in reversed(rounds):

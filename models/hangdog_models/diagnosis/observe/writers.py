@@ -1,4 +1,4 @@
-"""Ranks asleep in the kernel where writers sleep for seconds on a sound disk: told apart by whether they were seen to stay."""
+"""Ranks asleep in the kernel where writers sleep for seconds on a sound disk: which of them stayed there."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,10 +9,11 @@ from hangdog_models.verdict import Activity
 
 
 def tell_passing(last: Look, looks: Sequence[Look], motion: Motion) -> tuple[Look, Motion]:
-    """The last look, in which a writer that was not seen to stay in its sleep is `passing`, and the motion without its standing still.
+    """The last round with its writers marked, and the motion corrected for them.
 
-    It stays if it slept in one function of the kernel in two looks or more, and used no processor between any of them; or in
-    one look, if a long standstill was stated.
+    A writer that was not seen to stay asleep is marked `passing`, and is no longer `still`. It stayed if it slept in
+    one kernel function in two or more rounds and used no CPU between them. One round is enough if a long stall was
+    stated.
     """
     known: dict[int, RankState] = {}
     found = dict(last)
