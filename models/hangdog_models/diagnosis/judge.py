@@ -62,7 +62,8 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     records = profiled.believed(positions.ordered(snapshot.counters), rings)
     crowd = waits.crowd_of(last, moved, topology) if records else frozenset()
     counted = collective_counters.count(records, last, topology, crowd, moved.moving | moved.travelling)
-    known = {**last, **counted.states}  # RAS adds nothing about ranks of a flight recorder
+    # A flight recorder shows more than RAS, such as what has ended: RAS adds nothing about its ranks.
+    known = {**last, **counted.states}
     ras = ras_waits.hear(snapshot, known, topology, moved, frozenset(hold.group for hold in counted.holds))
     contradictions = contradiction.find(records, counted.holds, last, moved)
     look = conclude.with_absent({**known, **ras.states}, topology, snapshot)

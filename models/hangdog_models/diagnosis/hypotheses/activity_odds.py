@@ -1,4 +1,4 @@
-"""The odds of each cause, by what the rank does that the others wait for."""
+"""The odds of each cause, by what the awaited rank does."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from hangdog_models.verdict import Activity
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """How a rank that waits for nobody came to stand where it stands: a fault of its machine, of the code, of a service."""
+    """Odds of why a root is where it is: a fault of its machine, of the code, of a service, or mere slowness."""
 
     machine: float
     software: float
@@ -24,11 +24,11 @@ class Odds:
 
 
 def _odds(name: str) -> Odds:
-    """The odds of a row of the table; where it is silent of a cause, those at any activity."""
+    """The odds of a row of the table. A cause that the row lacks has the odds of `doing_anything`."""
     return Odds(**{**by_cause("doing_anything"), **by_cause(name)})
 
 
-#: Relative odds by what the awaited rank is doing.
+#: Odds relative to each other, by what the awaited rank does.
 ODDS: Mapping[Activity, Odds] = {
     Activity.STOPPED: _odds("doing_stopped"),
     Activity.DEAD: _odds("doing_dead"),
@@ -42,7 +42,7 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.MISSING: _odds("doing_missing"),
     Activity.DEVICE_SYNC: _odds("doing_device_sync"),
 }
-#: The causes of standing there among each other, where the place does not speak for the machine alone.
+#: Odds of the causes relative to each other, where the call site does not point at the machine alone.
 _CAUSES: Mapping[Activity, Mapping[str, float]] = {
     Activity.LOCK: by_cause("why_at_a_lock"),
     Activity.NETWORK: by_cause("why_at_a_request"),
@@ -54,10 +54,10 @@ _CAUSES: Mapping[Activity, Mapping[str, float]] = {
 }
 WHY_IN_AN_OPERATOR = by_cause("why_in_an_operator")
 WHY_BEHIND_IN_ALL_TO_ALL = by_cause("why_behind_in_all_to_all")
-#: Collectives before which ranks have unequal work by nature: of experts, some are asked more than others.
+#: Collectives before which ranks have unequal work by nature: some experts get more tokens than others.
 _UNEVEN = ("all_to_all", "alltoall")
 WHY_AT_ANOTHER_THREAD = by_cause("why_at_another_thread")
-#: Calls in which a thread waits until another one of its process has done something, as an upload.
+#: Calls in which a thread waits for another thread of its process, as for an upload.
 _OF_ANOTHER_THREAD = ("result", "exception", "as_completed", "join")
 WHY_IDLE = by_cause("why_idle")
 WHY_ASLEEP_BY_ITS_TIMER = by_cause("why_asleep_by_its_timer")
@@ -79,7 +79,7 @@ OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
 
 
 def odds_of(state: RankState) -> Odds:
-    """The odds for a rank that stands like this while others wait for it."""
+    """The odds for a rank in this state while others wait for it."""
     if state.remote_storage:
         return REMOTE_STORAGE
     if state.rule == BY_LAUNCHES:
@@ -96,7 +96,7 @@ def odds_of(state: RankState) -> Odds:
 
 
 def causes_of(state: RankState) -> Mapping[str, float] | None:
-    """The odds of all causes among each other of who stands like this; None where a row of its own has each cause."""
+    """The odds of all causes of this state, relative to each other; None where a row of `odds_of` has each cause."""
     if state.rule == BY_DEVICE and (state.operation or "").startswith(_UNEVEN):
         return WHY_BEHIND_IN_ALL_TO_ALL
     if state.queued or state.rule in (*COUNTED, BY_RAS):
@@ -115,5 +115,5 @@ def causes_of(state: RankState) -> Mapping[str, float] | None:
 
 
 def in_an_operator(state: RankState) -> bool:
-    """Whether it computes in a step of training as its peers did, and not in a function of the user's."""
+    """Whether it computes in a step of training as its peers do, not in a function of the user's."""
     return state.operation not in (None, CHILD) and state.rule != NO_RULE

@@ -1,4 +1,4 @@
-"""What speaks for the guilt of each root's machine: what the rank is doing there, whether it moved, whom it explains."""
+"""The factors for and against each root's machine: what the rank does, whether it moved, which waits it explains."""
 
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.hypotheses import masked_waits
@@ -39,20 +39,20 @@ UNAWAITED = likelihood("unawaited")
 PHASE_MACHINES = likelihood("phase_machines")
 PHASE_OF_JOB = likelihood("phase_of_job")
 EXPLAINED_LEAST = likelihood("explained_least")
-#: Up to so many roots, each is asked by itself what it explains.
+#: Up to so many roots, the waits that each explains are computed for it alone.
 ASKED_ALONE = 32
-#: Activities in which data come or go piece by piece, which wakes a sleeper.
+#: Activities in which data come or go piece by piece, and each piece wakes a sleeper.
 _TRANSFERS = (Activity.DATALOADER, Activity.CHECKPOINT, Activity.STORAGE)
 #: Activities in which a process waits for itself.
 _OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
-#: Activities of which a service shared by many machines may be the cause.
+#: Activities that a service shared by many machines may hold up.
 SHARED = {
     Activity.STORAGE, Activity.CHECKPOINT, Activity.DATALOADER, Activity.NETWORK, Activity.RENDEZVOUS, Activity.COMPILE,
 }  # fmt: skip
 
 
 def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[Rank, tuple[Factor, ...]]:
-    """For each root the factors of its machine's guilt; roots that are alike share them."""
+    """For each root the factors that blame its machine. Roots in equal states share them."""
     explained = _explained(look, waits, topology)
     where_of = _where_of(look, topology)
     silent = silent_ranks(look, topology)
@@ -97,10 +97,11 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
 
 
 def moves_data(rank: Rank, state: RankState, motion: Motion) -> bool:
-    """Whether what it writes, reads or waits for is seen to come or to go.
+    """Whether data that it writes, reads or waits for is seen to arrive or to leave.
 
-    Who runs, or used the processor between the looks, reads or writes. Whoever sleeps in a read or a write or waits for its
-    loader and was woken again and again, or used the processor, got something of it. A loader whose workers work does load.
+    - A rank that runs, or used CPU between the rounds, reads or writes.
+    - A rank that sleeps in a read, a write or its loader got some data if it was woken again and again, or used CPU.
+    - A loader whose workers work does load.
     """
     got_on = rank in motion.working or rank in motion.woken
     if state.activity is Activity.STORAGE:
@@ -109,10 +110,10 @@ def moves_data(rank: Rank, state: RankState, motion: Motion) -> bool:
 
 
 def works_for_all(state: RankState, still: bool, working: bool) -> bool:
-    """Whether it does what a rank does that others let work alone: computes, and gets on with it as far as is known.
+    """Whether it does what ranks do while others let one work alone: it computes, and moves on as far as is known.
 
-    One long call without the interpreter's lock looks the same in every look: there the processor time it used between
-    them speaks, as a few layers that take nearly all of an evaluation are met again and again.
+    One long call without the GIL looks equal in every round. There the CPU time between rounds decides: an evaluation
+    may spend nearly all its time in a few layers.
     """
     launches = state.activity is Activity.LAUNCH and bool(state.busy)  # without a GPU that is computing, too
     calls = bool(state.busy) and not state.interpreting and working
@@ -120,17 +121,19 @@ def works_for_all(state: RankState, still: bool, working: bool) -> bool:
 
 
 def goes_about(rank: Rank, state: RankState, motion: Motion) -> bool:
-    """Whether it went from one thing to another between the looks, and is not now where nobody goes on from by itself."""
+    """Whether it went from one activity to another between the rounds, and is not now stopped or dead."""
     return rank in motion.travelling and state.activity not in LASTING
 
 
 def compiling(state: RankState) -> bool:
-    """Whether it compiles, which takes minutes, and not merely loads what was compiled: standing there shows nothing."""
+    """Whether it compiles, which takes minutes: being unchanged there proves nothing. Loading a compiled kernel does
+    not count.
+    """
     return state.activity is Activity.COMPILE and state.operation != LOAD
 
 
 def _where_of(look: Look, topology: Topology) -> dict[tuple[object, ...], set[str | None]]:
-    """The machines with a rank at each place where many may be at once, and, for ranks without a stack, by what they do."""
+    """The machines with a rank at each call site of a shared service; for ranks without a stack, by activity."""
     found: dict[tuple[object, ...], set[str | None]] = {}
     for state, ranks in sites(look):
         if not state.waits and state.activity in SHARED:
@@ -149,11 +152,14 @@ def merely_failed(state: RankState) -> bool:
 def _factors(
     rank: Rank, state: RankState, moved: str, explained: float, waits: Waits, motion: Motion, shared: bool
 ) -> list[Factor]:
-    """`shared`: why it stands there is shared out among all causes, so that it is awaited counts alone."""
+    """The factors of one root.
+
+    `shared`: the odds of its state are split among all causes, so here only that others wait for it counts.
+    """
     doing = Factor(where(state), AWAITED if shared else odds_of(state).machine)
     if state.rule == BY_RAS:
         return [Factor("does not answer NCCL RAS while its peers do", SILENT_TO_RAS)]
-    if state.rule == BY_LAUNCHES:  # how many wait, and for how long, tells no device from a message that it lacks
+    if state.rule == BY_LAUNCHES:  # a slow device and a missing message look equal, however many wait
         return [doing, Factor("share of the waiting ranks it explains", explained)]
     if state.rule in COUNTED:
         doing = Factor("counters tell that it is behind, not what holds it", KNOWN_BY_COUNTERS)
@@ -164,7 +170,7 @@ def _factors(
     if groups > 1:
         factors.append(Factor(f"it is behind in {groups} process groups", min(BEHIND_MOST, groups)))
     if state.queued and not state.interpreting:
-        # A full queue of its device or mismatched collectives before it: as likely as a fault of the host. It may spin.
+        # A full device queue, or mismatched collectives before it: as likely as a fault of the host. It may spin.
         return [doing, Factor("share of the waiting ranks it explains", explained)]
     if state.activity is Activity.DATALOADER and state.interpreting and not moved:
         factors.append(Factor("it runs: a loader that runs is loading", LOADER_RUNS))
@@ -172,7 +178,7 @@ def _factors(
         factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINS_IN_C))
     compiles = compiling(state)
     unknown = state.activity is Activity.UNKNOWN and state.sleeping
-    if moved and not (shared and moved == "travelling"):  # that it gets on says why it is awaited, not that it is not
+    if moved and not (shared and moved == "travelling"):  # motion is why others wait, no acquittal
         times = {
             "still": 1.0 if compiles or unknown else ROOT_STILL,
             "moving": ROOT_MOVING,
@@ -187,7 +193,7 @@ def _factors(
         factors.append(Factor("it runs: what it writes or waits for moves", DATA_MOVES))
     elif motion.known and motion.stated_s is None and _uncounted(rank, state, motion):
         factors.append(Factor("it sleeps, and nobody counted whether anything comes", UNCOUNTED_SLEEPER))
-    # its other captures failed, the others stand still
+    # its other captures failed, and the other ranks are unchanged
     seen_once = motion.known and not moved and bool(state.frames)
     waited_for = not (compiles or unknown) and state.activity is not Activity.NETWORK
     lasting = ((moved in ("still", "moving") or seen_once) and waited_for) or state.activity in LASTING
@@ -195,7 +201,7 @@ def _factors(
         times = min(WAITING_MOST, len(waits.waiting) / WAITING_REMARKABLE)
         factors.append(Factor(f"{len(waits.waiting)} ranks wait", times))
     if not waits.waiting:
-        # Nobody waits: only a state that no healthy process stays in speaks for itself.
+        # Nothing waits for it: only a state that no healthy process stays in counts.
         lasting = moved == "still" and state.activity in (*SHARED, *_OWN)
         speaks = lasting or state.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE)
         factors.append(Factor("nobody was seen to wait for it", UNAWAITED if speaks else 0.0))
@@ -208,13 +214,16 @@ def _uncounted(rank: Rank, state: RankState, motion: Motion) -> bool:
 
 
 def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float]:
-    """For each root, the share of the waiting ranks that its standing there explains, never quite nothing.
+    """For each root, the share of the waiting ranks that it explains, never quite 0.
 
-    Counted are the ranks that some root explains, those that were captured if any: whoever was not may wait like all
-    others, and would pass their waits on. A device may wait for a collective that no frame of its host shows, so a
-    waiting rank that is traced to no root speaks against none of them, and no more does a root that may be queued.
-    Where roots are many no single one is the cause: then all that do the same are asked together, which also keeps the
-    cost linear in the ranks.
+    The whole is the ranks that some captured root explains; without a captured root, those that any root explains. A
+    rank that was not captured may itself wait, and would pass its waits on.
+
+    A device may wait for a collective that no frame of its host shows. So a waiting rank that no root explains counts
+    for every root. One that a queued root explains counts for each captured root.
+
+    With many roots no single one is the cause. Then roots of one activity count together, which keeps the cost linear
+    in ranks.
     """
     sides: dict[object, list[Rank]] = {}
     for rank in waits.roots:

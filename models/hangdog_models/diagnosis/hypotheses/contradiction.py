@@ -1,4 +1,4 @@
-"""Where stacks and counters cannot both be of one moment: it is said, and no explanation is as sure as it would be."""
+"""Stacks and counters of two different moments: reports where they contradict, so that no explanation is too sure."""
 
 from collections.abc import Sequence
 
@@ -20,10 +20,12 @@ OLD_DUMPS_SHARE = likelihood("old_dumps_share")
 def find(
     records: Sequence[RankCounters], holds: Sequence[GroupWait], look: Look, motion: Motion
 ) -> list[Contradiction]:
-    """What one look's stacks deny of the counters; only ranks that stand still count, for the others went on in between.
+    """Where the stacks contradict the counters.
 
-    `holds` are those read off the counters. A rank that waits inside of a collective of its group cannot be late for it;
-    and where nothing is under way by the dumps, nobody can be waiting in a collective.
+    Only ranks that did not move count; the others went on in between. `holds` are the waits read off the counters.
+
+    - A rank that waits inside a collective of its group cannot be late for it.
+    - If the dumps show nothing under way, no rank can be waiting in a collective.
     """
     exact = {rank for hold in holds for rank in hold.inside}
     inside = {
@@ -36,7 +38,7 @@ def find(
         and state.wait is Wait.GROUP
     }
     if not holds:
-        # a ring of NCCL's profiler is read in the very moment, and knows nothing of other libraries' collectives
+        # a ring of NCCL's profiler is read at that very moment, and knows only NCCL's collectives
         dumps = [record for record in records if record.source != PROFILER]
         reported = [record for record in dumps if record.rank in look and look[record.rank].frames]
         old = tuple(sorted(inside.intersection(record.rank for record in dumps)))
@@ -57,7 +59,7 @@ def find(
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
-    """One explanation that nothing can be concluded; the first contradiction is worth as much as all."""
+    """One hypothesis that nothing can be concluded. More contradictions do not raise its odds."""
     if not scene.contradictions:
         return []
     factors = odds("stacks and counters contradict each other", CONTRADICTED)

@@ -1,4 +1,4 @@
-"""Explanations by order: ranks that launched the same operations of two process groups one way round and the other."""
+"""Crossed order: ranks that launched the same operations of two process groups in opposite orders."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -16,17 +16,17 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Kind
 
 CROSSED_ORDER = likelihood("crossed_order")
-#: Groups of one rank that are compared with each other; of about twenty it has, few are under way at once.
+#: Groups of one rank that are compared with each other. Of the about twenty it has, few are under way at once.
 _MOST = 16
 
-#: An operation that is under way: its group and number.
+#: An operation under way: its group and number.
 Operation = tuple[str, int]
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
-    """Software, where both groups have been entered by all and neither completes: the order is the program's.
+    """Software, where all members entered both groups and neither completes: the program sets the order.
 
-    A device runs one after the other, so each side waits for what the other side has put second.
+    A device runs one operation after another, so each side waits for what the other side launched second.
     """
     crossed = _missed(scene) or _ring(scene)
     if crossed:
@@ -48,9 +48,9 @@ def explain(scene: Scene) -> list[Hypothesis]:
 
 
 def _missed(scene: Scene) -> list[Hypothesis]:
-    """Ranks that launched an operation never or second, and what the others in it launched behind it."""
+    """Ranks that launched an operation never or second, and what the others in it launched after it."""
     found = left_out.find(scene.waits.holds, by_group(scene.records))
-    # who is missed by many in one operation is the odd one
+    # the rank that most others miss in one operation is the odd one
     for one in sorted(found, key=lambda one: (-len(one.inside) / len(one.ranks), one.ranks))[:1]:
         who, others, other = (
             ranks_of(one.ranks),
@@ -72,14 +72,15 @@ def _missed(scene: Scene) -> list[Hypothesis]:
 
 
 def _ring(scene: Scene) -> list[Hypothesis]:
-    """Ranks inside of a collective whose missing members wait for them: no order of arrival ends that.
+    """Ranks inside a collective whose missing members wait for them: no order of arrival ends that.
 
-    Neither has launched what the other waits in: whose device is merely behind has. Of a longer ring stacks have to show
-    that those ranks wait, for a host that is held up elsewhere may have launched this collective before.
+    Neither side has launched what the other waits in. A rank whose device is merely behind has. In a longer ring,
+    stacks have to show that these ranks wait: a host that is held up elsewhere may have launched this collective
+    before.
     """
     waits, records = scene.waits, {record.rank: record for record in scene.records}
     counted = [hold for hold in waits.holds if hold.counted and hold.group and hold.awaited]
-    # who misses many is the odd one, however many rings there are
+    # the rank that misses most others is the odd one, however many rings there are
     counted.sort(key=lambda hold: (-len(hold.awaited) / len(hold.inside), hold.inside))
     for hold in counted[:_MOST]:
         back = list({id(other): other for rank in hold.inside for other in waits.holds_for(rank)}.values())
@@ -90,7 +91,7 @@ def _ring(scene: Scene) -> list[Hypothesis]:
         awaited = set(hold.awaited)
         direct = awaited <= {rank for other in back for rank in other.inside}
         waiting = all(rank in waits.waiting and scene.look[rank].frames for rank in hold.inside)
-        # of whom it is not known for whom they wait, they may wait for these
+        # ranks whose peers are unknown may wait for these
         if direct or (waiting and awaited - waits.loose and awaited - waits.loose <= waits.reached_from(hold.inside)):
             where = f" in {back[0].what}" if direct and len(back) == 1 else ""
             words = (
@@ -104,7 +105,7 @@ def _ring(scene: Scene) -> list[Hypothesis]:
 
 
 def _left_out(hold: GroupWait, ranks: Sequence[Rank], records: Mapping[Rank, RankCounters]) -> bool:
-    """Whether these ranks launched fewer operations of a group than those that are inside of one of it."""
+    """Whether these ranks launched fewer operations of a group than the ranks inside one of its operations."""
     inside = [records[rank].completed.get(hold.group, -1) for rank in hold.inside if rank in records]
     known = [records[rank].enqueued.get(hold.group, -1) for rank in ranks if rank in records]
     return bool(inside) and bool(known) and max(known) <= min(inside)
@@ -113,7 +114,9 @@ def _left_out(hold: GroupWait, ranks: Sequence[Rank], records: Mapping[Rank, Ran
 def _ways(
     records: Sequence[RankCounters], groups: set[str]
 ) -> dict[tuple[Operation, Operation], tuple[list[Rank], list[Rank]]]:
-    """For each two operations under way on a rank who launched the first one first, and who the second one."""
+    """For each two operations under way on a rank: the ranks that launched one first, and those that launched the other
+    first.
+    """
     found: dict[tuple[Operation, Operation], tuple[list[Rank], list[Rank]]] = {}
     for record in records:
         first: dict[str, int] = {}

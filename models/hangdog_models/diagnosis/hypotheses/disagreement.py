@@ -1,4 +1,4 @@
-"""Collectives that do not match: members of one process group that launched different operations under one number."""
+"""Mismatched collectives: members of one process group that launched different operations under one number."""
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -13,18 +13,18 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Kind
 
-#: Operations whose input has the same size on every member. Of the others (all_to_all with or without splits, gather, scatter,
-#: sends) sizes may differ by nature; ProcessGroupNCCL writes an all-gather or a reduce-scatter of unequal sizes as one
-#: `_broadcast_oop` or `_reduce_oop` for each member, whose sizes are equal, and NCCL's own such operations end in `_v`.
+#: Operations whose input has the same size on every member. In the others (all_to_all, gather, scatter, sends) sizes
+#: may differ. ProcessGroupNCCL writes an all-gather or reduce-scatter of unequal sizes as one `_broadcast_oop` or
+#: `_reduce_oop` for each member, whose sizes are equal. NCCL's own such operations end in `_v`.
 SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "all_gather", "allgather", "reduce_scatter", "reduce", "barrier")
 DISAGREEMENT_SHOWN = likelihood("disagreement_shown")
-#: Groups that are compared; a mismatch stops every group that depends on it, so the first ones show it.
+#: Groups that are compared. A mismatch stops every group that depends on it, so the first groups show it.
 GROUPS_COMPARED = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Under one number of one group: what most launched, what the `odd` ranks launched, and in what they differ."""
+    """Under one number of one group: what the `odd` ranks launched, what the `others` did, and how they differ."""
 
     group: str
     sequence: int
@@ -34,7 +34,7 @@ class Disagreement:
 
 
 def find(records: Sequence[RankCounters]) -> tuple[Disagreement, ...]:
-    """The first disagreement of each group, among the operations not done on some rank."""
+    """The first disagreement of each group, among the operations that some rank has not completed."""
     found = []
     for group, positions in sorted(by_group(records).items())[:GROUPS_COMPARED]:
         pending = [p for p in positions.values() if p.completed < p.enqueued]
@@ -49,10 +49,11 @@ def find(records: Sequence[RankCounters]) -> tuple[Disagreement, ...]:
 
 
 def under_way(records: Sequence[RankCounters], still: Container[Rank]) -> Iterator[Disagreement]:
-    """Groups whose numbers cannot be compared, and of which each member's device is in one collective, and not all in the same.
+    """Groups whose members' devices are in different collectives at once, where numbers cannot be compared.
 
-    Until torch 2.7 a batch of sends counts as a collective, so the stages of a pipeline differ in a sound job. A group runs
-    one collective after the other: if all its members are in one and stand still, it is one and the same.
+    Until torch 2.7 a batch of sends counts as a collective, so in a sound job the stages of a pipeline have different
+    numbers. But a group runs one collective after another. If each member is in one and does not move, they are in the
+    same one.
     """
     for group, positions in sorted(by_group(records).items())[:GROUPS_COMPARED]:
         name, members = group
@@ -80,7 +81,7 @@ def _first(group: Group, first: int, last: int, records: Mapping[Rank, RankCount
 
 
 def _apart(group: str, number: int, launched: Mapping[Rank, str], where: str) -> Disagreement:
-    """`launched`: what each rank did there, in words."""
+    """`launched`: what each rank launched there, as text."""
     most = Counter(launched.values()).most_common(1)[0][0]
     odd = tuple(sorted(rank for rank, what in launched.items() if what != most))
     others = tuple(sorted(rank for rank, what in launched.items() if what == most))
@@ -89,10 +90,9 @@ def _apart(group: str, number: int, launched: Mapping[Rank, str], where: str) ->
 
 
 def _unbalanced(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
-    """The first all-to-all in which members give more or less elements in all than they take.
+    """The first all-to-all whose members give more or fewer elements in all than they take.
 
-    The sizes of single members differ by nature, from rank to rank and from call to call: tokens are routed. What is
-    given is taken, so the sums over all members are equal.
+    The sizes of single members differ by nature: tokens are routed. But the sums over all members must be equal.
     """
     members = len(group[1])
     stated = _operations(group, records)
@@ -144,7 +144,7 @@ def _elements(size: Sequence[int]) -> int:
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
-    """Software: launching something else under the same number is what a program does, not a machine."""
+    """Software: a program launches another operation under the same number; a machine does not."""
     found = []
     shown = find(scene.records) or tuple(under_way(scene.records, scene.motion.still))
     for one in shown[:1]:

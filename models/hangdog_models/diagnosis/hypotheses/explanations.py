@@ -1,4 +1,4 @@
-"""All hypotheses that explain what was seen, each with odds; their shares of the sum are the probabilities."""
+"""All hypotheses that explain what was seen, each with odds. Their shares of the sum are the probabilities."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -43,10 +43,11 @@ SLOW_STEP_POWER = likelihood("slow_step_power")
 
 
 def explain_unseen(scene: Scene) -> list[Hypothesis]:
-    """Always: the culprit may not be in the evidence. Where it can only be one of a few ranks, these are named.
+    """The culprit may not be in the evidence: this hypothesis is always there.
 
-    Each of their machines has an equal part of the odds. Nobody is named for the rest, nor for the part of a machine that
-    nobody was seen to wait for: what was not captured may have joined the others, and something between them be broken.
+    If it can only be one of a few ranks, their machines share part of the odds equally. The rest names no machine. Nor
+    does the part of a machine that no rank was seen to wait for: its ranks may have joined, and a link between them be
+    broken.
     """
     inside = proven(scene)
     whole = unseen(scene.captured, scene.topology.world_size, inside=inside)
@@ -63,7 +64,7 @@ def explain_unseen(scene: Scene) -> list[Hypothesis]:
 
 
 def explain_moment(scene: Scene) -> list[Hypothesis]:
-    """Where nothing shows what moves: one look may have caught a healthy step."""
+    """One round may have caught a healthy step; asked only where nothing shows what moves."""
     if scene.motion.known:
         return []
     found = moment(scene.look, scene.waits, scene.topology)
@@ -76,13 +77,13 @@ def explain_moment(scene: Scene) -> list[Hypothesis]:
 
 
 def explain_slow_step(scene: Scene) -> list[Hypothesis]:
-    """Where the job moved on in the look before: it may be in a slow step."""
+    """The job may be in a slow step; asked only if it moved on in an earlier round."""
     return [slow_step(scene.motion)] if scene.motion.moved_on and scene.motion.rounds > 1 else []
 
 
 def unseen(captured: int, expected: int, *, inside: bool = False) -> Hypothesis:
-    """That the culprit is not in the evidence. `inside`: a group that was seen whole is stuck."""
-    share = max(0.0, 1 - captured / expected) if expected else 1.0  # RAS may count more than belong to the job
+    """The hypothesis that the culprit is not in the evidence. `inside`: a group that was captured whole is stuck."""
+    share = max(0.0, 1 - captured / expected) if expected else 1.0  # RAS may count more ranks than the job has
     because = (f"{expected - captured} of {expected} ranks were not captured",) if captured < expected else ()
     factors = odds("the culprit left no evidence", CULPRIT_UNSEEN + CULPRIT_UNCAPTURED * share)
     if inside:
@@ -91,7 +92,7 @@ def unseen(captured: int, expected: int, *, inside: bool = False) -> Hypothesis:
 
 
 def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
-    """The other explanation that remains after a single look: nothing is stuck."""
+    """The hypothesis that nothing is stuck: it remains possible after a single round."""
     if not look or not any(state.frames for state in look.values()):
         return Hypothesis(Kind.UNDETERMINED, odds("nothing is stuck, one look caught a moment", HEALTHY_MOMENT))
     running = sum(look[rank].activity is Activity.COMPUTE for rank in waits.roots)
@@ -110,7 +111,7 @@ def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
 
 
 def slow_step(motion: Motion) -> Hypothesis:
-    """What a job that moved on while it was being looked at may be doing since: nothing worse than a slow step."""
+    """The hypothesis that the job is in a slow step, for it moved on during the captures."""
     because = f"the job moved on before the last {motion.rounds} looks: look again a few seconds later"
     words = f"a slow step: the job moved on before the last {motion.rounds} looks"
     factors = odds(words, SLOW_STEP / (motion.rounds - 1) ** SLOW_STEP_POWER)
@@ -120,7 +121,7 @@ def slow_step(motion: Motion) -> Hypothesis:
 def _left(scene: Scene) -> Mapping[str, tuple[Rank, ...]]:
     """The ranks that left no evidence, by machine, where all others are seen to wait for them; else nothing.
 
-    Then nobody else is left who could be the culprit. Whoever waits and does not tell for whom may wait for anybody.
+    Then no other rank can be the culprit. A rank that does not show whom it waits for may wait for any rank.
     """
     look, waits, topology = scene.look, scene.waits, scene.topology
     missing = waits.roots
@@ -140,7 +141,7 @@ def _seen(look: Look) -> list[tuple[RankState, list[Rank]]]:
     return [(state, ranks) for state, ranks in sites(look) if state.frames]
 
 
-#: Every explanation, in order: each is asked for its hypotheses, and none knows of the others.
+#: Every explanation, in order. Each returns its hypotheses independently of the others.
 EXPLANATIONS: tuple[Callable[[Scene], Sequence[Hypothesis]], ...] = (
     roots.explain,
     mismatch.explain,
@@ -157,5 +158,5 @@ EXPLANATIONS: tuple[Callable[[Scene], Sequence[Hypothesis]], ...] = (
 
 
 def explain(scene: Scene) -> tuple[Hypothesis, ...]:
-    """All hypotheses of a scene, each with the odds that stacks and counters give it."""
+    """All hypotheses of a scene, each with its odds by stacks and counters."""
     return tuple(hypothesis for explanation in EXPLANATIONS for hypothesis in explanation(scene))

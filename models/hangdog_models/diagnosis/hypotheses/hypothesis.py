@@ -1,4 +1,4 @@
-"""One explanation of what was seen, what it blames, and every factor that its odds were made of."""
+"""One explanation of what was seen: what it blames, and every factor of its odds."""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -10,7 +10,7 @@ from hangdog_models.verdict import Kind
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One piece of evidence and what it multiplies the odds by."""
+    """One piece of evidence, and the number it multiplies the odds by."""
 
     why: str
     times: float
@@ -18,11 +18,12 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """One explanation: `factors` multiply to its odds relative to the others; for a machine or software one, the ranks it rests on.
+    """One explanation; its `factors` multiply to its odds relative to the others.
 
-    `units` are the machines it blames; a rank whose machine is unknown is a unit of its own, written `rank 3`.
-    `hearsay`: it rests on what others say of them, which names machines and evicts none.
-    `shares`: the part that falls to this cause, where several causes share the odds that the same ranks hold the job up.
+    - `ranks`: those it rests on, if it blames a machine or software.
+    - `units`: the machines it blames. A rank whose machine is unknown is a unit of its own, written `rank 3`.
+    - `hearsay`: it rests on what others report of them, so it names machines and evicts none.
+    - `shares`: its part of the odds, where several causes share the odds that the same ranks hold the job up.
     """
 
     kind: Kind
@@ -48,5 +49,5 @@ class Hypothesis:
 
 
 def odds(why: str, times: float) -> tuple[Factor, ...]:
-    """The factors of an explanation that rests on one thing."""
+    """The factors of an explanation with a single piece of evidence."""
     return (Factor(why, times),)

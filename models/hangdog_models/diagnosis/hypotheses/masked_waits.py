@@ -1,4 +1,4 @@
-"""What the others do that tells of a rank outside that it may wait as they do, although no frame of it says so."""
+"""Masked waits: what the other ranks do that shows that a root may wait as they do, although no frame of it says so."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from hangdog_models.diagnosis.waits.waits import CHILD, Waits
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Activity
 
-#: Barriers, by the name of the call.
+#: Names of barrier calls.
 BARRIERS = ("barrier", "monitored_barrier")
 #: The calls in which Python hands over to autograd's engine.
 _ENGINE = ("_engine_run_backward", "custom_backward")
@@ -21,10 +21,15 @@ FULL_QUEUES = likelihood("full_queues")
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """Where most of those who wait do so: at a barrier, in functions that backward calls, at full queues.
+    """Where most waiting ranks wait.
 
-    `let_one_work`: what they do, if it is what ranks do that let one work for all. `way` holds the functions, by name and file, through which ranks came to their barrier: who stands in one of these is
-    on its way there, and has not gone round the loop again.
+    - `barred`: at a barrier.
+    - `let_one_work`: what they do, if it is what ranks do while one works for all.
+    - `called`: in functions that backward calls.
+    - `queued`: at full launch queues.
+    - `way`: the functions, by name and file, through which ranks came to their barrier. A rank in one of these is on
+      its way
+    there, and has not gone round the loop again.
     """
 
     barred: bool
@@ -35,7 +40,7 @@ class Others:
 
 
 def others(look: Look, waits: Waits) -> Others:
-    """Asked once a place, for all roots together."""
+    """Computed once a call site, for all roots together."""
     waiting = set(waits.waiting)
     here = [(state, len(waiting.intersection(ranks))) for state, ranks in sites(look)]
 
@@ -53,7 +58,7 @@ def others(look: Look, waits: Waits) -> Others:
 
 
 def against(state: RankState, them: Others) -> list[Factor]:
-    """What speaks against the guilt of a root that stands like this while the others wait where they do."""
+    """The factors against blaming a root in this state, by where the others wait."""
     if state.activity is Activity.COMPUTE and state.busy is False and not state.interpreting and them.queued:
         return [Factor("it idles in an operator, and the others wait for room in their devices' queues", FULL_QUEUES)]
     if not _sleeps(state):
@@ -67,20 +72,20 @@ def against(state: RankState, them: Others) -> list[Factor]:
 
 
 def at_barrier(look: Look, waits: Waits) -> bool:
-    """Whether most of those who wait do so at a barrier."""
+    """Whether most waiting ranks are at a barrier."""
     barred = sum(len(ranks) for state, ranks in sites(look) if state.waits and state.operation in BARRIERS)
     return 2 * barred > len(waits.waiting)
 
 
 def let_one_work(look: Look, waits: Waits) -> str | None:
-    """What most of those who wait do, where ranks do it that let one work for all: a barrier, or a file that it has locked."""
+    """What most waiting ranks do while they let one work: wait at a barrier, or for a lock file; else None."""
     if at_barrier(look, waits):
         return "are at a barrier"
     return "wait for a lock file" if at_lock_file(look, waits) else None
 
 
 def at_lock_file(look: Look, waits: Waits) -> bool:
-    """Whether most of those who wait do so for a file that another one has locked."""
+    """Whether most waiting ranks poll for a file that another process has locked."""
     polling = {rank for state, ranks in sites(look) if state.operation == LOCK_FILE for rank in ranks}
     return 2 * len(polling.intersection(waits.waiting)) > len(waits.waiting)
 
@@ -91,11 +96,11 @@ def _to_barrier(look: Look) -> frozenset[tuple[str, str]]:
 
 
 def _sleeps(state: RankState) -> bool:
-    """Whether it sleeps where no rule knows, and nothing tells that it does so for itself."""
+    """Whether it sleeps in a call that no rule names, and nothing shows that it does so for itself."""
     plain = state.activity is Activity.UNKNOWN and state.operation != CHILD and state.busy is False
     return plain and not state.waits and not held(state)
 
 
 def _called_by_backward(state: RankState) -> bool:
-    """Whether the engine of autograd called the function it is in."""
+    """Whether autograd's engine called the function it is in."""
     return state.signature is not None and any(name in _ENGINE for name, _ in state.signature.places[:-1])

@@ -1,4 +1,4 @@
-"""Explanations by the code: ranks in different operations wait for each other, or a few are in one that no other enters."""
+"""Mismatches in the code: ranks in different operations wait for each other, or a few are in one no other enters."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,22 +30,26 @@ ALONE_AMONG_MOST = likelihood("alone_among_most")
 ALONE_AMONG_LEAST = likelihood("alone_among_least")
 ALONE_SHARE = likelihood("alone_share")
 ALONE_IN_WIDE_GROUP = likelihood("alone_in_wide_group")
-#: What is lost on a link parts the ranks inside of the machines at its ends; of others all have it, or none.
+#: A lost message separates ranks on the machines at the two ends of a link. On other machines all ranks have it, or
+#: none.
 LINK_ENDS = 2
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
-    """Two sides that wait for each other, unless a message is lost whose ends wait for nobody else; and the odd few."""
+    """Two sides that wait for each other, and a few ranks alone in a collective.
+
+    The sides are left out where one lost message explains them.
+    """
     look, waits, topology = scene.look, scene.waits, scene.topology
     sides = [] if scene.outliers.lost else _sides(look, waits, scene.motion, topology)
     return [*sides, *_odd(look, waits, topology)]
 
 
 def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
-    """When all wait and nobody is waited for that does not wait: ranks in different operations wait for each other.
+    """Ranks in different operations that wait for each other; asked only if no captured rank is outside of all waits.
 
-    The rank named is the one inside an operation whose other members are elsewhere, fewest first; two equal sides say
-    nothing about the direction. One look of stacks may have caught a healthy step, so counters or a second look decide.
+    The ranks named are those inside an operation whose other members are elsewhere, the smallest side first. Two equal
+    sides give no direction. One round of stacks may have caught a healthy step, so counters or a second round decide.
     """
     if waits.outside(look) or not silent_ranks(look, topology).isdisjoint(waits.roots):
         return []
@@ -56,7 +60,7 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
         if state.wait in (Wait.GROUP, Wait.PEER) and rank not in joined:
             sides.setdefault(_side(state), []).append(rank)
     unnamed = [rank for rank in waits.waiting if look[rank].wait not in (Wait.GROUP, Wait.PEER)]
-    # then the other side is in something the frames do not name: direction and cause stay open
+    # then the frames of the other side name no operation: direction and cause stay open
     undirected = len(sides) == 1
     if not sides or (undirected and (joined or not unnamed)):
         return []
@@ -69,13 +73,13 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     if crossed or still:
         so = "counters show two groups crossed" if crossed else f"so in {motion.over}"
         factors.append(Factor(so, MISMATCH_CONFIRMED))
-    elif alone and motion.moving.isdisjoint(odd) and motion.travelling.isdisjoint(odd):  # who gets on meets them yet
+    elif alone and motion.moving.isdisjoint(odd) and motion.travelling.isdisjoint(odd):  # a moving rank may join
         factors.append(Factor("few against many", FEW_AGAINST_MANY * (1 - 2 * len(odd) / len(waits.waiting))))
     named = set(odd) if alone else {*odd, *other}
     behind = waits.reached_from(named | waits.loose) | named | waits.loose
     parted = _parted_machines(odd, waits, topology) > LINK_ENDS
-    # A barrier is called for all, behind what all have ended: those who are not there lack no message that these have had.
-    # Neither do those of a tensor group, who meet in each layer on the way there.
+    # A barrier is called for all, after what all have completed: the absent ranks lack no message that these have had.
+    # Nor do those of a tensor group, which communicate in each layer on the way there.
     barred = not {look[odd[0]].operation, look[other[0]].operation}.isdisjoint(BARRIERS)
     split = barred and not parted and _split(odd, waits, topology)
     barred = barred and (parted or split)
@@ -96,8 +100,8 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
         code = Hypothesis(Kind.SOFTWARE, tuple(factors), reasons=because)
         if Wait.PEER not in (look[odd[0]].wait, look[other[0]].wait):
             return [code]
-        # Who sends need not wait: what one half waits for may have been sent and lost. Frames look alike either way, and
-        # whose messages they were only the network knows.
+        # A sender need not wait: what one half waits for may have been sent and lost. Frames look equal either way.
+        # Only the network knows whose messages they were.
         lost = (f"{sides_of}: the code differs, or what was sent between them is lost",)
         early = _early(look[odd[0]], look[other[0]])
         return [replace(code, reasons=lost), replace(code, kind=Kind.GROUP, factors=(*factors, *early), reasons=lost)]
@@ -105,36 +109,39 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     code = Hypothesis(Kind.SOFTWARE, tuple(factors), tuple(odd), tuple(dict.fromkeys(units)), because)
     ahead = undirected and len(odd) > 1 and look[odd[0]].wait is Wait.GROUP and not crossed
     if (ahead and not parted) or split:
-        # Several that are ahead may have had what the others lost: where a network parts, a collective ends on some of its
-        # ranks (a recorded gloo job: three of eight went on to the next one). Of one that skips a call nobody else is ahead.
+        # Several that are ahead may have had what the others lost. Where a network breaks, a collective ends on some of
+        # its ranks (a recorded gloo job: three of eight went on to the next one). If one rank skips a call, no other is
+        # ahead.
         factors += _early(look[odd[0]])
         return [code, Hypothesis(Kind.GROUP, tuple(factors), reasons=(f"{sides_of}: what was sent may be lost",))]
     return [code]
 
 
 def _early(*states: RankState) -> list[Factor]:
-    """What speaks against a lost message where one side is ahead in a call of all ranks."""
+    """The factor against a lost message if one side is already in a call of all ranks."""
     if all(state.operation not in OF_ALL for state in states):
         return []
     return [Factor("some have come to a call of all ranks, as a loop that ends early does", LOST_BEFORE_ALL)]
 
 
 def _split(odd: Sequence[Rank], waits: Waits, topology: Topology) -> bool:
-    """Whether some tensor group has odd ranks and others that wait elsewhere."""
+    """Whether some tensor group has both odd ranks and ranks that wait elsewhere."""
     others = set(waits.waiting).difference(odd)
     return any(not others.isdisjoint(topology.group("tp", rank) or ()) for rank in odd)
 
 
 def _side(state: RankState) -> tuple[object, ...]:
-    """What ranks that wait together have in common: the place, but of a pipeline sending here and receiving there is one
-    side, and so is a call of all ranks, wherever it stands in the program."""
+    """What ranks that wait together have in common: their call site.
+
+    Sends and receives of one pipeline are one side. So is a call of all ranks, wherever it is in the program.
+    """
     if state.wait is Wait.PEER:
         return (Wait.PEER, state.dim)
     return (WORLD, state.operation) if state.operation in OF_ALL else state.place
 
 
 def _parted_machines(odd: Sequence[Rank], waits: Waits, topology: Topology) -> int:
-    """On how many machines some ranks are among the odd ones and others wait elsewhere."""
+    """The number of machines with some ranks among the odd ones and others that wait elsewhere."""
     others = set(waits.waiting).difference(odd)
     return sum(not others.isdisjoint(topology.machines[name]) for name in topology.machines_of(odd))
 
@@ -142,7 +149,7 @@ def _parted_machines(odd: Sequence[Rank], waits: Waits, topology: Topology) -> i
 def _odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
     """A few ranks alone in a collective whose other members all wait elsewhere: they run code that the others do not.
 
-    Weak beside a rank that stands outside by itself, for in a pipeline a last stage may be ahead; but it competes.
+    It is weak beside a rank that is outside of all waits, for a pipeline's last stage may be ahead. But it competes.
     """
     places: dict[tuple[object, ...], list[Rank]] = {}
     for rank in waits.waiting:
@@ -173,9 +180,9 @@ def _odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
 
 
 def _crossed(odd: set[Rank], waits: Waits) -> bool:
-    """Counters show it: the odd ranks wait in one process group for ranks that wait for them in another.
+    """Whether counters show that the odd ranks wait in one process group for ranks that wait for them in another.
 
-    A single group says less: counters read at different moments of a healthy job differ, too.
+    A single group proves less: counters read at different moments of a healthy job differ, too.
     """
     counted = [hold for hold in waits.holds if hold.counted and hold.awaited]
     ahead = [hold for hold in counted if odd <= set(hold.inside)]

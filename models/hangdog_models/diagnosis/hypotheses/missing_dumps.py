@@ -1,4 +1,6 @@
-"""Explanations by ranks that kept no dump and are awaited: what they may be inside of, with those who wait for them, is stuck."""
+"""Awaited ranks whose flight recorder dump is missing: they, and the ranks that wait for them, may be in a stuck
+collective.
+"""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -26,11 +28,11 @@ LOST_DUMP_INSIDE = likelihood("lost_dump_inside")
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
-    """One explanation for each awaited rank without counters, where no group is seen whole: it and those who wait for it.
+    """Two hypotheses for each awaited rank without counters, asked only where no group is seen whole.
 
-    Whoever waits for it stands in an operation that it has not begun, or has begun like all others, and whose link,
-    adapter or device is broken: the dump that is lost would tell. Either way the fault is among these ranks, so they are
-    named together. Of a rank whose stack stands elsewhere its stack tells.
+    The ranks that wait for it are in an operation. Either it has not entered that operation, or all have and a link,
+    adapter or device is broken. Only the missing dump would show which. In both cases the fault is among these ranks,
+    so they are named together. A rank whose stack is elsewhere is left out: its stack is evidence.
     """
     records, look, waits, motion, topology = scene.records, scene.look, scene.waits, scene.motion, scene.topology
     counted = [hold for hold in waits.holds if hold.counted]
@@ -79,7 +81,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
 
 
 def _freed(lost: Sequence[Rank], counted: Sequence[GroupWait]) -> set[Rank]:
-    """Who would go on if the lost ones came: those all of whose operations then complete, and those who wait for them alone.
+    """The ranks that would go on if the lost ones came: their operations then complete, directly or one after another.
 
     Ranks that wait for each other in a circle are not among them: code that calls in different orders holds them up.
     """
@@ -109,7 +111,7 @@ def _freed(lost: Sequence[Rank], counted: Sequence[GroupWait]) -> set[Rank]:
 
 
 def _beside(rank: Rank, look: Look, waits: Waits) -> bool:
-    """Whether it waits by its stack, at a place where one of those stands who wait for it."""
+    """Whether its stack waits, at the call site of a rank that waits for it."""
     if not look[rank].waits and rank not in waits.crowd:
         return False
     return any(
@@ -118,5 +120,5 @@ def _beside(rank: Rank, look: Look, waits: Waits) -> bool:
 
 
 def _first(holds: Sequence[GroupWait], late_in: Mapping[str | None, Container[Rank]]) -> list[GroupWait]:
-    """The operations a rank may be in: not those that come after another one in which it is awaited."""
+    """The operations a rank may be in: none that follows another one in which it is awaited."""
     return [hold for hold in holds if not any(follows(hold, other, late_in) for other in holds)] or list(holds)

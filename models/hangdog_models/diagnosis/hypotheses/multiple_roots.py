@@ -1,4 +1,4 @@
-"""Explanations by roots on several machines: one of them, all of them at once, or one cause behind all."""
+"""Roots on several machines: one of them is at fault, all of them at once, or one cause is behind all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,11 +27,11 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind
 
-#: Of several machines so many are weighed one by one: of fifty equal ones none has a probability worth naming.
+#: So many of several machines are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
-#: So many at once whose cause is in doubt are told apart; of more it makes no difference that would be acted on.
+#: Up to so many machines of doubtful cause are weighed in every combination. With more, no action would differ.
 WEIGHED_APART = 3
-#: Of several that are behind so many are told one by one.
+#: So many ranks that are behind are described one by one.
 BEHIND_SHOWN = 4
 SERVED_MACHINES = likelihood("served_machines")
 TWO_AT_ONCE = likelihood("two_at_once")
@@ -45,9 +45,9 @@ TWO_SERVICES = likelihood("two_services")
 CODE_AT_ONE_PLACE = likelihood("code_at_one_place")
 CODE_IN_PLACES = likelihood("code_in_places")
 CODE_IN_PLACES_STUCK = likelihood("code_in_places_stuck")
-#: Factors that each of several machines has for itself.
+#: Factors that count for each of several machines, not only for the first.
 _UNLIKELY = (DATA_MOVES, SPINS_IN_C)
-#: Those of which one and the same service may be the cause.
+#: Activities that one and the same service may hold up.
 _SERVED = SHARED - {Activity.COMPILE}
 #: Waits for services that are seldom one and the same.
 _APART = {Activity.STORAGE, Activity.NETWORK}
@@ -56,11 +56,14 @@ _APART = {Activity.STORAGE, Activity.NETWORK}
 def blame_several(
     rivals: Sequence[str], guilty: Mapping[str, list[Rank]], weighed: Mapping[str, tuple[Factor, ...]], scene: Scene
 ) -> list[Hypothesis]:
-    """Roots on several machines: one of them, all of them, or a common cause, which is likelier the more are alike."""
+    """Hypotheses where several machines have roots: one of them, all of them, or a common cause.
+
+    The more of them are alike, the likelier is the common cause.
+    """
     look, waits, motion, topology = scene.look, scene.waits, scene.motion, scene.topology
     ranks = tuple(sorted(rank for unit in rivals for rank in guilty[unit]))
     activities = {look[rank].activity for rank in ranks}
-    # of whom counters alone are known nobody knows the place
+    # the call site of a rank known by counters alone is unknown
     by_counters = all(look[rank].rule in COUNTED for rank in ranks)
     alike = len({look[rank].place for rank in ranks}) == 1 and not by_counters
     many, machines = len(rivals), max(_units(topology), len(rivals))
@@ -75,7 +78,7 @@ def blame_several(
     if by_counters:
         each = (reasons(guilty[unit], look, waits)[0] for unit in rivals[:BEHIND_SHOWN])
         why = (f"{ranks_of(ranks)} {are(ranks)} behind, and none of them through another one", *each)
-    # Two faults at once are rare, several ranks at work are not: only those that stay where they are count as stuck.
+    # Two faults at once are rare, several ranks at work are not: only ranks that stay where they are count as stuck.
     wide = len(waits.waiting) > WAITING_REMARKABLE and machines > SERVED_MACHINES
     stays = all(_stays(rank, look[rank], motion) for rank in ranks)
     lasting = wide and (stays or (not motion.known and at_rest([look[rank] for rank in ranks])))
@@ -102,12 +105,13 @@ def blame_several(
     independent = TWO_AT_ONCE * EACH_FURTHER_AT_ONCE ** (many - 2) * (1 - share) ** (1 if lasting else AT_ONCE_POWER)
     independent *= SAME_PLACE if running else 1
     mates = all(look[rank].rule == BY_DEVICE for rank in ranks) and replica(ranks[0], topology).issuperset(ranks)
-    # compiling takes minutes on sound machines: it is no fault of its own; nor do devices that share their samples fail at once
+    # Compiling takes minutes on sound machines, so it is no independent fault. Devices that share samples do not fail
+    # at once.
     if alike or mates or any(compiling(look[rank]) for rank in ranks):
         independent *= SAME_PLACE_AT_ONCE
     independent *= prod(f.times for unit in rivals if unit != first for f in weighed[unit] if f.times in _UNLIKELY)
     if not (motion.known or lasting) or not wide:
-        independent *= SAME_PLACE  # in one look several outside are a moment of a step, in a small job a common one
+        independent *= SAME_PLACE  # one round often shows several roots, more so in a small job
     at_once = Hypothesis(Kind.MACHINE, (*top, Factor(f"{many} faults at once", independent)), ranks, tuple(rivals), why)
     found += _each_by_its_causes(at_once, guilty, weighed, scene) if many <= NAMED_ALONE else [at_once]
     found += [
@@ -121,9 +125,10 @@ def blame_several(
 def _each_by_its_causes(
     at_once: Hypothesis, guilty: Mapping[str, list[Rank]], weighed: Mapping[str, tuple[Factor, ...]], scene: Scene
 ) -> list[Hypothesis]:
-    """Several that hold the job up at once, each for a cause of its own: who would not be evicted alone is not beside another.
+    """Several machines at once, each with its own cause: a machine that would not be evicted alone is not evicted
+    beside another.
 
-    Of more than a few that are in doubt either all are the machines' faults or none is.
+    If more than `WEIGHED_APART` are in doubt, either all are faults of machines or none is.
     """
     share = {unit: _machines_share(unit, guilty[unit], weighed[unit], scene) for unit in at_once.units}
     doubtful = [unit for unit in at_once.units if share[unit] < 1.0]
@@ -147,26 +152,31 @@ def _each_by_its_causes(
 
 
 def _machines_share(unit: str, ranks: Sequence[Rank], factors: tuple[Factor, ...], scene: Scene) -> float:
-    """How much of a machine's standing outside is its own fault, were it alone."""
+    """The probability that a root of this machine is the machine's own fault, if it were the only one."""
     alone = Hypothesis(Kind.MACHINE, factors, tuple(ranks), (unit,), reasons(list(ranks), scene.look, scene.waits))
     return sum(prod(cause.shares) for cause in by_cause_of(alone, scene) if cause.kind is Kind.MACHINE)
 
 
 def _common(found: Hypothesis, scene: Scene) -> list[Hypothesis]:
-    """What is behind all of them; where it is a service, also that it serves them, and a phase of the job takes its time."""
+    """What is behind all of them. Of a service there are two: it does not answer, or it does and a phase of the job
+    takes its time.
+    """
     if found.kind is Kind.UNDETERMINED:
         return [replace(found, ranks=(), units=())]
     return served(found, scene) if found.kind is Kind.DEPENDENCY else [found]
 
 
 def _units(topology: Topology) -> int:
-    """How many machines there may be: whoever's is not known is counted as one of its own."""
+    """The number of machines there may be: a rank whose machine is unknown counts as one of its own."""
     placed = sum(len(ranks) for ranks in topology.machines.values())
     return len(topology.machines) + max(0, topology.world_size - placed)
 
 
 def _stays(rank: Rank, state: RankState, motion: Motion) -> bool:
-    """Whether it stays where it is: of one whose other captures failed it is told by the others, who stood still."""
+    """Whether it stays where it is.
+
+    A rank whose other captures failed counts as staying: the other ranks were unchanged.
+    """
     if rank in motion.still or rank in motion.moving or state.activity in LASTING:
         return True
     return motion.known and rank not in motion.travelling and bool(state.frames)
@@ -175,7 +185,7 @@ def _stays(rank: Rank, state: RankState, motion: Motion) -> bool:
 def _one_cause(
     states: Sequence[RankState], many: int, machines: int, alike: bool, running: bool, lasting: bool, mates: bool
 ) -> list[tuple[Kind, Factor]]:
-    """What may be behind all of them, by what they are doing: a service, the code, or work that takes its time."""
+    """What may be behind all of them, by their activities: a service, the code, or work that takes its time."""
     activities = {state.activity for state in states}
     share = many / machines
     if mates or (len(states) > many and all(state.rule == BY_DEVICE for state in states)):
@@ -188,8 +198,8 @@ def _one_cause(
         service = many * share * (TWO_SERVICES if activities >= _APART else 1)
         return [(Kind.DEPENDENCY, Factor(f"a service that {many} of {machines} machines share", service))]
     if activities == {Activity.MISSING}:
-        return []  # what is not known of many is not their code
-    if alike and activities == {Activity.UNKNOWN}:  # asleep, nobody knows in what: code or a service
+        return []  # not captured on many machines: that does not point at their code
+    if alike and activities == {Activity.UNKNOWN}:  # asleep in an unknown call: code or a service
         return [(Kind.SOFTWARE, code), (Kind.DEPENDENCY, code)]
     if alike and running:
         return [(Kind.UNDETERMINED, Factor(f"{many} machines are at work at one place, which is no fault", many))]

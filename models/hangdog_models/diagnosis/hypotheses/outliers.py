@@ -1,4 +1,6 @@
-"""Who stands apart from their like, the smallest process group that holds them all, and the messages stuck between them."""
+"""Ranks elsewhere than their peers, the smallest process group that holds them all, and the messages stuck between
+them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +21,8 @@ from hangdog_models.verdict import Activity
 
 CROWD_SHARE = likelihood("crowd_share")
 WIDEST_SHARE = likelihood("widest_share")
-#: What a rank sends or receives and the way it goes, by names in the functions it is in: Megatron-Core's `recv_forward`, and
-#: `_exec_recv_activations` of DeepSpeed's engine, which stands further out than its `recv`.
+#: What a rank sends or receives, and in which direction, by names in its functions: Megatron-Core's `recv_forward`, or
+#: `_exec_recv_activations` of DeepSpeed's engine, which is further out than its `recv`.
 _SENDS_ON, _TAKES_ON = ("send_forward", "send_activations"), ("recv_forward", "recv_activations")
 _SENDS_BACK, _TAKES_BACK = ("send_backward", "send_grads"), ("recv_backward", "recv_grads")
 MACHINE, SWITCH = "machine", "switch"
@@ -31,12 +33,16 @@ Pair = tuple[Rank, Rank]
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """`ranks` stand elsewhere than most of their stage; `group` along `dim` is the smallest that holds them all.
+    """The outliers, and what they have in common.
 
-    `pairs` are neighbour stages of them that are both in one message; where no group holds all, those of one machine with
-    one other are it, else it is empty. `message`: the ends of the only message one end of which its tensor peers are not
-    in. `closed`: the only pipeline of more than two all of whose stages wait for messages: it waits for nobody else.
-    `led`: they stand as those do whom the code leads another way.
+    - `ranks`: they are elsewhere than most of their stage.
+    - `group`: the smallest group, along `dim`, that holds them all.
+    - `pairs`: outliers in neighbour stages that are both in one message. If no group holds all, the pairs of one
+      machine with
+    one other are the group; else it is empty.
+    - `message`: the two ends of the only message that one end is in without its tensor peers.
+    - `closed`: the only pipeline of more than two whose stages all wait for messages, so it waits for no rank outside.
+    - `led`: they are where code rather than hardware leads ranks.
     """
 
     ranks: tuple[Rank, ...]
@@ -57,18 +63,20 @@ NOBODY = Apart(())
 
 
 def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topology) -> Apart:
-    """Who stands apart where all wait and no counter tells more.
+    """The outliers, where all ranks wait and no counter shows more; else `NOBODY`.
 
-    Nobody where a rank stands outside, a machine is silent, or some are at a barrier and others are not: programs call a
-    barrier for all ranks at one place, so somebody went another way through the code. That ranks are compared within their
-    stage, and that the smallest group they share is meant, is ByteRobust's (SOSP 2025).
+    There are none if a rank is outside of all waits or a machine is silent. Nor are there if only some ranks are at a
+    barrier: programs call a barrier for all ranks at one call site, so some took another way through the code.
+
+    Ranks are compared within their stage, and the smallest group they share is meant. Both are ByteRobust's (SOSP
+    2025).
     """
     barred = any(cluster.sample.operation in BARRIERS for cluster in clusters)
     outside = not all(_may_wait(look[rank]) for rank in waits.roots) or silent_ranks(look, topology)
     counted = any(hold.counted for hold in waits.holds)
     if len(clusters) < 2 or barred or outside or counted or len(topology.machines) < 2:
         return NOBODY
-    unseen = waits.reached_from(rank for rank in waits.roots if merely_failed(look[rank]))  # these explain themselves
+    unseen = waits.reached_from(rank for rank in waits.roots if merely_failed(look[rank]))  # no capture: explained
     ranks = tuple(rank for rank in _odd(clusters, topology) if rank not in unseen)
     met = _met(look, topology)
     odd = frozenset(ranks)
@@ -83,12 +91,12 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
 
 
 def _may_wait(state: RankState) -> bool:
-    """Whether a rank of which no frame says that it waits may do so all the same: its launch queue is full, or nobody saw it."""
+    """Whether a root without a waiting frame may still wait: its launch queue may be full, or its capture failed."""
     return state.activity is Activity.LAUNCH or merely_failed(state)
 
 
 def _odd(clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:
-    """The ranks that stand where few of their stage do."""
+    """The ranks at a call site that few of their stage are at."""
     stages = {rank: stage for group in topology.groups.get(PIPELINE, ()) for stage, rank in enumerate(group)}
     of_stage: dict[int, list[list[Rank]]] = {}
     for cluster in clusters:
@@ -105,7 +113,10 @@ def _odd(clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:
 
 
 def _smallest(ranks: tuple[Rank, ...], topology: Topology) -> tuple[str, tuple[Rank, ...]]:
-    """The smallest process group, or else machine, that holds all of `ranks`; a switch only where nobody else is below it."""
+    """The smallest process group or machine that holds all of `ranks`.
+
+    A switch counts only if all ranks below it are among them.
+    """
     first, all_of = ranks[0], set(ranks)
     machine = topology.machine(first)
     near = [(dim, topology.group(dim, first) or ()) for dim in topology.dims if dim != WORLD]
@@ -123,9 +134,9 @@ def _smallest(ranks: tuple[Rank, ...], topology: Topology) -> tuple[str, tuple[R
 def _with_its_pipelines(rank: Rank, topology: Topology) -> tuple[str, tuple[Rank, ...]] | None:
     """The model-parallel group of a rank, where it is narrow enough to be named.
 
-    A tensor group that is not in an operation of its own waits for its devices, and these for messages: the stage before
-    it may be what is held up, and need nothing of its devices yet. Of 7 simulated faults of hardware where the tensor group
-    that stood apart was sound, all 7 were in its pipelines.
+    A tensor group outside of its own operations waits for its devices, and these wait for messages. The stage before it
+    may be what is held up, before it needs its devices. In 7 simulated hardware faults the outlying tensor group was
+    sound: all 7 were in its pipelines.
     """
     group = topology.group(MODEL, rank)
     narrow = group is not None and len(topology.machines_of(group)) <= WIDEST_SHARE * len(topology.machines)
@@ -133,12 +144,16 @@ def _with_its_pipelines(rank: Rank, topology: Topology) -> tuple[str, tuple[Rank
 
 
 def _led(odd: frozenset[Rank], pairs: Sequence[Pair], look: Look, topology: Topology) -> bool:
-    """Whether the code rather led them there: they wait for nothing, or their pipeline is about to end the step.
+    """Whether code rather than hardware led them there: they wait for nothing, or their pipeline is about to end the
+    step.
 
-    Without stages who is held up waits, for its device or its group. Where all who stand apart launch or compute, they are a
-    replica that takes another way: of 19 simulated ones 4 held a fault. What holds up a pipeline holds up its first stage,
-    too. Where that one stands as its like do the step ends, and gradients are summed in several groups, whose order code
-    may cross: of 34 simulated ones with messages stuck between them 6 held a fault, of 38 with their first stage 23.
+    - Without stages, a rank that is held up waits for its device or its group. If all outliers launch or compute, they
+      are a
+    replica on another way: of 19 simulated ones 4 held a fault.
+    - With stages, what holds up a pipeline holds up its first stage, too. If that stage is not an outlier, the step
+      ends:
+    gradients are summed in several groups, whose order the code may cross. Of 34 simulated ones with messages stuck
+    between them 6 held a fault; of 38 with their first stage 23.
     """
     pipelines = topology.groups.get(PIPELINE, ())
     if pairs:
@@ -147,7 +162,7 @@ def _led(odd: frozenset[Rank], pairs: Sequence[Pair], look: Look, topology: Topo
 
 
 def _met(look: Look, topology: Topology) -> tuple[Pair, ...]:
-    """Neighbour stages of which one is in a send, and the other in the receive that belongs to it."""
+    """Pairs of neighbour stages: one is in a send, and the other in the receive that belongs to it."""
     ways = {id(state): _ways(state) for state, _ in sites(look)}
     return tuple(
         (one, other)
@@ -160,9 +175,9 @@ def _met(look: Look, topology: Topology) -> tuple[Pair, ...]:
 def _message(
     met: Sequence[Pair], odd: frozenset[Rank], clusters: Sequence[Cluster], topology: Topology
 ) -> tuple[Rank, ...]:
-    """The one pair at one end of which a rank stands without its tensor peers, with whom it does all else.
+    """The only pair in which one end is without its tensor peers, with whom it does all else.
 
-    Without such peers both ends have to stand apart from their stages.
+    Without tensor groups both ends have to be outliers.
     """
     cluster_of = {rank: number for number, cluster in enumerate(clusters) for rank in cluster.ranks}
 
@@ -176,12 +191,12 @@ def _message(
 
 
 def _narrow(pairs: Sequence[Pair], topology: Topology) -> bool:
-    """Whether one machine is at this end of all of the pairs, and one at the other."""
+    """Whether all pairs have one machine at this end, and one at the other."""
     return bool(pairs) and all(len(topology.machines_of(ends)) == 1 for ends in zip(*pairs, strict=True))
 
 
 def _ways(state: RankState) -> frozenset[tuple[str, ...]]:
-    """What the message sends or takes that a rank is in; both, where one call exchanges two."""
+    """The messages that a rank sends or receives: several, if one call exchanges two."""
     if state.wait is not Wait.PEER:
         return frozenset()
     functions = {frame.function for frame in state.frames}
@@ -190,12 +205,12 @@ def _ways(state: RankState) -> frozenset[tuple[str, ...]]:
 
 
 def _meet(here: frozenset[tuple[str, ...]], there: frozenset[tuple[str, ...]]) -> bool:
-    """Whether a message between a stage and the one behind it has both of them in it."""
+    """Whether a stage and the next one are in the two ends of one message."""
     return (_SENDS_ON in here and _TAKES_ON in there) or (_TAKES_BACK in here and _SENDS_BACK in there)
 
 
 def _closed(look: Look, topology: Topology) -> tuple[Rank, ...]:
-    """The only pipeline of more than two all of whose stages wait for messages, on few enough machines."""
+    """The only pipeline of more than two whose stages all wait for messages, if it is on few enough machines."""
     pipelines = topology.groups.get(PIPELINE, ())
     found = [group for group in pipelines if all(rank in look and look[rank].wait is Wait.PEER for rank in group)]
     one = found[0] if len(found) == 1 and len(pipelines) > 2 else ()

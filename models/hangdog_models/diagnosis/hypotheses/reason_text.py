@@ -1,4 +1,4 @@
-"""Reasons as a colleague would write them: which rank, where it stands, who waits for it and through which groups."""
+"""The sentences of a verdict's reasons: which rank, where it is, which ranks wait for it and through which groups."""
 
 from collections.abc import Iterable
 
@@ -16,9 +16,10 @@ from hangdog_models.verdict import Activity
 
 
 def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | None = None) -> tuple[str, ...]:
-    """Why these ranks of one machine are suspected: where they stand, and who waits for them.
+    """Why these ranks of one machine are suspected: where they are, and which ranks wait for them.
 
-    Without `motion` they are one root of several: then whoever waits for nobody knows whom is no reason for this one.
+    Without `motion` they are one root of several. Then ranks whose peers are unknown are not named: they are no reason
+    for this root.
     """
     ranks = list(ranks)
     reached, it = waits.reached_from(ranks), "it" if len(ranks) == 1 else "them"
@@ -59,7 +60,7 @@ def _position(ranks: list[Rank], state: RankState, waits: Waits, motion: Motion 
 
 
 def _silence(ranks: list[Rank], state: RankState, waits: Waits) -> str:
-    """What is said of ranks of which nothing was captured: who waits for them, and what their silence may mean."""
+    """The sentence on ranks without a capture: which ranks wait for them, and what the missing capture may mean."""
     whose, several = ranks_of(ranks), len(ranks) > 1
     if state.rule == BY_RAS:
         text, may = f"{whose} {'do' if several else 'does'} not answer NCCL RAS, while others do", "out of reach"
@@ -76,12 +77,12 @@ def _silence(ranks: list[Rank], state: RankState, waits: Waits) -> str:
 
 
 def stands(state: RankState) -> str:
-    """Where a rank stands, to follow `is`, whether that is an operation or not: `in all_reduce in step`."""
+    """Where a rank is, to follow `is`, with `in` before an operation: `in all_reduce in step`."""
     return f"in {where(state)}" if state.waits and state.operation else where(state)
 
 
 def where(state: RankState) -> str:
-    """Where a rank stands, to follow `is`: `computing in tidy`; of one that waits, the operation it is in."""
+    """Where a rank is, to follow `is`: `computing in tidy`; for a waiting rank, its operation."""
     doing = {
         Activity.UNKNOWN: "asleep",
         Activity.COMPUTE: "computing",
@@ -117,11 +118,11 @@ def where(state: RankState) -> str:
     if state.operation == LOCK_FILE:
         doing = "waiting for a lock file"
     if state.activity is Activity.UNKNOWN and state.rule == BY_COUNTERS and not state.frames:
-        return state.label  # nothing but counters tells of it
+        return state.label  # only counters know it
     if state.waits:
         doing = state.operation or doing
         if state.dim:
             doing += f" ({state.dim})"
-    # in backward itself the innermost frame of the caller is the operation
+    # in backward itself, the innermost frame of the caller is the operation
     at = f" at line {state.line}" if state.astray else ""
     return f"{doing} in {state.label}{at}" if state.label not in ("", doing) else doing + at

@@ -1,4 +1,4 @@
-"""Why a rank that holds the job up stands where it stands: its machine, its code, a service, or work that takes its time."""
+"""Why a root is where it is: its machine, its code, a service, or work that takes its time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,22 +18,22 @@ from hangdog_models.verdict import Activity, Kind
 
 #: What a healthy job does now and then on one rank, for minutes.
 _DUTIES = (Activity.NETWORK, Activity.COMPUTE, Activity.COMPILE, Activity.CHECKPOINT)
-#: What is seen of one that works for all. What it reads, writes or asks of others has causes of its own.
+#: Activities of a rank that works for the whole job. Reads, writes and requests have causes of their own.
 _AT_WORK = (
     Activity.COMPUTE, Activity.DEVICE_SYNC, Activity.UNKNOWN, Activity.LOCK, Activity.GC, Activity.LAUNCH,
 )  # fmt: skip
-#: Who writes where one rank writes for all, in every framework: another one that is still at it is later than its peers.
+#: The rank that writes for the whole job, in every framework. Another rank still at it is later than its peers.
 _WRITER = Rank(0)
-#: Begins of the names by which native code calls a device.
+#: How functions begin by which native code calls a device.
 _OF_DEVICES = ("cuda", "cuStream", "cuCtx", "cuEvent", "cuMem", "c10::cuda", "hip", "urEvent")
 WHY_IN_A_DUTY = by_cause("why_in_a_duty")
 WHY_ALL_ARE_SERVED = by_cause("why_all_are_served")
 WHY_MANY_ARE_SERVED = by_cause("why_many_are_served")
-#: What tells work from a loop without an end.
+#: How to tell work from an endless loop.
 LATER = (
     "collect next: looks some minutes later: work is elsewhere or done by then, a loop without an end is where it was"
 )
-#: What a loop without an end shows as well.
+#: Activities of an endless loop as well.
 LOOPS = (Activity.COMPUTE, Activity.GC)
 AT_WORK_IF_SEEN_ONCE = likelihood("at_work_if_seen_once")
 AT_WORK_IF_SEEN_TO_GET_ON = likelihood("at_work_if_seen_to_get_on")
@@ -47,13 +47,13 @@ MOMENT_S = likelihood("moment_s")
 
 
 def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
-    """An explanation that blames a machine for where its ranks stand, shared out among all causes of standing there.
+    """Splits a hypothesis that blames a machine among all causes of its ranks' state.
 
-    Who holds the job up is told by who waits for whom. Why it does is another question: a place that no rule knows, a
-    request, a lock or a function of the user's speaks for the code, a service or a long duty as much as for the machine.
-    Where it was looked at once, and nobody stated a standstill, its work may be a moment of the job: then nobody is to blame.
+    The waits show which rank holds the job up. Why it does is another question. An unknown call site, a request, a lock
+    or a user function points at the code, a service or a long duty as much as at the machine. After one round without a
+    stated stall its work may be a moment of the job: then nothing is blamed.
     """
-    # of several ranks of a machine one whose place has other causes, too, is enough to doubt that it is the machine
+    # if the call site of one of several ranks has other causes, too, the machine is in doubt
     rank = next((rank for rank in blamed.ranks if causes_of(scene.look[rank])), blamed.ranks[0])
     lead = scene.look[rank]
     if (does := _own_duty(rank, lead, scene)) is not None:
@@ -66,7 +66,7 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
         return [_nobody(one, Kind.UNDETERMINED, because) if one.kind is Kind.NONE else one for one in causes]
     shares = WHY_ALL_ARE_SERVED if _all_are_served(lead, scene) else causes_of(lead)
     if shares is None and lead.activity is Activity.DATALOADER and at_lock_file(scene.look, scene.waits):
-        shares = WHY_AT_ANOTHER_THREAD  # no batch of a step: processes of its own prepare something for all
+        shares = WHY_AT_ANOTHER_THREAD  # no batch of a step: its own processes prepare something for the job
     if shares is None or _unrelated([scene.look[rank] for rank in blamed.ranks]):
         return [blamed]
     begins = lead.activity is Activity.UNKNOWN and starting(scene)
@@ -89,9 +89,10 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
 
 
 def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene, looped: bool = False) -> list[Hypothesis]:
-    """The causes of standing in what one rank does for all: a healthy phase first of all, as long as phases last.
+    """The causes of a rank's state in a duty for the whole job. Most likely is a healthy phase, unless it lasts too
+    long.
 
-    `looped`: a loop without an end would have looked the same, so it is open whether this is a phase.
+    `looped`: an endless loop would have looked the same, so the phase stays undetermined.
     """
     weights = {**WHY_IN_A_DUTY, Kind.NONE: WHY_IN_A_DUTY[Kind.NONE] * _at_work(rank, scene.look[rank], scene, False)}
     causes = _shared_out(blamed, weights)
@@ -107,13 +108,13 @@ def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene, looped: bool 
 
 
 def _shared_out(blamed: Hypothesis, weights: Mapping[str, float]) -> list[Hypothesis]:
-    """One explanation for each cause, with its part of the whole."""
+    """One hypothesis for each cause, with its share of the whole."""
     total = sum(weights.values())
     return [replace(blamed, kind=Kind(cause), shares=(weight / total,)) for cause, weight in weights.items()]
 
 
 def _duty_of_all(lead: RankState, scene: Scene) -> str | None:
-    """What all ranks that show a stack do in one function of the program: it evaluates, or saves."""
+    """What all ranks with a stack do in one function of the program, such as evaluate or save; else None."""
     found = duty(lead.frames) if lead.activity in _AT_WORK else None
     if found is None:
         return None
@@ -123,7 +124,9 @@ def _duty_of_all(lead: RankState, scene: Scene) -> str | None:
 
 
 def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
-    """What it does for all: it is at work while they let it, or in a function that says so and that none of them is in."""
+    """What a rank does for the whole job: it works while the others let it, or is in a function only it is in that says
+    so.
+    """
     works = works_for_all(state, rank in scene.motion.still, rank in scene.motion.working)
     meanwhile = let_one_work(scene.look, scene.waits)
     if meanwhile is not None and (works or goes_about(rank, state, scene.motion)):
@@ -131,7 +134,7 @@ def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
     found = duty(state.frames) if state.activity in _AT_WORK and not state.queued else None
     launched = (
         state.rule == BY_DEVICE and state.operation != LAUNCHED_BEFORE
-    )  # its host is past what its device hangs in
+    )  # its host is past the call that its device hangs in
     if found is None or launched:
         return None
     does, at = found
@@ -144,15 +147,16 @@ def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
         for other, ranks in sites(scene.look)
         if other.waits or not waiting.isdisjoint(ranks)
     ]
-    # a stack that does not show the way which both came tells nothing of where they parted
+    # a stack without the frames before that function does not show where the two ways differ
     parted = [other for other in others if not other.isdisjoint(way[:at])]
     return f"{does}, which no other rank does" if parted and all(way[at] not in other for other in others) else None
 
 
 def _hot_line(rank: Rank, state: RankState, scene: Scene) -> str | None:
-    """What it does that runs Python for all at one line in every look: seconds apart, a hot loop of sound work shows no other.
+    """What a rank does for the whole job that runs Python at one line in every round.
 
-    That it used the processor in between tells it from a call that blocks and keeps the interpreter's lock.
+    A hot loop of sound work looks so. CPU time between the rounds distinguishes it from a call that blocks and keeps
+    the GIL.
     """
     motion = scene.motion
     runs = rank in motion.still and rank in motion.running and rank in motion.working
@@ -163,17 +167,17 @@ def _hot_line(rank: Rank, state: RankState, scene: Scene) -> str | None:
 
 
 def _nobody(explanation: Hypothesis, kind: Kind, because: tuple[str, ...]) -> Hypothesis:
-    """The same explanation, by which nobody is to blame: what it tells of is done by many."""
+    """The same hypothesis without blame: many ranks do what it describes."""
     return replace(explanation, kind=kind, ranks=(), units=(), reasons=because)
 
 
 def _as_kind(causes: Sequence[Hypothesis], of: Kind, kind: Kind, because: tuple[str, ...]) -> list[Hypothesis]:
-    """The causes, of which one is another kind than was asked for. The others wait for the same ranks, whatever these do."""
+    """The causes, with those of kind `of` changed to `kind` and given the reasons `because`."""
     return [replace(one, kind=kind, reasons=because) if one.kind is of else one for one in causes]
 
 
 def _moves(rank: Rank, state: RankState, scene: Scene) -> bool:
-    """Whether what it waits for is seen to move, and no standstill was stated that is longer than a duty takes."""
+    """Whether what it waits for is seen to move, unless a stall was stated that is longer than a duty takes."""
     loops = state.activity in LOOPS
     moves = gets_on(rank, scene.motion) or _leaves(rank, state, scene.motion)
     moves = moves or _writes_for_all(rank, state, scene.motion)
@@ -181,8 +185,8 @@ def _moves(rank: Rank, state: RankState, scene: Scene) -> bool:
 
 
 def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
-    """An explanation by a service that many wait for, and the other one: that it serves them, and they are at work."""
-    begins = starting(scene)  # asked once: thousands of ranks may be served
+    """Two hypotheses about a service that many wait for: it does not answer, or it does and the ranks are at work."""
+    begins = starting(scene)  # computed once: a service may have thousands of ranks
     at_work = max(_at_work(rank, scene.look[rank], scene, begins) for rank in blamed.ranks)
     if _serves(blamed, scene):
         at_work = max(at_work, _lasts(scene) * AT_WORK_IF_IT_COMPUTES)
@@ -194,7 +198,7 @@ def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
 
 
 def _may_be_a_moment(state: RankState) -> bool:
-    """Whether it may do what a healthy job does now and then, as far as one look shows."""
+    """Whether it may do what a healthy job does now and then, as far as one round shows."""
     if state.passing:
         return True
     if state.activity is Activity.UNKNOWN:
@@ -203,21 +207,21 @@ def _may_be_a_moment(state: RankState) -> bool:
 
 
 def _all_are_served(state: RankState, scene: Scene) -> bool:
-    """Whether the whole job stands at what one service gives it, so that nobody waits for anybody: a slow batch looks like that."""
+    """Whether the whole job is at one service and no rank waits for another: a slow batch looks like that."""
     seen = [other for other, _ in sites(scene.look) if other.frames]
     return not scene.waits.waiting and state.activity in SERVICES and all(o.activity is state.activity for o in seen)
 
 
 def _unrelated(states: Sequence[RankState]) -> bool:
-    """Whether ranks of one machine are held up at several places: these have only their machine in common."""
+    """Whether ranks of one machine are held up at several call sites: they have only their machine in common."""
     held = [state for state in states if state.frames]
     return len({state.place for state in held}) > 1 and not any(state.busy for state in held)
 
 
 def _at_work(rank: Rank, state: RankState, scene: Scene, begins: bool) -> float:
-    """What was seen between the looks, and for how long nothing moved, adds to the odds that it does a long duty.
+    """A factor on the odds of a long duty, by what moved between the rounds and how long nothing moved.
 
-    `begins`: the job has not come together yet.
+    `begins`: the ranks of the job have not all joined yet.
     """
     motion = scene.motion
     lasts = _lasts(scene)
@@ -242,17 +246,17 @@ def _seen_once(scene: Scene) -> bool:
 
 
 def _brief(scene: Scene) -> bool:
-    """Whether a standstill was stated that is no longer than a step takes: then a second look within it tells no more."""
+    """Whether the stated stall is no longer than a step takes: then a second round within it adds nothing."""
     return scene.stalled_s is not None and scene.stalled_s <= MOMENT_S
 
 
 def _lasts(scene: Scene) -> float:
-    """What a stated standstill leaves of the odds of a duty: all, where it is no longer than one takes."""
+    """The factor on the odds of a duty by the stated stall: 1 if it is no longer than a duty takes."""
     return 1.0 if scene.stalled_s is None else min(1.0, DUTY_S / scene.stalled_s)
 
 
 def _leaves(rank: Rank, state: RankState, motion: Motion) -> bool:
-    """Whether it writes, and was seen to do something else or to use the processor in between."""
+    """Whether it writes, and was seen in another activity in between or used CPU."""
     return state.passing and any(rank in some for some in (motion.moving, motion.travelling))
 
 
@@ -261,27 +265,31 @@ def _writes_for_all(rank: Rank, state: RankState, motion: Motion) -> bool:
 
 
 def _writes_on(rank: Rank, state: RankState, motion: Motion) -> bool:
-    """Whether it reads or writes a checkpoint and ran in every look: storage that does not answer puts its caller to sleep.
+    """Whether it reads or writes a checkpoint and ran in every round.
 
-    One call takes minutes for a large file, so equal lines show nothing. Who waits for its device to copy runs as well.
+    Storage that does not answer puts its caller to sleep. One call takes minutes for a large file, so equal lines prove
+    nothing. A rank that waits for its device to copy runs as well, so it does not count.
     """
     writes = state.activity is Activity.CHECKPOINT and rank in motion.running
     return writes and not any(frame.native and frame.function.startswith(_OF_DEVICES) for frame in state.frames)
 
 
 def _serves(blamed: Hypothesis, scene: Scene) -> bool:
-    """Whether a service answers some: of those at a checkpoint some ran in every look, and others did not, so it is known who runs."""
+    """Whether a service answers some ranks: of those at a checkpoint, some ran in every round and others did not.
+
+    That others did not shows that the capture can tell which run.
+    """
     at_it = [rank for rank in blamed.ranks if scene.look[rank].activity is Activity.CHECKPOINT]
     runs = [_writes_on(rank, scene.look[rank], scene.motion) for rank in at_it]
     return any(runs) and any(scene.look[rank].busy is False for rank in at_it)
 
 
 def starting(scene: Scene) -> bool:
-    """Whether most of those who wait do so for the job to come together: it has not begun to train."""
+    """Whether most waiting ranks are in rendezvous: the job has not begun to train."""
     gathered = sum(len(ranks) for state, ranks in sites(scene.look) if state.activity is Activity.RENDEZVOUS)
     return 2 * gathered > len(scene.waits.waiting)
 
 
 def gets_on(rank: Rank, motion: Motion) -> bool:
-    """Whether it is counted that it does something between the looks: processor time, wakes, or children at work."""
+    """Whether a count shows activity between the rounds: CPU time, wakes, or children at work."""
     return any(rank in some for some in (motion.working, motion.woken, motion.fed, motion.helped))

@@ -1,4 +1,4 @@
-"""Explanations by roots: ranks that wait for nobody while the others wait for them."""
+"""Hypotheses on roots: ranks that wait for no other rank while others wait for them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -45,7 +45,10 @@ SERVED_POWER = likelihood("served_power")
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
-    """Roots, and what is left of one of whom nothing is known where a group that it is not in is surely stuck."""
+    """Every hypothesis on roots.
+
+    If a group is surely stuck, roots outside of it of which nothing is known become less likely.
+    """
     found = _roots(scene)
     found = [replace(one, hearsay=True) if _only_silent(one, scene) else one for one in found]
     if not proven(scene):
@@ -55,9 +58,10 @@ def explain(scene: Scene) -> list[Hypothesis]:
 
 
 def _only_silent(hypothesis: Hypothesis, scene: Scene) -> bool:
-    """Whether all there is against it is that NCCL RAS had no answer of some of its ranks, and nobody is seen to wait.
+    """Whether the only evidence against it is that NCCL RAS got no answer, and no rank is seen to wait.
 
-    A program that ended does not answer either, on a sound machine. That none of several ranks of a machine answers is the machine's.
+    A program that ended does not answer either, on a sound machine. Only if none of a machine's several ranks answers
+    is it the machine.
     """
     if not hypothesis.ranks or any(scene.look[rank].rule != BY_RAS for rank in hypothesis.ranks):
         return False
@@ -67,12 +71,12 @@ def _only_silent(hypothesis: Hypothesis, scene: Scene) -> bool:
 
 
 def _unknown(hypothesis: Hypothesis, look: Look) -> bool:
-    """Whether it rests on ranks alone of which nothing is known but that others wait for them."""
+    """Whether it rests only on ranks of which nothing is known except that others wait for them."""
     return bool(hypothesis.ranks) and all(merely_failed(look[rank]) for rank in hypothesis.ranks)
 
 
 def _roots(scene: Scene) -> list[Hypothesis]:
-    """Explanations by ranks that wait for nobody while others wait: machines, a shared cause, or merely a slow one."""
+    """Hypotheses on ranks that wait for none while others wait: machines, a shared cause, or mere slowness."""
     look, waits, motion, topology = scene.look, scene.waits, scene.motion, scene.topology
     weighed = weigh(look, waits, motion, topology)
     odds_by = {rank: prod(factor.times for factor in factors) for rank, factors in weighed.items()}
@@ -94,11 +98,11 @@ def _roots(scene: Scene) -> list[Hypothesis]:
         for unit in units
         if best[unit] >= RIVAL_SHARE * best[top]
         or _same(look[lead[unit]], look[lead[top]])
-        or (crowded and held(look[lead[unit]]))  # whatever it explains, it is stuck
+        or (crowded and held(look[lead[unit]]))  # it is stuck, whatever it explains
         or unit == alone
     ]
     captured = [unit for unit in rivals if not merely_failed(look[lead[unit]])]
-    rivals = captured if top in captured else rivals  # who was not captured is no second fault
+    rivals = captured if top in captured else rivals  # a missing capture is no second fault
     if len(rivals) > 1:
         factors = {unit: weighed[lead[unit]] for unit in units}
         return blame_several(rivals, guilty, factors, scene)
@@ -117,7 +121,7 @@ def _roots(scene: Scene) -> list[Hypothesis]:
         )
     ]
     if causes_of(look[lead[top]]) is not None or any(one.shares and top in one.units for one in found):
-        return found  # what holds it is shared out among all causes already
+        return found
     others = _others(lead[top], guilty[top], look, waits, motion, len(topology.machines))
     if not waits.waiting:
         unawaited = Factor("nobody was seen to wait for it", UNAWAITED)
@@ -129,9 +133,10 @@ def _roots(scene: Scene) -> list[Hypothesis]:
 
 
 def _victims(look: Look, waits: Waits, motion: Motion, topology: Topology) -> frozenset[Rank]:
-    """Roots that sleep or idle while one of their own replica is stuck with itself: they wait for its messages, and no frame says so.
+    """Roots that sleep or idle while a rank of their own replica is stuck.
 
-    Of 2,704 simulated incidents of one host in 12 such a rank would be evicted beside it.
+    They wait for its messages, although no frame says so. In 12 of 2,704 simulated incidents of one host such a rank
+    would be evicted beside it.
     """
     stuck = [
         rank for rank in waits.roots if held(look[rank]) or (rank in motion.still and look[rank].activity in SERVICES)
@@ -150,10 +155,11 @@ def _idles(state: RankState) -> bool:
 def _alone(
     units: Iterable[str], lead: Mapping[str, Rank], look: Look, motion: Motion, topology: Topology
 ) -> str | None:
-    """The one machine whose rank seems to wait for room in its device's queue, and stands still, where its like do not.
+    """The one machine whose rank seems to wait for room in its device's queue and is unchanged, if its peers are not
+    so.
 
-    Beside a rank of another replica that is held it is no victim of that one: its replicas run the same program, and would
-    be at its place. Of 583 simulated incidents of two hosts, which are in two replicas, four show such a rank.
+    It is no victim of a stuck rank in another replica: replicas run the same program, so its peers would be at its call
+    site. Of 583 simulated incidents of two hosts, in two replicas, four show such a rank.
     """
     queued = [unit for unit in units if look[lead[unit]].queued]
     rank = lead[queued[0]] if len(queued) == 1 else None
@@ -164,14 +170,14 @@ def _alone(
 
 
 def _same(state: RankState, other: RankState) -> bool:
-    """Both wait for what may be one and the same service, at the same place: whatever each explains, they are one matter."""
+    """Whether both wait at one call site for what may be the same service: then they are one incident."""
     return state.activity in SHARED and state.place == other.place
 
 
 def _others(
     rank: Rank, ranks: list[Rank], look: Look, waits: Waits, motion: Motion, machines: int
 ) -> list[tuple[Kind, tuple[Factor, ...]]]:
-    """What else may hold the first suspect where it stands: the code, a service, or work that takes its time."""
+    """What else may hold the first suspect: the code, a service, or work that takes its time."""
     state = look[rank]
     odds, doing = odds_of(state), where(state)
     code = Factor(f"the code stops there, {doing}", odds.software)
@@ -195,7 +201,7 @@ def _others(
 
 
 def _pace(still: bool, works: bool) -> float:
-    """What its motion adds to the odds that it is merely slow."""
+    """The factor of its motion on the odds that it is merely slow."""
     if still:
-        return 1.0 if works else SLOW_IF_STILL  # who works in one call looks like who waits for a device there
+        return 1.0 if works else SLOW_IF_STILL  # work in one call looks like a wait for a device there
     return SLOW_IF_AT_WORK if works else 1.0

@@ -1,4 +1,4 @@
-"""What explanations are drawn from: the ranks at one moment, who waits for whom, what moved, and what was counted."""
+"""The evidence that hypotheses are drawn from: rank states at one moment, waits, motion, and counters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from hangdog_models.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Ranks whose stack and counters tell of different moments, and how to say it."""
+    """Ranks whose stack and counters are of different moments, and the sentence that says so."""
 
     ranks: tuple[Rank, ...]
     message: str
@@ -22,10 +22,13 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """`records` are the ranks' counters, `captured` how many ranks were seen in any way, at most as many as there are.
+    """All evidence of one diagnosis.
 
-    `stalled_s`: for how many seconds nothing had moved, as somebody stated, or looks minutes apart show; else None.
-    `outliers` do something else than their peers; `contradictions` are where stacks and counters deny each other.
+    - `records`: the ranks' counters.
+    - `outliers`: ranks that do something else than their peers.
+    - `contradictions`: where stacks and counters contradict each other.
+    - `captured`: the number of ranks with any evidence, at most the world size.
+    - `stalled_s`: the seconds for which nothing had moved, as stated or as rounds minutes apart show; None if unknown.
     """
 
     look: Look

@@ -1,4 +1,4 @@
-"""What a single look tells: who is held where no step of training rests, and who merely runs at that moment."""
+"""What a single round shows: which ranks are held where no training step rests, and which merely run at that moment."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,16 @@ from hangdog_models.ranks import Rank
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
-#: States that no healthy process stays in, so that one look is enough.
+#: States that no healthy process stays in, so that one round is enough.
 LASTING = (Activity.STOPPED, Activity.DEAD)
-#: Sleeps that are no part of a step of training, which waits for its loader, its device and its peers. In 1,031 single
-#: looks at simulated jobs that are healthy or that their code stops nobody is held, in 625 of 700 at two faulty hosts one is.
+#: Sleeps that are no part of a training step, which waits for its loader, its device and its peers. In 1,031 simulated
+#: single rounds of jobs that are healthy, or that their code stops, no rank is held. In 625 of 700 with two faulty
+#: hosts one is.
 _HELD = (*LASTING, Activity.LOCK, Activity.GIL, Activity.GC, Activity.NETWORK, Activity.STORAGE, Activity.DEVICE_SYNC)
 
 
 def held(state: RankState) -> bool:
-    """Whether a root is held where no step of training rests: by the kernel, a lock, a peer outside of the job, a program."""
+    """Whether a root is held where no step of training rests: by the kernel, a lock, a service or a child process."""
     if state.interpreting or state.rule == BY_DEVICE:
         return False
     child = state.activity is Activity.UNKNOWN and state.operation == CHILD
@@ -28,11 +29,12 @@ def held(state: RankState) -> bool:
 
 
 def at_rest(states: Sequence[RankState]) -> bool:
-    """Whether roots seen once are stuck and no moment of a step: some are held, and the others sleep, but for one at most.
+    """Whether roots captured once are stuck: some are held, and all others but one at most sleep.
 
-    That one runs Python, as in a loop without an end: so it is in 199 of 700 simulated single looks at two faulty hosts, and
-    in none of 1,315 where no machine is at fault. Two that run are a step at work: alone they are seen in 76 of 532 looks
-    at healthy jobs, and in 19 of those 700.
+    That one runs Python, as in an endless loop: so in 199 of 700 simulated single rounds with two faulty hosts. Without
+    a machine at fault it is so in none of 1,315.
+
+    Two that run are a step at work. Such pairs are alone in 76 of 532 rounds of healthy jobs, and in 19 of those 700.
     """
     running = [state for state in states if state.interpreting]
     asleep = all(held(state) or state.busy is False for state in states if not state.interpreting)
@@ -40,11 +42,14 @@ def at_rest(states: Sequence[RankState]) -> bool:
 
 
 def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
-    """The ranks at work in a single look, and the roots they speak against: in a job that is stuck all wait.
+    """The ranks at work in a single round, and the roots that their work exonerates: in a stuck job all ranks wait.
 
-    Nobody is restless where one machine alone is at work, by running Python or by peers that spin beside a rank of it that
-    is held, and all other roots are held, too, or may wait for room in their device's queue. Nor are those who do so and
-    make up a whole process group with a rank at work: they wait for it.
+    Two exceptions:
+
+    - One machine alone is at work, and all other roots are held or may be queued. It is at work by running Python, or
+      by
+    peers that spin beside a held rank of it. Then no rank is restless.
+    - Queued ranks that make up a whole process group with a rank at work wait for it.
     """
     at_work = _at_work(look, waits, topology)
     on = {topology.machine(rank) or rank for rank in at_work}
@@ -71,7 +76,10 @@ def _awaiting(at_work: frozenset[Rank], queued: frozenset[Rank], topology: Topol
 
 
 def _at_work(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
-    """Ranks whose hosts run Python, which no wait does, and roots that run or whose devices are behind; not those behind a peer that is held."""
+    """Ranks whose hosts run Python, which no wait does, and roots that run or whose devices are behind.
+
+    A device that is behind does not count on a machine with a held rank.
+    """
     runs = {rank for state, ranks in sites(look) if state.interpreting for rank in ranks}
     busy = {rank for rank in waits.roots if look[rank].activity is Activity.COMPUTE and not look[rank].queued}
     stuck = {topology.machine(rank) for rank in waits.roots if held(look[rank])} - {None}

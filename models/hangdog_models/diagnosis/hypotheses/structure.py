@@ -1,4 +1,6 @@
-"""Explanations by structure alone: where frames name nobody, who stands where tells which group holds the others up."""
+"""Hypotheses by structure alone: where frames name no rank, the pattern of call sites shows which group holds the
+others up.
+"""
 
 from hangdog_models.diagnosis.clustering import relations
 from hangdog_models.diagnosis.clustering.relations import Candidate
@@ -18,12 +20,15 @@ MESSAGE_LOST_BY_CODE = likelihood("message_lost_by_code")
 LED_APART = likelihood("led_apart")
 LED_APART_BY_CODE = likelihood("led_apart_by_code")
 FIRST_BY_RELATION = likelihood("first_by_relation")
-#: What tells code and hardware apart.
+#: What distinguishes code from hardware.
 TELLS = "code whose calls differ between these ranks shows the same stacks: flight recorder dumps tell which it is"
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
-    """The group that the pattern of places points at, once as hardware and once as code; asked when no counter tells more."""
+    """The group that the pattern of call sites points at, once as hardware and once as code.
+
+    Asked only where no counter shows more.
+    """
     apart, waits, topology = scene.outliers, scene.waits, scene.topology
     if any(hold.counted for hold in waits.holds) or len(topology.machines) < 2:
         return []
@@ -38,7 +43,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
     )
     best = found.candidates[0] if found.candidates else None
     if best is None or (len(best.ranks) == 1 and not best.relations):
-        return []  # odd alone, which no relation explains: it runs other code, as 18 of 19 such ones did
+        return []  # a single outlier without a relation runs other code, as 18 of 19 such ones did
     return [_related(best, topology)]
 
 
@@ -53,7 +58,7 @@ def _lost(ranks: tuple[Rank, ...], pair: bool) -> list[Hypothesis]:
 
 
 def _held_up(apart: Apart, topology: Topology) -> list[Hypothesis]:
-    """The group that holds all who stand apart, or those of them that are in messages to each other."""
+    """The group that holds all outliers, or those of them that are in messages to each other."""
     ranks = tuple(sorted({rank for pair in apart.pairs for rank in pair})) or apart.group
     text = (
         f"{ranks_of(ranks)} stand apart from their like, in messages to each other that do not arrive"
@@ -63,7 +68,7 @@ def _held_up(apart: Apart, topology: Topology) -> list[Hypothesis]:
     )
     hardware, code = (LED_APART, LED_APART_BY_CODE) if apart.led else (GROUP_APART, GROUP_APART_BY_CODE)
     if apart.dim == PIPELINE and not apart.pairs and TENSOR in topology.groups:
-        # collectives join whole tensor groups: only messages part them so
+        # collectives involve whole tensor groups, so only messages can separate them like this
         hardware, code = MESSAGE_LOST, MESSAGE_LOST_BY_CODE
     return _both(GroupWait(apart.dim, ranks, (), "a group apart"), Factor(text, hardware), Factor(text, code))
 

@@ -1,4 +1,6 @@
-"""Explanations by groups all of whose members joined and that do not complete: a link, a switch, a machine's network."""
+"""Stuck groups: all members joined and the operation does not complete. A link, a switch or a machine's network is
+broken.
+"""
 
 from collections.abc import Sequence
 
@@ -24,20 +26,21 @@ LOST_COUNTERS_BY_CODE = likelihood("lost_counters_by_code")
 ONE_OF_STUCK_GROUPS = likelihood("one_of_stuck_groups")
 COMMON_TO_STUCK_GROUPS = likelihood("common_to_stuck_groups")
 NOT_IN_STUCK_GROUP = likelihood("not_in_stuck_group")
-#: Up to so many stuck groups, each is asked by itself what it explains: more would cost their number times the ranks.
+#: Up to so many stuck groups, the waits that each explains are computed for it alone. The cost is their number times
+#: the ranks.
 ASKED_ALONE = 32
-#: The dimension of what several groups touch that have no machine and no switch in common.
+#: The dimension of what several groups involve that have no machine and no switch in common.
 SEVERAL = "several"
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
-    """One explanation for each stuck group, and one for what several have in common: a switch, or one machine's network."""
+    """A hypothesis for each stuck group, and one for what several have in common: a switch, or one machine's network."""
     look, waits, motion, topology = scene.look, scene.waits, scene.motion, scene.topology
     stuck = [h for h in waits.holds if h.joined and len(h.inside) > 1 and not (h.inferred and waits.roots)]
     if any(hold.counted for hold in stuck):
         stuck = [hold for hold in stuck if hold.counted]
-        stuck = [hold for hold in stuck if not hold.assumed] or stuck  # of what all tell, nobody need be assumed
-    if not stuck or not waits.waiting:  # who joined and is at work of its own since then waits for nobody
+        stuck = [hold for hold in stuck if not hold.assumed] or stuck  # prefer groups whose members all have counters
+    if not stuck or not waits.waiting:  # a rank that joined and now does its own work waits for none
         return []
     together = waits.reached_from(waits.loose) | waits.loose
     found = []
@@ -56,7 +59,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
             found += _store(factors, because[0])
             continue
         found.append(Hypothesis(Kind.GROUP, tuple(factors), hold.inside, (), because, hold))
-        if hold.inferred:  # which group each rank means is not known: they may mean different ones, in different order
+        if hold.inferred:
             found.append(Hypothesis(Kind.SOFTWARE, tuple(factors), reasons=because))
         elif hold.assumed:
             code = Factor("code that leads elsewhere whose counters are lost", LOST_COUNTERS_BY_CODE)
@@ -69,8 +72,10 @@ def explain(scene: Scene) -> list[Hypothesis]:
 
 
 def proven(scene: Scene) -> bool:
-    """Whether its fault is inside of some group: counters of all its members show that it has joined, and of those captured
-    nobody stands outside, as in a healthy step somebody does."""
+    """Whether the fault is surely inside some group: counters of all its members show that it has joined.
+
+    And no captured rank is outside of all waits. In a healthy step some rank is.
+    """
     waits = scene.waits
     joined = any(hold.joined and hold.counted and not hold.assumed and len(hold.inside) > 1 for hold in waits.holds)
     return joined and not waits.outside(scene.look)
@@ -92,13 +97,13 @@ def _factors(hold: GroupWait, waits: Waits, motion: Motion, look: Look) -> list[
 
 
 def _unmoved(hold: GroupWait, motion: Motion) -> bool:
-    """Whether none of them has moved, though some may have been captured once: of most it was seen."""
+    """Whether none of them moved, and most were seen to be unchanged. Some may have been captured once."""
     moved = {*motion.moving, *motion.travelling}
     return moved.isdisjoint(hold.inside) and 2 * len(motion.still.intersection(hold.inside)) > len(hold.inside)
 
 
 def _store(factors: Sequence[Factor], text: str) -> list[Hypothesis]:
-    """All ranks of the job wait at start-up: nobody is late for the store they meet at, so it is the store that is."""
+    """All ranks wait in rendezvous, and none is late: so the store itself does not answer."""
     because = (f"{text}: nobody is late, so the store they meet at does not answer",)
     code = Factor("ranks that look for each other in different stores show the same", OTHER_STORE)
     return [
@@ -114,15 +119,15 @@ def _sentence(hold: GroupWait, factors: Sequence[Factor]) -> str:
 
 
 def _in_all(holds: Sequence[GroupWait], topology: Topology) -> set[str]:
-    """The machines that have a rank in each of the holds."""
+    """The machines that have a rank in each of these group waits."""
     return set(topology.machines_of(holds[0].inside)).intersection(*(topology.machines_of(h.inside) for h in holds[1:]))
 
 
 def _common(
     stuck: Sequence[GroupWait], waits: Waits, motion: Motion, look: Look, topology: Topology
 ) -> list[Hypothesis]:
-    """What all stuck groups touch, where they are several: one machine's network, or the smallest switch over them."""
-    # Frames alone cannot tell groups that are stuck from groups whose members launched different things.
+    """What several stuck groups have in common: one machine's network, or the smallest switch over them."""
+    # Frames alone cannot tell stuck groups from groups whose members launched different operations.
     counted = [hold for hold in stuck if hold.counted]
     crossing = [hold for hold in counted if len(topology.machines_of(hold.inside)) > 1]
     across = len(crossing) > 1 and len(crossing) >= len(stuck) / 2
@@ -153,7 +158,7 @@ def _common(
         factors = (*base, Factor("all stuck groups touch it", COMMON_TO_STUCK_GROUPS))
         return [Hypothesis(Kind.GROUP, factors, ranks, (), (text,), hold)]
     if not any(hold.begun for hold in crossing):
-        return []  # hosts have launched them all: so many at once rather tell that completions are not counted
+        return []  # all launched, so many at once: rather, completions are not counted
     ranks = tuple(sorted({rank for hold in crossing for rank in hold.inside}))
     text = f"{len(crossing)} groups are stuck although all have joined, with {ranks_of(ranks)} in them"
     hold = GroupWait(SEVERAL, ranks, (), "several operations", counted=True, lasting=crossing[0].lasting)
