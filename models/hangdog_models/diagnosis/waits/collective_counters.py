@@ -1,4 +1,6 @@
-"""Exact waits from collective counters: which operation each process group is stuck in, who is inside, who has not come."""
+"""Exact waits from collective counters: which operation each process group is stuck in, who is inside, who has not
+come.
+"""
 
 import sys
 from collections.abc import Container, Mapping, Sequence
@@ -22,27 +24,31 @@ from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
-#: The rules that standings made here go by.
+#: Rules of the rank states made here.
 BY_COUNTERS, BY_DEVICE, BY_COMPLETION = "counters", "device behind", "not complete"
-#: What the host of a rank waits for whose device is behind, where no collective is under way on it.
+#: What a rank's host waits for if its device is behind and no collective is under way on it.
 LAUNCHED_BEFORE = "what was launched before"
-#: Those of ranks of which counters alone are known.
+#: The rules of ranks known by counters alone.
 COUNTED = (BY_COUNTERS, BY_COMPLETION)
-#: What is said of a rank whose counters show it in no operation that others wait in.
+#: The text for a rank whose counters show it in no operation that others wait in.
 OUTSIDE = "outside of any collective"
 
 
 @dataclass(frozen=True, slots=True)
 class CounterWaits:
-    """`holds`: one for each operation that some rank is inside of. `standings`: what counters say of a rank better than
-    its stack does: of ranks without one, and of ranks whose device is behind what the host has launched.
+    """What the counters show.
+
+    - `holds`: one group wait for each operation that some rank is inside of.
+    - `states`: of ranks without a stack, and of ranks whose device is behind what the host launched. For these,
+      counters show
+    more than the stack.
     """
 
     holds: tuple[GroupWait, ...] = ()
     states: Mapping[Rank, RankState] = field(default_factory=dict)
 
 
-#: One rank that left no evidence at all may be the culprit; several were lost by the collector, unless they are too many.
+#: One rank without any evidence may be the culprit. Several were lost in collection, unless they exceed this share.
 SEVERAL_ABSENT, FEW_ABSENT = 2, 0.1
 
 
@@ -55,12 +61,17 @@ def count(
 ) -> CounterWaits:
     """Reads the counters of one moment.
 
-    Launches run ahead of the device, so a group is stuck in the *oldest* operation that somebody has not completed
-    (field.md 10.2): inside are those whose device has started it. Awaited are the members that never launched it, and
-    those whose device has not got there. Where a recorder does not list a group's members (gloo's does not), the ranks
-    that used the group count, and for the group that everybody used, the ranks without a recorder as well. A rank whose
-    dump was lost and whose stack waits (or who stands in a `crowd` of such) is taken to be inside: what is not known of
-    it is no reason to blame it, unless no rank of its machine answers. Hosts `getting_on` were met at several places or lines.
+    Launches run ahead of the device, so a group is stuck in the *oldest* operation that some rank has not completed
+    (field.md 10.2). Inside are the ranks whose device has started it. Awaited are members that never launched it, and
+    those whose device has not got there.
+
+    Some recorders do not list a group's members (gloo's does not). Then the ranks that used the group count. For the
+    group that all used, the ranks without a recorder count as well.
+
+    A rank whose dump is missing and whose stack waits is assumed inside; so is one in the `crowd`. Unknown counters are
+    no reason to blame it, unless no rank of its machine answers.
+
+    `getting_on`: ranks whose host was seen at several call sites or lines.
     """
     if not records:
         return CounterWaits((), {})
@@ -90,7 +101,7 @@ def count(
     left = left_behind(groups)
     by_the_program = {rank for one in left_out.find(holds, groups) for rank in (*one.ranks, *one.inside)}
     guilty = {rank for rank in laggards(holds, left) if rank not in look or look[rank].wait is Wait.SOME}
-    guilty -= by_the_program  # no device is behind: one host left an operation out, and the others wait for it there
+    guilty -= by_the_program  # no device is behind: one host skipped an operation, and the others wait for it there
     holds = without_doubtful(freed(holds, guilty), {record.rank: _turns(record) for record in records})
     inside = {rank: hold.what for hold in holds for rank in hold.inside}
     awaited = {rank for hold in holds for rank in hold.awaited}
@@ -126,13 +137,13 @@ def count(
 
 
 def _oldest(record: RankCounters, left: Mapping[str, str]) -> str:
-    """Of what is not complete on a rank, though it is on its peers, that which was launched first."""
+    """The operation launched first, of those not complete on a rank but complete on its peers."""
     launched = (entry.group for entry in record.entries if entry.group in left and not (entry.done or entry.p2p))
     return left[next(launched, min(left))]
 
 
 def _turns(record: RankCounters) -> dict[str, int]:
-    """The groups in which a rank has operations under way, in the order in which it launched the oldest ones."""
+    """The groups in which a rank has operations under way, in launch order of the oldest ones."""
     turns: dict[str, int] = {}
     for entry in record.entries:
         if not entry.done and not entry.p2p:
@@ -141,55 +152,56 @@ def _turns(record: RankCounters) -> dict[str, int]:
 
 
 def _lost(state: RankState) -> bool:
-    """Nothing is known of it that speaks against it: its stack waits, or the capture failed as captures do."""
+    """Whether nothing speaks against it: its stack waits, or its capture merely failed."""
     failed = state.missing is not None and state.missing.reason in MERELY_FAILED and not state.frames
     return state.waits or (failed and state.activity is Activity.MISSING)
 
 
 def _under_way(record: RankCounters) -> str:
-    """The operation that its device is in with others, as a message whose sender never came; empty where there is none.
+    """The operation that its device is in with others, such as a message whose sender never came; empty where there is
+    none.
 
-    What comes after it does not show that its own device is at fault.
+    What follows it does not show that its own device is at fault.
     """
     return next((entry.operation for entry in record.entries if entry.started and not entry.done), "")
 
 
 def _meet(hold: GroupWait, look: Look) -> bool:
-    """Whether most of those inside came there by a call that programs make for all ranks, to let one do its work meanwhile."""
+    """Whether most ranks inside came by a call that programs make for all ranks while one does its work."""
     called = sum(rank in look and look[rank].operation in OF_ALL for rank in hold.inside)
     return 2 * called > len(hold.inside)
 
 
 def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, at_work: bool) -> str:
-    """What the host waits for where it waits for its own device, on which no operation is under way; empty otherwise.
+    """What the host waits for if it waits for its own device with no operation under way there; else empty.
 
-    `at_work`: it is known to get on, or the others let it, so that it runs in C shows no wait.
+    `at_work`: it is known to move on, or the others let it work. Then running in C shows no wait.
     """
     spins = seen is not None and not at_work and spins_in_c(seen) and not _on_hosts(record)
-    # asleep in a launch: the queue of its device is full, and no collective is what fills it
+    # asleep in a launch: the device's queue is full, and not of collectives
     launches = seen is not None and seen.activity is Activity.LAUNCH and seen.busy is False
     waits = crowd or spins or launches or (seen is not None and seen.wait is Wait.SOME)
     under_way = any(count > record.completed.get(group, -1) for group, count in record.enqueued.items())
-    # NCCL notes what has ended in any case, and what has begun only where collectives are timed
+    # NCCL always notes what has ended, and what has begun only if collectives are timed
     known = any(count >= 0 for counts in (record.started, record.completed) for count in counts.values())
     return LAUNCHED_BEFORE if waits and known and not under_way else ""
 
 
 def _on_hosts(record: RankCounters) -> bool:
-    """Whether hosts themselves carry out what it recorded: then nothing tells of a device, and who runs may compute."""
+    """Whether hosts carry out all that it recorded: then nothing is known of a device, and a running rank may compute."""
     return bool(record.entries) and all(entry.operation.startswith(BY_HOSTS) for entry in record.entries)
 
 
 def spins_in_c(state: RankState) -> bool:
-    """Whether it runs in one call of C, as who waits for a device does: unless that is of a module of Python's own.
+    """Whether it runs in one call of C, as a wait for a device does.
 
-    Who hashes or compresses does so as well.
+    Modules of Python's own are excepted: hashing or compressing runs in one call of C as well.
     """
     calls = state.activity is Activity.COMPUTE and bool(state.busy) and not state.interpreting
     return calls and not _in_pythons_own(state)
 
 
 def _in_pythons_own(state: RankState) -> bool:
-    """Whether the innermost function of Python is one of its standard library, which has nothing to do with any device."""
+    """Whether the innermost Python function is of the standard library, which uses no device."""
     innermost = next((frame.file for frame in reversed(state.frames) if not frame.native), "")
     return innermost.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names

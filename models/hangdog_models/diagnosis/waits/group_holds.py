@@ -1,4 +1,4 @@
-"""The waits of one process group: who is inside of its oldest operation, who has not come."""
+"""The waits of one process group: which members are inside its oldest operation, and which have not come."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
@@ -20,9 +20,9 @@ def stuck(
     topology: Topology,
     whole: bool,
 ) -> tuple[list[GroupWait], dict[Rank, str]]:
-    """The holds of one group, oldest operation first, and the ranks whose device has not reached what they launched.
+    """The waits of one group, oldest operation first, and the ranks whose device has not reached what they launched.
 
-    `whole`: those that used it may be all of it, where nobody lists its members.
+    `whole`: the ranks that used the group may be all its members, where no recorder lists them.
     """
     name, listed = group
     members = listed or _members(name, positions, topology)
@@ -54,7 +54,7 @@ def stuck(
             if rank not in inside and rank not in assumed and _late(positions.get(rank), number)
         )
         if ends_together(running) and _ended_without(awaited, positions, number):
-            continue  # they came to it all the same: what says so is younger than their own records
+            continue  # they came all the same: the completion is newer than their own records
         for rank in awaited:
             position = positions.get(rank)
             if position is not None and position.enqueued >= number:
@@ -84,14 +84,15 @@ def stuck(
 
 
 def _elsewhere(state: RankState | None, with_them: Container[object]) -> bool:
-    """Its stack is known, and no rank that is inside stands where it does."""
+    """Whether its stack is known, and no rank inside is at its call site."""
     return state is not None and bool(state.frames) and state.place not in with_them
 
 
 def one_of_several(group: Group, groups: Mapping[Group, Mapping[Rank, Position]], topology: Topology) -> bool:
-    """Whether the users of a group are all of it: as a group of the layout, or beside another one of other ranks.
+    """Whether the ranks that used a group are all its members.
 
-    A program parts its ranks among groups. Where the others have used none that these have not, theirs is not known to be apart.
+    They are if they are a group of the layout, or most of the job. They are if another group was used by other ranks
+    only: a program divides its ranks among groups. If every other group overlaps theirs, they may be only a part.
     """
     users = frozenset(groups[group])
     if _dim(tuple(sorted(users)), topology) is not None or 2 * len(users) > topology.world_size:
@@ -103,8 +104,9 @@ def one_of_several(group: Group, groups: Mapping[Group, Mapping[Rank, Position]]
 def _may_be_more(
     members: Sequence[Rank], unrecorded: Container[Rank], look: Look, with_them: Container[object]
 ) -> bool:
-    """Whether the members of a group that nobody lists may be more: one rank alone waits for nobody, and others stand
-    where these do without a record of theirs."""
+    """Whether an unlisted group may have more members: it has only one, or ranks without a record are at its call
+    sites.
+    """
     known = frozenset(members)
     return len(known) < 2 or any(
         rank in unrecorded and rank not in known and state.place in with_them for rank, state in look.items()
@@ -112,7 +114,7 @@ def _may_be_more(
 
 
 def _late(position: Position | None, number: int) -> bool:
-    """Not yet in operation `number`: never launched it, or launched it and the device is not there."""
+    """Whether it is not yet in operation `number`: it never launched it, or its device has not got there."""
     if position is None or position.enqueued < number:
         return True
     return position.completed < number and (
@@ -121,14 +123,18 @@ def _late(position: Position | None, number: int) -> bool:
 
 
 def _ended_without(awaited: Iterable[Rank], positions: Mapping[Rank, Position], number: int) -> bool:
-    """Whether an operation has ended on somebody that one of these never launched, by its own record."""
+    """Whether an operation has ended on some rank although one of these never launched it, by its own record."""
     known = (positions[rank] for rank in awaited if rank in positions)
     ended = any(position.counts_done and position.completed >= number for position in positions.values())
     return ended and any(position.enqueued < number for position in known)
 
 
 def _members(name: str, positions: Mapping[Rank, Position], topology: Topology) -> tuple[Rank, ...]:
-    """The members of a group whose recorder lists none: by its description, else by who used it."""
+    """The members of a group without a list.
+
+    All ranks, if it is described as the default group. Else the group of the layout that is exactly its users. Else all
+    ranks if more than half used it, or only its users.
+    """
     world = topology.groups[WORLD][0]
     if any(position.record.descriptions.get(name) == DEFAULT_GROUP for position in positions.values()):
         return world
@@ -137,12 +143,14 @@ def _members(name: str, positions: Mapping[Rank, Position], topology: Topology) 
         for ranks in dim_groups:
             if len(ranks) > 1 and len(users) == len(ranks) and users.issuperset(ranks):
                 return ranks
-    # More than half of the world used it: then it is the world's, and who kept no record is a member too.
+    # More than half of the job used it, so it is the whole job's, and ranks without a record are members too.
     return world if 2 * len(users) > len(world) else tuple(sorted(users))
 
 
 def _dim(members: tuple[Rank, ...], topology: Topology) -> str | None:
-    """The dimension that has exactly these members as a group: a group of a rank is looked up, never searched for."""
+    """The dimension that has exactly these members as a group. The first member's groups are looked up, not searched
+    for.
+    """
     if members:
         for dim in topology.dims:
             if topology.group(dim, members[0]) == members:

@@ -1,4 +1,4 @@
-"""Flight records that processes wrote by themselves, before anybody asked: what they count may be history by now."""
+"""Flight records that processes dumped by themselves, before they were requested: their counts may be out of date."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,10 +12,10 @@ RECORD_ASKED_S = likelihood("record_asked_s")
 
 
 def current(snapshot: Snapshot, stalled_s: float | None, stepped: Sequence[Rank]) -> Snapshot:
-    """The snapshot without the kept records that are history; its notes say what became of each kept one.
+    """The snapshot without the outdated records; its notes say what became of each one dumped early.
 
-    `stalled_s`: for how long nothing had moved, as far as that is known. `stepped`: ranks whose job was seen to advance
-    between the looks.
+    - `stalled_s`: the seconds for which nothing had moved, as far as known.
+    - `stepped`: ranks whose job was seen to advance between the rounds.
     """
     if not any(record.age_s for record in snapshot.counters):
         return snapshot
@@ -32,7 +32,7 @@ def current(snapshot: Snapshot, stalled_s: float | None, stepped: Sequence[Rank]
 
 
 def _history(record: RankCounters, records: Sequence[RankCounters], stalled_s: float, stepped: Sequence[Rank]) -> str:
-    """Why a kept record no longer holds; empty where it may."""
+    """Why a record dumped early no longer counts; empty where it may."""
     if stepped:
         return "the job has got on since"
     if record.age_s > stalled_s + RECORD_ASKED_S:
@@ -43,7 +43,7 @@ def _history(record: RankCounters, records: Sequence[RankCounters], stalled_s: f
 
 
 def _overtakes(newer: RankCounters, older: RankCounters) -> bool:
-    """Whether a newer record has completed a collective of a group that both are in, and the older one had not entered."""
+    """Whether a newer record has completed a collective that an older record of the same group had not entered."""
     return any(
         newer.completed.get(group, -1) > entered
         for group, entered in older.enqueued.items()

@@ -1,4 +1,4 @@
-"""Who is behind in process groups without waiting for anybody who is not behind through it."""
+"""Ranks that are behind in process groups by themselves, not because they wait for a rank that is behind."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -7,19 +7,21 @@ from hangdog_models.diagnosis.waits.positions import Group, Position, called, op
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 
-#: Operations that end on some members before others have come, or of which each member has its own part.
+#: Operations that end on some members before others have come, or in which each member has its own part.
 _ONE_SIDED = ("broadcast", "reduce", "gather", "scatter", "send", "recv", "coalesced")
 _OF_ALL = ("reduce_scatter",)
-#: So many members, one of which alone has not completed what the others have, are no pair of which either is early.
+#: From so many members on, one that alone has not completed an operation is behind, rather than the other one early.
 _ALONE_AMONG = 4
 
 
 def left_behind(groups: Mapping[Group, Mapping[Rank, Position]]) -> dict[Rank, dict[str, str]]:
-    """By rank the groups in which it has not completed what a peer has, and the first such operation.
+    """For each rank the groups in which a peer completed more, and the first such operation.
 
-    An all-reduce, all-gather or all-to-all ends on nobody before all have given their part: so its host came, and its
-    device is behind. Where peers have completed what it has not even launched, its numbers do not mean the same: it left
-    operations out. One operation in one group is what dumps of two moments differ by, unless it is one rank alone.
+    An all-reduce, all-gather or all-to-all ends on no member before all have given their part. So the rank's host came,
+    and its device is behind. If it never launched what peers completed, its numbers differ: it skipped operations.
+
+    One operation in one group is the difference between dumps of two moments. It counts only if it is of one rank
+    alone.
     """
     found: dict[Rank, dict[str, str]] = {}
     clear: set[Rank] = set()
@@ -45,17 +47,19 @@ def left_behind(groups: Mapping[Group, Mapping[Rank, Position]]) -> dict[Rank, d
 
 
 def ends_together(called: str) -> bool:
-    """Whether an operation of this name ends on nobody before all members have come."""
+    """Whether an operation of this name ends on no member before all have come."""
     name = called.lstrip("_")
     return name.startswith(_OF_ALL) or not name.startswith(_ONE_SIDED)
 
 
 def laggards(holds: Sequence[GroupWait], behind: Mapping[Rank, Iterable[str]]) -> set[Rank]:
-    """The ranks that others wait for, in the end, of those that are inside of an operation themselves.
+    """Of the ranks inside an operation, those that others finally wait for.
 
-    Whoever waits for somebody outside is late through that one. Of ranks that wait for each other in a circle the ones
-    that are behind in more than twice as many groups as the rest are late by themselves, and the rest through them; equal
-    ones have entered their groups in different orders. `behind` names the groups in which each one's device is.
+    A rank that waits for one outside is late because of that one. In a circle, ranks behind in more than half as many
+    groups as the worst are late by themselves, if at most half of the circle are. The rest are late because of them.
+    Equal ones entered their groups in different orders.
+
+    `behind`: the groups in which each rank's device is behind.
     """
     late: dict[Rank, set[str]] = {rank: set(groups) for rank, groups in behind.items()}
     for hold in holds:
@@ -74,7 +78,7 @@ def laggards(holds: Sequence[GroupWait], behind: Mapping[Rank, Iterable[str]]) -
 
 
 def freed(holds: Iterable[GroupWait], guilty: Container[Rank]) -> list[GroupWait]:
-    """The holds without those who are late by themselves, whatever operations of their own they have under way."""
+    """The group waits without the ranks that are late by themselves, whatever operations they have under way."""
     found = []
     for hold in holds:
         inside = tuple(rank for rank in hold.inside if rank not in guilty)
@@ -87,15 +91,18 @@ def freed(holds: Iterable[GroupWait], guilty: Container[Rank]) -> list[GroupWait
 
 
 def without_doubtful(holds: Sequence[GroupWait], turns: Mapping[Rank, Mapping[str, int]]) -> list[GroupWait]:
-    """The holds, of which hosts alone tell that all have joined only where no member waits in another for somebody.
+    """The group waits, with members moved to late that wait in another group.
 
-    Devices go through operations in turn: what was launched on such a member may not have begun, so it is late for it,
-    unless it launched that before the other one, as `turns` tell where both are on record. Where they do not, its like in
-    other groups tells nothing either: that hosts have launched it everywhere does not say that it is under way.
+    It concerns groups that only host launches show to have joined. Devices run operations in turn. So what such a
+    member launched may not have begun, and the member is late for it. It is not late if it launched that before the
+    other one, by the order in `turns` where both are recorded.
+
+    Where the order is not recorded, groups of the same size prove nothing either: a launch on all hosts does not show
+    that it runs.
     """
     doubtful: dict[Rank, list[int]] = {}
     late: dict[int, set[Rank]] = {}
-    elsewhere: dict[Rank, list[int]] = {}  # the holds in which a rank waits
+    elsewhere: dict[Rank, list[int]] = {}  # the group waits in which a rank waits
     for at, hold in enumerate(holds):
         for rank in hold.inside if hold.awaited else ():
             elsewhere.setdefault(rank, []).append(at)
@@ -115,7 +122,7 @@ def without_doubtful(holds: Sequence[GroupWait], turns: Mapping[Rank, Mapping[st
         rank, through = edge.pop()
         for at in doubtful.get(rank, ()):
             if rank not in late[at] and before(rank, through, at):
-                if not late[at]:  # now the others in it wait for this one
+                if not late[at]:  # now its other members wait for this one
                     fresh = [other for other in holds[at].inside if other != rank and other not in elsewhere]
                     elsewhere.update((other, [at]) for other in fresh)
                     edge.extend((other, at) for other in fresh)
@@ -138,14 +145,16 @@ def without_doubtful(holds: Sequence[GroupWait], turns: Mapping[Rank, Mapping[st
 
 
 def _unordered(hold: GroupWait, turns: Mapping[str, int] | None) -> bool:
-    """Whether nothing tells in which turn a rank launched the collective."""
+    """Whether no record shows in which order a rank launched the collective."""
     return hold.group not in ("", *(turns or ()))
 
 
 def _last_circles(holds: Sequence[GroupWait]) -> list[list[Rank]]:
-    """The sets of ranks that wait for each other, directly or not, and for nobody else: one rank where it waits for none.
+    """The sets of ranks that wait for each other, directly or not, and for no rank outside; a single rank waits for
+    none.
 
-    Operations are nodes between who is inside (a rank's own number) and who is awaited: they are numbered below zero.
+    Operations are nodes between the ranks inside and the awaited ones. Ranks have their own numbers, operations
+    negative ones.
     """
     ahead: dict[int, Sequence[int]] = {rank: [] for hold in holds for rank in hold.inside}
     for at, hold in enumerate(holds, 1):
@@ -164,7 +173,7 @@ def _last_circles(holds: Sequence[GroupWait]) -> list[list[Rank]]:
 
 
 def _circles(ahead: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    """The strongly connected components of a graph (Tarjan's, without recursion)."""
+    """The strongly connected components of a graph (Tarjan's algorithm, without recursion)."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}
     closed: set[int] = set()

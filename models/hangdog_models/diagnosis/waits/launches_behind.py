@@ -1,4 +1,4 @@
-"""The one rank whose device is behind those of its peers, told by launches and places where no completions are counted."""
+"""The one rank whose device is behind its peers', by launches and call sites, where completions are not counted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,24 +12,26 @@ from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
-#: The rule that standings made here go by.
+#: The rule of the rank states made here.
 BY_LAUNCHES = "launches behind"
-#: Who reads losses back where one rank logs for all, in every framework.
+#: The rank that reads losses back where one rank logs for all, in every framework.
 LOGS_FOR_ALL = Rank(0)
 #: Calls that wait for room in the device's queue, too.
 QUEUED = ("cudaMemcpyAsync",)
 
 
 def find(holds: Sequence[GroupWait], look: Look, topology: Topology, motion: Motion) -> Mapping[Rank, RankState]:
-    """The rank that waits for its own device at a place that all others are past, where it is the only one behind.
+    """The only rank that is behind, if it waits for its own device at a call site that all others are past.
 
-    Whoever passed a place where the host waits for the device has completed what came before, collectives included. So no
-    collective that they share holds this device up. Others of its own may, so it must be in no other group. What fills a
-    launch queue is no such place: how much room is left differs. Nor is one that only a rank comes to that logs for all.
+    A rank past such a call site has completed all earlier operations, collectives included. So no collective that they
+    share holds this device up. Others might, so the rank must be in no other group.
+
+    Two call sites do not count. At a full launch queue the room left differs by rank. A call site that only one rank
+    reaches logs for all.
     """
     if len(holds) != 1:
         return {}
-    hold, rank = holds[0], holds[0].awaited[0]  # beside a second one it is not alone in its group, as is asked below
+    hold, rank = holds[0], holds[0].awaited[0]  # of several awaited ranks none is alone in its group, as required below
     mine, others = look.get(rank), [look.get(other) for other in hold.inside]
     if rank == LOGS_FOR_ALL or rank in motion.moving or rank in motion.travelling:
         return {}
@@ -43,9 +45,9 @@ def find(holds: Sequence[GroupWait], look: Look, topology: Topology, motion: Mot
 
 
 def _may_await_device(mine: RankState, others: Sequence[RankState | None]) -> bool:
-    """Whether the host waits for its device, as its frames say; or runs in C where those of all others wait for theirs.
+    """Whether the host waits for its device by its frames, or runs in C while the frames of all others wait for theirs.
 
-    Others that meet in a call of the program may let one do its work in C meanwhile.
+    If the others are in a call of the program, they may let one work in C.
     """
     if mine.activity is Activity.DEVICE_SYNC:
         return mine.waits and mine.operation not in QUEUED

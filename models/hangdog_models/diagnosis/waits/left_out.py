@@ -1,4 +1,4 @@
-"""Operations that a rank left out, or put second, while its peers wait for it there."""
+"""Operations that a rank skipped, or launched second, while its peers wait for it there."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from hangdog_models.ranks import Rank
 class LaunchOrder(Enum):
     """How the records of two sides show that each waits for the other."""
 
-    NEVER = auto()  # one launched what the others launched behind the operation, and not the operation
-    SECOND = auto()  # one launched both the other way round
-    MUTUAL = auto()  # neither launched what the other is in
+    NEVER = auto()  # one side skipped the operation, and launched what the other launched after it
+    SECOND = auto()  # one side launched both in the opposite order
+    MUTUAL = auto()  # neither side launched what the other is in
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """`ranks` are awaited in `hold`, in which those `inside` are, and launched number `then` of group `other` instead."""
+    """`ranks` are awaited in `hold` by those `inside`, and launched number `then` of group `other` instead."""
 
     hold: GroupWait
     ranks: tuple[Rank, ...]
@@ -34,10 +34,12 @@ Positions = Mapping[str, Mapping[Rank, Position]]
 
 
 def find(holds: Sequence[GroupWait], groups: Mapping[Group, Mapping[Rank, Position]]) -> list[LeftOut]:
-    """A host launches in the order of its program, so one that merely is behind has launched neither operation.
+    """The operations that a rank skipped or launched second.
 
-    One group after the other is entered by several threads, too, as by one that saves. Then the later operation does not
-    wait for the earlier one: it has to be seen that it does.
+    A host launches in program order, so a rank that is merely behind has launched neither operation.
+
+    Several threads, such as a saving one, may enter groups independently. Then the later operation does not wait for
+    the earlier one. So the records have to show that it does.
     """
     positions: dict[str, dict[Rank, Position]] = {}
     for (name, _), users in groups.items():
@@ -51,7 +53,7 @@ def find(holds: Sequence[GroupWait], groups: Mapping[Group, Mapping[Rank, Positi
 
 
 def _of(hold: GroupWait, positions: Positions, waits_in: Mapping[Rank, Sequence[GroupWait]]) -> Iterator[LeftOut]:
-    """At most one: by the first operation that shows it."""
+    """At most one, by the first operation that shows it."""
     here = positions.get(hold.group, {})
     inside = [rank for rank in hold.inside if rank in here]
     number = max((here[rank].completed + 1 for rank in inside), default=-1)
@@ -78,7 +80,9 @@ def _of(hold: GroupWait, positions: Positions, waits_in: Mapping[Rank, Sequence[
 
 
 def _behind(record: RankCounters, group: str, number: int) -> Iterable[tuple[str, int]]:
-    """What a rank launched in other groups behind an operation that runs, and that has not begun: the first of each group."""
+    """What a rank launched in other groups after an operation that runs, and that has not begun: the first of each
+    group.
+    """
     found: dict[str, int] = {}
     runs = False
     for entry in record.entries:

@@ -1,4 +1,4 @@
-"""Where a rank is assumed whose dump was lost: inside of one operation only, and of none that comes after one it is late for."""
+"""Where a rank without a dump is assumed: inside one operation only, and none that follows one it is late for."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +8,10 @@ from hangdog_models.ranks import Rank
 
 
 def assumed_once(holds: Sequence[GroupWait], recorded: Container[Rank]) -> list[GroupWait]:
-    """A rank whose dump was lost is inside of one operation only: of that of which most others tell; in the rest it is late."""
+    """The group waits, with each rank without a dump inside one operation only.
+
+    It is the operation with the most recorded members. In the others the rank is late.
+    """
     best: dict[Rank, tuple[int, GroupWait]] = {}
     for hold in holds:
         if hold.assumed:
@@ -28,7 +31,9 @@ def assumed_once(holds: Sequence[GroupWait], recorded: Container[Rank]) -> list[
 def assumed_in_the_first(
     holds: Sequence[GroupWait], pairs: Sequence[GroupWait], recorded: Container[Rank]
 ) -> list[GroupWait]:
-    """A rank whose dump was lost is assumed in no operation that comes after a message for which another one waits."""
+    """The group waits, with no rank without a dump inside an operation that follows a message another rank awaits of
+    it.
+    """
     for_messages: dict[Rank, list[GroupWait]] = {}
     for pair in pairs:
         for rank in pair.awaited:
@@ -45,7 +50,7 @@ def assumed_in_the_first(
 
 
 def awaited_by_dim(holds: Iterable[GroupWait]) -> dict[str | None, set[Rank]]:
-    """Who is awaited in some operation of each kind of group."""
+    """The ranks awaited in some operation of each kind of group."""
     found: dict[str | None, set[Rank]] = {}
     for hold in holds:
         found.setdefault(hold.dim, set()).update(hold.awaited)
@@ -53,9 +58,9 @@ def awaited_by_dim(holds: Iterable[GroupWait]) -> dict[str | None, set[Rank]]:
 
 
 def follows(hold: GroupWait, other: GroupWait, late_in: Mapping[str | None, Container[Rank]]) -> bool:
-    """Whether the operation of `hold` comes after the `other` one, for whoever takes part in both.
+    """Whether the operation of `hold` comes after the `other` one, for a rank that takes part in both.
 
-    Replicas run the same operations in the same order, and somebody in the other one is awaited in one of this kind.
+    Replicas run the same operations in the same order, and a rank in the other one is awaited in one of this kind.
     """
     late = late_in.get(hold.dim, ())
     return hold.dim != other.dim and any(rank in late for rank in other.inside)

@@ -1,4 +1,4 @@
-"""How far each rank got in each process group, of all sources that counted it."""
+"""How far each rank got in each process group, by all sources that counted it."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -14,16 +14,17 @@ from hangdog_models.collectives import (
 )
 from hangdog_models.ranks import Rank
 
-#: What counts where several sources tell of one rank: the first.
+#: Trusted in this order, where several sources report on one rank.
 SOURCES = (PROFILER, FLIGHT_RECORDER, INSPECTOR, WATCHDOG, NCCL_LOG)
-#: How PyTorch (2.2 and later) describes the group that init_process_group makes, which has all ranks.
+#: How PyTorch (2.2 and later) describes the group of all ranks that init_process_group makes.
 DEFAULT_GROUP = "default_pg"
 
 
 class Position(NamedTuple):
-    """How far one rank got in one group: sequence numbers; `started` None where the recorder does not know (gloo's).
+    """How far one rank got in one group, in sequence numbers.
 
-    `counts_done` False: the source does not tell completions at all (NCCL's log), and `completed` is -1.
+    - `started`: None where the recorder does not know (gloo's).
+    - `counts_done`: False if the source records no completions (NCCL's log); `completed` is -1 then.
     """
 
     enqueued: int
@@ -45,7 +46,7 @@ def operation(position: Position, group: str, number: int) -> str:
 
 
 def called(name: str, positions: Mapping[Rank, Position]) -> str:
-    """A process group as people know it: by what the program called it, where it called it anything of its own."""
+    """A process group as people know it: with the program's own name, where it has one."""
     if any(p.record.source == PROFILER and name not in p.record.descriptions for p in positions.values()):
         return f"communicator {name}"
     described = next((text for p in positions.values() if (text := p.record.descriptions.get(name))), "")
@@ -54,13 +55,16 @@ def called(name: str, positions: Mapping[Rank, Position]) -> str:
 
 
 def ordered(records: Iterable[RankCounters]) -> list[RankCounters]:
-    """The records with the most trusted source first, in whatever order they came."""
+    """The records, the most trusted source first, whatever order they came in."""
     return sorted(records, key=lambda record: (SOURCES.index(record.source), record.rank))
 
 
 def comparable(positions: Mapping[Rank, Position]) -> dict[Rank, Position]:
-    """The positions, of which those that tell no completions are compared with the furthest one: what it launched last is
-    under way on whoever launched it too, if anybody has not. That all have launched something tells nothing then."""
+    """The positions, with completions inferred for sources that record none.
+
+    The furthest rank's last launch counts as under way wherever it was launched, if some rank has not launched it. If
+    all have, nothing is inferred.
+    """
     furthest = max((position.enqueued for position in positions.values()), default=-1)
     late = any(position.enqueued < furthest for position in positions.values())
     return {
@@ -70,10 +74,10 @@ def comparable(positions: Mapping[Rank, Position]) -> dict[Rank, Position]:
 
 
 def by_group(records: Iterable[RankCounters]) -> dict[Group, dict[Rank, Position]]:
-    """The positions of all ranks in each group, by its name and listed members; of two sources the first that counts.
+    """The positions of all ranks in each group, by its name and listed members. Of several sources the first counts.
 
-    PyTorch gives a group one count for whatever came last, a collective or a message, each of which has numbers of its
-    own. So where anybody sends or receives in a group, only the operations tell: stages of a pipeline differ in a sound job.
+    PyTorch keeps one count for a group's collectives and messages, which have numbers of their own. So if any rank
+    sends or receives in a group, only its recorded operations count: pipeline stages differ in a sound job.
     """
     records = list(records)
     messages = {e.group for record in records if record.source != PROFILER for e in record.entries if e.p2p}

@@ -1,4 +1,4 @@
-"""Counters by what NCCL's profiler shows of each rank, and which witness counts where the flight recorder speaks as well."""
+"""Counters by NCCL's profiler, and which source counts where the flight recorder has counters as well."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
-#: What of a process neither runs nor waits.
+#: States of a process that neither runs nor waits.
 _GONE = (Activity.STOPPED, Activity.DEAD)
 RING_MOMENT_S = likelihood("ring_moment_s")
 #: How PyTorch writes the operations of NCCL's groups.
@@ -26,7 +26,7 @@ _SNAKE = {
 
 
 class Member(NamedTuple):
-    """One rank of a communicator; `kernels`: NCCL tells of the kernels of its process."""
+    """One rank of a communicator; `kernels`: NCCL records the kernels of its process."""
 
     rank: Rank
     progress: CollectiveProgress
@@ -34,8 +34,10 @@ class Member(NamedTuple):
 
 
 class Profiled(NamedTuple):
-    """Counters of the ranks that have a ring. `doubtful`: some communicator in which something is under way is left out,
-    for its members are not all known, or not all counted.
+    """Counters of the ranks that have a ring.
+
+    `doubtful`: a communicator with operations under way is left out, for its members are not all known or not all
+    counted.
     """
 
     records: tuple[RankCounters, ...] = ()
@@ -43,16 +45,16 @@ class Profiled(NamedTuple):
 
 
 def moved(rings: Sequence[RankProgress]) -> tuple[Rank, ...]:
-    """The ranks on which an operation has moved a moment ago."""
+    """The ranks on which an operation has just moved."""
     return tuple(sorted(ring.rank for ring in rings if any(map(_moves, ring.communicators))))
 
 
 def count(rings: Sequence[RankProgress], look: Look, topology: Topology) -> Profiled:
-    """The counters of all communicators that stand, or are at rest.
+    """The counters of all communicators that are stalled or idle.
 
-    One in which an operation has moved a moment ago, on any rank, is at work: its members differ by what happened between
-    the readings of their rings, so it is left out. A process that is dead or stopped is inside of nothing any more,
-    whatever its ring shows: it is a member that has not come.
+    A communicator in which an operation has just moved, on any rank, is at work and left out. Its members differ by
+    what happened between the readings of their rings. A dead or stopped process is inside no operation, whatever its
+    ring shows: it is a member that has not come.
     """
     gone = {rank for rank, state in look.items() if state.activity in _GONE}
     communicators: dict[int, dict[int, list[Member]]] = {}
@@ -82,11 +84,11 @@ def count(rings: Sequence[RankProgress], look: Look, topology: Topology) -> Prof
 
 
 def believed(records: Sequence[RankCounters], profiled: Profiled) -> list[RankCounters]:
-    """The counters that are believed, of each operation of NCCL by one source only: two would count as two faults.
+    """The counters to trust, each NCCL operation by one source only: two would count as two faults.
 
-    The rings win. They are read without asking, all within a moment, and tell what the device has begun. Where they speak of
-    fewer ranks than the flight recorders, or leave out a communicator, the recorders are more exact. The recorders' groups
-    of other libraries, as gloo's, stay in any case.
+    The rings win. They are read without a request, all at one moment, and show what the device has begun. The flight
+    recorders win if they cover more ranks, or if a communicator was left out of the rings. The recorders' groups of
+    other libraries, such as gloo, are kept in any case.
     """
     with_ring = {record.rank for record in profiled.records}
     recorded = {record.rank for record in records if record.source == FLIGHT_RECORDER}
@@ -99,7 +101,7 @@ def believed(records: Sequence[RankCounters], profiled: Profiled) -> list[RankCo
 
 
 def _members(found: Mapping[int, Sequence[Member]], topology: Topology) -> tuple[Rank, ...] | None:
-    """Who the members of a communicator are, by their numbers in it: as their rings tell, else as the layout of the job does."""
+    """The members of a communicator by their numbers in it: by their rings, else by the job's layout; None if unknown."""
     sizes = {member.progress.ranks for members in found.values() for member in members}
     known = {number: members[0].rank for number, members in found.items()}
     if len(sizes) > 1 or any(len(members) > 1 for members in found.values()) or len(set(known.values())) < len(known):
@@ -115,18 +117,18 @@ def _members(found: Mapping[int, Sequence[Member]], topology: Topology) -> tuple
 
 
 def _uncountable(one: CollectiveProgress) -> bool:
-    """Whether its numbers do not tell which operations are under way: it was aborted, or some found no place in the ring."""
+    """Whether its numbers do not show what is under way: it was aborted, or operations did not fit into the ring."""
     return one.ended or (one.left_out > 0 and (not one.in_flight or one.point_to_points > 0))
 
 
 def _under_way(one: CollectiveProgress) -> list[Operation]:
-    """What the host has launched and the device has not finished, from old to new."""
+    """What the host has launched and the device has not finished, oldest first."""
     under_way = [each for each in one.in_flight if each.phase in (Phase.LAUNCHED, Phase.RUNNING)]
     return sorted(under_way, key=lambda each: each.order)
 
 
 def _moves(one: CollectiveProgress) -> bool:
-    """Whether its oldest operation has moved a moment ago: what is launched behind it does not tell."""
+    """Whether its oldest operation has just moved. What is launched after it does not count."""
     return any(each.idle_s < RING_MOMENT_S for each in _under_way(one)[:1])
 
 
@@ -156,7 +158,7 @@ def _record(rank: Rank, groups: Iterable[tuple[str, tuple[Rank, ...], Member, bo
 
 
 def _numbers(one: CollectiveProgress) -> dict[int, int]:
-    """The number of each operation in flight: a collective's among the collectives of its communicator, from 0 on."""
+    """The number of each operation in flight: a collective's among those of its communicator, from 0."""
     orders = {each.order: each.order for each in one.in_flight}
     if not one.point_to_points:
         return orders
@@ -166,12 +168,14 @@ def _numbers(one: CollectiveProgress) -> dict[int, int]:
 
 
 def _unlaunched(operation: Operation) -> bool:
-    """A collective that the host is about to launch: it is not yet where its peers wait for it."""
+    """Whether the host is about to launch this collective: it is not yet where its peers wait for it."""
     return operation.call.collective and operation.phase is Phase.ENQUEUED
 
 
 def _is_exchange(one: CollectiveProgress) -> bool:
-    """Whether its sends and receives under way are an all-to-all: NCCL makes one of a send to each member, and a receive."""
+    """Whether its sends and receives under way are an all-to-all: NCCL makes one of a send and a receive for each
+    member.
+    """
     others = set(range(one.ranks)) - {one.rank}
     calls = [each.call for each in _under_way(one) if not each.call.collective]
     ways = ("Send", "Recv")
@@ -193,7 +197,7 @@ def _entry(
 
 
 def _without_nccl(record: RankCounters) -> RankCounters:
-    """A record without the groups that are NCCL's, or not known to be another library's."""
+    """A record without NCCL's groups, and without those not known to be another library's."""
     others = {e.group for e in record.entries if not e.operation.startswith(_NCCL)}
     others -= {e.group for e in record.entries if e.operation.startswith(_NCCL)}
 
@@ -208,7 +212,7 @@ def _without_nccl(record: RankCounters) -> RankCounters:
 
 
 def _joined(ring: RankCounters, other: RankCounters) -> RankCounters:
-    """The counters of one rank: what its ring tells, and another library's groups."""
+    """The counters of one rank: those of its ring, and another library's groups."""
     return replace(
         ring,
         enqueued=ring.enqueued | other.enqueued, completed=ring.completed | other.completed,

@@ -1,4 +1,4 @@
-"""Joins NCCL RAS reports to ranks: who launched fewer operations than its communicator, who does not answer at all."""
+"""Maps NCCL RAS reports to ranks: which launched fewer operations than their communicator, and which do not answer."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ from hangdog_models.stack import TRAINER, Missing, Reason
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
-#: In one report members may differ by one operation while all is well: 26 of 32 against 6 in NVIDIA's own example.
+#: In one report of a sound job members may differ by one operation: 26 of 32 against 6 in NVIDIA's own example.
 JITTER = 1
-#: The rule that standings made here go by.
+#: The rule of the rank states made here.
 BY_RAS = "NCCL RAS"
 
 _LOST = {
@@ -29,9 +29,11 @@ _LOST = {
 
 @dataclass(frozen=True, slots=True)
 class RasWaits:
-    """`holds`: who lags behind in which communicator. `answered`: how many ranks answer.
+    """What NCCL RAS shows.
 
-    `states`: of ranks that do not answer, and of one whose device is behind those of its peers.
+    - `holds`: which ranks lag behind in which communicator.
+    - `answered`: the number of ranks that answer.
+    - `states`: of ranks that do not answer, and of one whose device is behind its peers'.
     """
 
     holds: tuple[GroupWait, ...] = ()
@@ -42,10 +44,13 @@ class RasWaits:
 def hear(
     snapshot: Snapshot, look: Look, topology: Topology, motion: Motion, counted: Container[str] = frozenset()
 ) -> RasWaits:
-    """What the last report says, and whether the one before said the same, or the ranks stood still meanwhile.
+    """The waits by the last report.
 
-    Who lags behind in a `counted` communicator is not asked: NCCL's profiler tells more of it.
-    Counts are launches and not completions, so they tell who is late, not who is inside. Equal counts acquit nobody.
+    Counts of a report are trusted if they differ by more than jitter. Else the report before must be equal, or the
+    ranks must not have moved meanwhile.
+
+    RAS counts launches, not completions, so it shows which ranks are late, and not which are inside. Equal counts
+    exonerate no rank. A `counted` communicator is skipped: NCCL's profiler shows more of it.
     """
     if not snapshot.ras:
         return RasWaits()
@@ -85,14 +90,16 @@ def hear(
 
 
 def _alone_outside(lag: "_Lag", look: Look) -> bool:
-    """Whether one rank alone stands outside of every wait: what others that wait have not launched they may be unable to."""
+    """Whether a single rank is outside of all waits. Other ranks that wait may be unable to launch what they have not
+    launched.
+    """
     state = look.get(lag.hold.awaited[0])
     outside = state is not None and bool(state.frames) and not state.waits
     return outside and len(lag.hold.inside) + 1 == len(lag.members)
 
 
 def _silent(status: RasStatus, seen: RankState | None) -> RankState:
-    """A rank RAS cannot reach; where its stack was read all the same, the stack says more."""
+    """The state of a rank that RAS cannot reach. If its stack was captured all the same, the stack counts."""
     if seen is not None and (seen.frames or seen.activity in (Activity.DEAD, Activity.STOPPED)):
         return seen
     activity = Activity.DEAD if status is RasStatus.DEAD else Activity.MISSING
@@ -101,7 +108,7 @@ def _silent(status: RasStatus, seen: RankState | None) -> RankState:
 
 @dataclass(frozen=True, slots=True)
 class _Lag:
-    """Who has launched less than the `members` of a communicator. `sure`: by more than jitter, or in two reports alike."""
+    """Which of the `members` of a communicator launched less. `sure`: by more than jitter, or in two equal reports."""
 
     hold: GroupWait
     members: tuple[Rank, ...]
@@ -109,7 +116,7 @@ class _Lag:
 
 
 def _stood(lag: _Lag, motion: Motion) -> bool:
-    """Whether who is late, and most members, were seen to stand still, and none to move: the counts are those of then."""
+    """Whether the late ranks and most members were unchanged, and none moved: then the counts are still valid."""
     still = motion.still.intersection(lag.members)
     moved = not motion.moving.isdisjoint(lag.members) or not motion.travelling.isdisjoint(lag.members)
     return (
@@ -125,7 +132,7 @@ def _lagging(
     if len(counts) < 2:
         return None
     if 2 * _in_front(communicator, counts[-1]) <= communicator.size:
-        return None  # who is late for what most have not launched is late with most, and no machine is for that
+        return None  # ranks that are late with most others are not late because of a machine
     ranks = {places.rank(member, communicator): count for member, count in launched}
     ranks.pop(None, None)
     late = tuple(sorted(rank for rank, count in ranks.items() if rank is not None and count < counts[-1]))
@@ -140,9 +147,9 @@ def _lagging(
 
 
 def _in_front(communicator: RasCommunicator, most: int) -> int:
-    """How many members launched the last operation, or may have by the time the others were asked.
+    """The number of members that launched the last operation, or may have by the time the others were asked.
 
-    A report of text names the odd ones only, and counts the rest in its classes.
+    A text report lists only the odd ones, and counts the rest in its classes.
     """
     if communicator.classes:
         return sum(members for count, members in communicator.classes if count >= most - JITTER)
@@ -161,7 +168,9 @@ def _members(communicator: RasCommunicator, ranks: Mapping[Rank | None, int], to
 
 
 class Places:
-    """Which global rank a member of a communicator is: by its process, its device, or its number in the world's."""
+    """The global rank of a communicator's member: by its process, its device, or its number in the world's
+    communicator.
+    """
 
     def __init__(self, snapshot: Snapshot, topology: Topology) -> None:
         self._topology = topology
@@ -171,7 +180,8 @@ class Places:
                 pid = trace.pid or (trace.state.pid if trace.state else None)
                 if trace.role == TRAINER and pid:
                     self._by_pid[topology.machine(trace.rank), pid] = trace.rank
-        #: By host, process and device, as the communicator of all ranks tells it: the numbers of the others are their own.
+        #: By host, process and device, from the communicator of all ranks. Numbers in other communicators are local to
+        #: them.
         self._by_process: dict[tuple[str, int | None, int | None], Rank] = {}
         for communicator in snapshot.ras[-1].communicators if snapshot.ras else ():
             if communicator.size == topology.world_size:

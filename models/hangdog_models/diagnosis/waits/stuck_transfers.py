@@ -1,8 +1,8 @@
-"""Where inside a collective that all devices have begun it is stuck: at one machine's devices, or between two ranks.
+"""Where a collective that all devices have begun is stuck: at one machine's devices, or between two ranks.
 
-The transfers of its proxy threads tell (Mycroft, SOSP 2025, its table 4). A receiver waits for its sender's data. A sender waits for
-its own device, which may wait for data or for room in turn. Who waits for its own device alone holds the others up. Data
-that is ready, and for which the receiver has room, is held up on the way.
+The transfers of its proxy threads show it (Mycroft, SOSP 2025, table 4). A receiver waits for its sender's data. A
+sender waits for its own device, which may in turn wait for data or for buffers. A rank that waits only for its own
+device holds the others up. If data is ready and its receiver has a buffer, the network holds it up.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from hangdog_models.progress.collective_progress import Awaited, Transfer
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 
-#: What others give.
+#: What other ranks provide.
 _FROM_ELSEWHERE = {Awaited.DATA, Awaited.CREDIT, Awaited.NETWORK}
 #: The transfers under way of each rank, with the rank at their other end.
 _Flows = Mapping[Rank, Sequence[tuple[Rank, Transfer]]]
@@ -23,8 +23,9 @@ _Flows = Mapping[Rank, Sequence[tuple[Rank, Transfer]]]
 def narrowed(
     holds: Iterable[GroupWait], records: Sequence[RankCounters], topology: Topology
 ) -> tuple[list[GroupWait], dict[Rank, str]]:
-    """The holds, those of which transfers tell more narrowed to that; and the ranks whose own device holds one up, with
-    what it has not reached.
+    """The group waits, narrowed where transfers show more.
+
+    Also the ranks whose own device holds a group up, with what the device has not reached.
     """
     by_rank = {record.rank: record for record in records if record.source == PROFILER}
     found: list[GroupWait] = []
@@ -45,7 +46,7 @@ def narrowed(
 
 
 def _flows(hold: GroupWait, by_rank: Mapping[Rank, RankCounters]) -> _Flows:
-    """What moves for the collective, or for sends and receives where it is a pair; empty where not all members' rings tell."""
+    """The transfers of the collective, or of sends and receives if it is a pair; empty unless all members have a ring."""
     found: dict[Rank, Sequence[tuple[Rank, Transfer]]] = {}
     for rank in hold.inside:
         record = by_rank.get(rank)
@@ -58,7 +59,7 @@ def _flows(hold: GroupWait, by_rank: Mapping[Rank, RankCounters]) -> _Flows:
 
 
 def _running(record: RankCounters, group: str) -> list[CollectiveRecord]:
-    """The oldest collective of a group that the device has begun; without a group all its sends and receives."""
+    """The oldest collective of a group that the device has begun; without a group, all its sends and receives."""
     begun = [entry for entry in record.entries if entry.started and not entry.done]
     if not group:
         return [entry for entry in begun if entry.p2p]
@@ -66,10 +67,11 @@ def _running(record: RankCounters, group: str) -> list[CollectiveRecord]:
 
 
 def _devices(hold: GroupWait, flows: _Flows, topology: Topology) -> tuple[Rank, ...]:
-    """The members on the one machine whose devices neither write nor take data while nothing else holds it up.
+    """The ranks on the one machine whose devices neither write nor take data while nothing else holds them up; else
+    empty.
 
-    Only if each of the others waits for data, for room or for the network. Who waits for room has a device that waits, too,
-    once all of its buffers are full. What passes inside of a machine does not show.
+    Each rank elsewhere must wait for data, for buffers or for the network. A rank that waits for buffers has a waiting
+    device, too, once all its buffers are full. Transfers inside a machine are not recorded.
     """
     machines: dict[str, list[Rank]] = {}
     for rank in flows:
@@ -88,7 +90,7 @@ def _devices(hold: GroupWait, flows: _Flows, topology: Topology) -> tuple[Rank, 
 
 
 def _links(flows: _Flows) -> Iterator[tuple[Rank, Rank]]:
-    """From whom to whom data is under way that has left its sender's device, and for which its receiver has room."""
+    """Sender and receiver of each transfer whose data has left the sender's device while the receiver has a buffer."""
     for sender, sent in flows.items():
         for receiver, out in sent:
             mate = next(
@@ -104,7 +106,9 @@ def _links(flows: _Flows) -> Iterator[tuple[Rank, Rank]]:
 
 
 def _is_held_up(out: Transfer, into: Transfer) -> bool:
-    """By the two ends of one transfer: the receiver waits, with room for the next step, and the sender has the step ready."""
+    """Whether the network holds up a transfer: the receiver waits with a buffer for the next step, which the sender has
+    ready.
+    """
     return into.awaits is Awaited.DATA and out.ready > into.ready and into.posted > into.ready
 
 

@@ -1,4 +1,6 @@
-"""Sends and receives under way, read off flight recorders: which wait for their other ends, and which have joined and stay."""
+"""Sends and receives under way, by flight recorders: which wait for their other ends, and which joined and do not
+complete.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,25 +13,28 @@ from hangdog_models.ranks import Rank, format_ranks
 
 
 class TransferEnd(NamedTuple):
-    """One end of a transfer as its owner sees it: with whom, and which way."""
+    """One end of a transfer as its own rank records it: the peer, and the direction."""
 
     peer: Rank
     sends: bool
 
 
 def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple[list[GroupWait], dict[Rank, str]]:
-    """Sends and receives under way: each rank waits for the other ends that have not posted the counterpart.
+    """Sends and receives under way: each rank waits for the ends that have not posted the counterpart.
 
-    Each operation is asked by itself, for sends and receives outside of a batch have communicator and stream of their pair
-    (ProcessGroupNCCL::pointToPoint, getKeySendRecv) and run side by side: one may wait for its other end while another has
-    joined and does not complete. Of a batch, one kernel in which all ends progress at once (NCCL's manual, "Point-to-point
-    communication"), it is known only whether all of it is done, so what has joined in it may be over where another end has
-    not come. `joined`: some collective has joined and stays.
+    Each operation is judged by itself. Outside of a batch, sends and receives have a communicator and a stream for each
+    pair (ProcessGroupNCCL::pointToPoint, getKeySendRecv) and run concurrently. One may wait for its other end while
+    another has joined and does not complete.
 
-    Also the ranks whose device has not begun what the host posted, where another one waits for just that.
+    A batch is one kernel, in which all ends progress at once (NCCL's manual, "Point-to-point communication"). Only its
+    completion as a whole is known. If some end has not come, the ends that joined may be over.
+
+    `joined`: some collective has joined and does not complete.
+
+    Also the ranks whose device has not begun what the host posted, if another rank waits for just that.
     """
     posted: dict[Rank, dict[TransferEnd, bool]] = {}  # for each rank its open ends: whether the device has begun
-    # the ends of each operation that a device has begun, and what it is called
+    # the ends of each operation that a device has begun, and its name
     begun: list[tuple[Rank, tuple[TransferEnd, ...], str]] = []
     for record in sorted(records, key=lambda record: record.rank):
         for entry, open_ends in _batches(record):
@@ -48,7 +53,7 @@ def transfers(records: Sequence[RankCounters], *, joined: bool = False) -> tuple
     holds: list[GroupWait] = []
     behind: dict[Rank, str] = {}
     whole: list[tuple[Rank, tuple[TransferEnd, ...]]] = []
-    # ends of operations that wait for another end as well: whether one of these tells that it has not come
+    # ends of operations that wait for another end as well: whether that end's rank has a record
     torn: dict[tuple[Rank, TransferEnd], bool] = {}
     recorded = {record.rank for record in records}
     for rank, ends, called in begun:
@@ -69,11 +74,14 @@ def _joined(
     torn: Mapping[tuple[Rank, TransferEnd], bool],
     elsewhere: bool,
 ) -> list[GroupWait]:
-    """Pairs that have joined and stay. Where the other end is in a batch that waits for a third as well, the two are in
-    different turns of a ring and the one waits for the other: what passes between two in one turn passes without a third.
-    Where of the third nothing is known, they count as joined if nothing else has."""
+    """Pairs that have joined and do not complete.
+
+    The other end may be in a batch that waits for a third rank as well. Then the two are in different turns of a ring
+    and one waits for the other: transfers within one turn need no third rank. If nothing is known of the third, they
+    count as joined unless another operation has joined.
+    """
     pairs: dict[tuple[Rank, Rank], Iterable[Rank]] = {}
-    apart: dict[tuple[Rank, Rank], Iterable[Rank]] = {}  # who waits, for whom
+    apart: dict[tuple[Rank, Rank], Iterable[Rank]] = {}  # which rank waits for which
     doubtful: dict[tuple[Rank, Rank], Iterable[Rank]] = {}
     for rank, ends in whole:
         peers = sorted({end.peer for end in ends})
@@ -94,8 +102,11 @@ def _hold(inside: tuple[Rank, ...], awaited: tuple[Rank, ...], peers: Iterable[R
 
 
 def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[TransferEnd]]]:
-    """Each point-to-point operation with its ends. Of a batch only its last entry, `coalesced`, knows how far it is:
-    ProcessGroupNCCL passes no events to the recorder for the sends and receives inside."""
+    """Each point-to-point operation with its ends.
+
+    In a batch only the last entry, `coalesced`, records progress: ProcessGroupNCCL passes no events to the recorder for
+    the sends and receives inside.
+    """
     inside: dict[str, list[TransferEnd]] = {}
     batched = _batched(record)
     under_way: set[tuple[str, Rank]] = set()
@@ -110,22 +121,20 @@ def _batches(record: RankCounters) -> Iterator[tuple[CollectiveRecord, list[Tran
             if entry.started is None and not entry.done and entry.group in batched:
                 inside.setdefault(entry.group, []).append(end)
             elif entry.started is not None or entry.done or (entry.group, end.peer) not in under_way:
-                if (
-                    not entry.done
-                ):  # a pair of ranks has one stream for what passes between them: the oldest comes first
+                if not entry.done:  # a pair of ranks has one stream for its transfers: the oldest comes first
                     under_way.add((entry.group, end.peer))
                 yield entry, [end]
 
 
 def _batched(record: RankCounters) -> set[str]:
-    """The groups whose sends and receives are in batches: their end is recorded, or several share one number."""
+    """The groups whose sends and receives are in batches: a batch's end is recorded, or several share one number."""
     under_way = [(e.group, e.sequence) for e in record.entries if e.p2p and not e.done]
     shared = {group for (group, _), times in Counter(under_way).items() if times > 1}
     return shared | {entry.group for entry in record.entries if entry.operation.endswith(COALESCED)}
 
 
 def _end(operation: str, members: Sequence[Rank]) -> TransferEnd | None:
-    """The other end in `nccl:send 3->4` and `nccl:recv 4<-3`, whose numbers count inside the group; None where not told."""
+    """The other end in `nccl:send 3->4` and `nccl:recv 4<-3`, with numbers inside the group; None where there is none."""
     head, arrow, tail = operation.replace("<-", "<").replace("->", ">").partition("<" if "<-" in operation else ">")
     number = tail.strip().partition(" ")[0]
     if not arrow or not head or not number.isdigit() or int(number) >= len(members):

@@ -1,4 +1,4 @@
-"""Who waits for whom: holds (a group at one place and the members it lacks), roots, and groups in which all have joined."""
+"""Who waits for whom: group waits (ranks at one call site and the members that are missing), roots, and joined groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -12,12 +12,12 @@ from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
-#: So many ranks on several machines that stand still at one place which no rule knows are a crowd: one fault is at one
-#: place, and a device that is held up stops hosts anywhere (a full launch queue, a value read back). Two may be chance.
+#: From so many unchanged ranks on several machines on, an unknown call site is a wait: one fault is at one call site. A
+#: device that is held up stops hosts anywhere (a full launch queue, a value read back). Two may be chance.
 CROWD_LEAST = 3
 
 _UNNAMED = (Activity.UNKNOWN, Activity.COMPUTE, Activity.IDLE, Activity.LAUNCH)
-#: What a host does for itself: whoever stands there in every look is stuck there, wherever its device waits.
+#: What a host does for itself: a rank there in every round is stuck there, wherever its device waits.
 _OWN_WORK = (
     Activity.DATALOADER, Activity.STORAGE, Activity.NETWORK, Activity.CHECKPOINT, Activity.LOCK, Activity.GIL,
     Activity.GC, Activity.COMPILE, Activity.STOPPED, Activity.DEAD,
@@ -37,16 +37,18 @@ CHILD = "subprocess"
 
 @dataclass(frozen=True, slots=True)
 class GroupWait:
-    """Ranks at one place of one process group (`inside`), and the members that are elsewhere (`awaited`).
+    """Ranks at one call site of one process group (`inside`), and the members that are elsewhere (`awaited`).
 
-    `dim` is None where neither frames nor counters tell the group: then `awaited` is empty and any rank may be meant.
-    `inferred`: the group was guessed from the ranks being complete in it; `counted`: read off collective counters.
-    `complete` False: that nobody is awaited does not mean that all have joined. So it is with stages next to each other
-    in a pipeline, where `awaited` are those at the ends, and with an operation that some members have left already.
-    `assumed`: so many of them are taken to be inside like all others, for their counters were lost.
-    `lasting`: a watchdog waited for it in vain, so it is no moment of a healthy step.
-    `group`: the name of the process group whose collectives were counted. `begun` False: hosts have launched it, and
-    nothing tells whether devices have begun it.
+    - `dim`: None where neither frames nor counters show the group. Then `awaited` is empty and any rank may be meant.
+    - `inferred`: the group was guessed, because the ranks are all its members.
+    - `counted`: it was read off collective counters.
+    - `complete`: False if an empty `awaited` does not mean that all have joined. So it is with an operation that some
+      members
+    have left, and with neighbour stages of a pipeline. `awaited` are then the stages at both ends.
+    - `assumed`: so many members are taken to be inside, for their counters are missing.
+    - `lasting`: a watchdog timed out on it, so it is no moment of a healthy step.
+    - `group`: the name of the process group that was counted.
+    - `begun`: False if hosts have launched it and it is unknown whether devices have begun it.
     """
 
     dim: str | None
@@ -63,13 +65,19 @@ class GroupWait:
 
     @property
     def joined(self) -> bool:
-        """All members are there and nothing completes."""
+        """All members are inside and nothing completes."""
         return self.dim is not None and not self.awaited and self.complete
 
 
 @dataclass(frozen=True)
 class Waits:
-    """`roots` wait for nobody; `waiting` wait; `crowd` wait although no frame says so; `holds` say for whom."""
+    """Which ranks wait, and for which.
+
+    - `roots`: they wait for none.
+    - `waiting`: all that wait.
+    - `crowd`: those that wait although no frame says so.
+    - `holds`: the group waits.
+    """
 
     roots: tuple[Rank, ...]
     waiting: tuple[Rank, ...]
@@ -78,7 +86,7 @@ class Waits:
     _awaiting: Mapping[Rank, tuple[GroupWait, ...]] = field(default_factory=dict, repr=False)
 
     def reached_from(self, roots: Iterable[Rank]) -> frozenset[Rank]:
-        """The ranks that wait for one of `roots`, directly or through others, in groups that are known."""
+        """The ranks that wait for one of `roots`, directly or through others, in known groups."""
         reached: set[Rank] = set()
         edge = list(roots)
         while edge:
@@ -89,27 +97,27 @@ class Waits:
         return frozenset(reached)
 
     def holds_for(self, rank: Rank) -> tuple[GroupWait, ...]:
-        """The holds in which `rank` is awaited."""
+        """The group waits in which `rank` is awaited."""
         return self._awaiting.get(rank, ())
 
     def outside(self, look: Look) -> bool:
-        """Some captured rank waits for nobody: then the others need no fault of their own to be where they are."""
+        """Whether some captured rank waits for none. Then the others need no fault of their own to be where they are."""
         return any(look[rank].activity is not Activity.MISSING for rank in self.roots)
 
     @cached_property
     def loose(self) -> frozenset[Rank]:
-        """Waiting ranks of which it is not known for whom: they may wait for anybody."""
+        """Waiting ranks that do not show whom they wait for: it may be any rank."""
         known = {rank for hold in self.holds if hold.awaited or not hold.complete for rank in hold.inside}
         return frozenset(self.waiting) - known
 
 
 def crowd_of(look: Look, motion: Motion, topology: Topology) -> frozenset[Rank]:
-    """The ranks of one look that wait although no frame says so."""
+    """The ranks of one round that wait although no frame says so."""
     return frozenset(_crowd(sites(look), motion, topology))
 
 
 def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[GroupWait] = ()) -> Waits:
-    """The waits of one look. `counted` are holds known exactly from collective counters: they win over frames."""
+    """The waits of one round. `counted` are exact group waits by collective counters: they override frames."""
     places = sites(look)
     crowd = _crowd(places, motion, topology)
     exact = {rank for hold in counted for rank in hold.inside}
@@ -123,7 +131,7 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Group
     holds = list(counted)
     for state, ranks in _waiting_places(places, exact):
         holds.extend(_holds(state, ranks, look, topology))
-    if motion.known:  # in one look it may be about to launch the next thing
+    if motion.known:  # a rank captured once may be about to launch more
         holds.extend(_queued(places, crowd - exact, topology))
     awaiting: dict[Rank, list[GroupWait]] = {}
     for hold in holds:
@@ -145,11 +153,12 @@ Site = tuple[RankState, list[Rank]]
 
 
 def _crowd(sites: Sequence[Site], motion: Motion, topology: Topology) -> set[Rank]:
-    """Ranks that wait although no frame says so: many alike, and none of them goes on.
+    """Ranks that wait although no frame says so: many are at one call site, and none of them moves on.
 
-    Many are three on several machines, or the whole of a process group: what stops one process stops no others alike.
-    Who is with them at their place waits as they do, though its lines changed: waits that poll have lines, too.
-    Whoever polls for a file that another one has locked is met asleep, and now and then in the attempt: that is one place.
+    Many are three on several machines, or a whole process group: what stops one process does not stop others alike.
+    Ranks at their call site whose lines changed wait as well, for waits that poll have lines, too.
+
+    Polling for a lock file shows as sleep and now and then as the attempt: both are one call site.
     """
     places: dict[tuple[object, ...], tuple[list[Rank], list[Rank]]] = {}
     for state, ranks in sites:
@@ -178,11 +187,13 @@ def _crowd(sites: Sequence[Site], motion: Motion, topology: Topology) -> set[Ran
 
 
 def _queued(sites: Sequence[Site], crowd: set[Rank], topology: Topology) -> list[GroupWait]:
-    """The one process group all of whose hosts launch and get no further, which their devices in it or before it hold up.
+    """The one process group all of whose hosts are stuck in launches: their devices, in it or before it, hold them up.
 
-    Who stood still first has no room left in its queue; the others had some, and came as far as they read a result back.
-    Where several groups launch one holds up the others, and frames do not tell which. Where others are in a call of all ranks
-    the code has led them there, and these wait for them in something else.
+    The first hosts have no room left in their launch queue. The others had some, and came to where they read a result
+    back. If several groups launch, one holds up the others, and frames do not show which.
+
+    None is returned if other ranks are in a call of all ranks: code led them there, and these wait for them in
+    something else.
     """
     if any(state.waits and state.operation in OF_ALL for state, _ in sites):
         return []
@@ -201,16 +212,18 @@ def _queued(sites: Sequence[Site], crowd: set[Rank], topology: Topology) -> list
 
 
 def _leaving(sites: Sequence[Site]) -> set[Rank]:
-    """Ranks on their way out, where another one is dead or stopped: its loss broke their connections, so they are victims."""
+    """Ranks in teardown while another is dead or stopped: its loss broke their connections, so they are victims."""
     lost = any(state.activity in (Activity.DEAD, Activity.STOPPED) for state, _ in sites)
     leaving = (ranks for state, ranks in sites if state.activity is Activity.TEARDOWN and not state.waits)
     return {rank for ranks in leaving for rank in ranks} if lost else set()
 
 
 def _served(sites: Sequence[Site], blocked: set[Rank]) -> set[Rank]:
-    """Ranks at the very same host work as one that waits for nobody: what holds that one holds them, whatever else awaits them.
+    """Ranks at the same service call as a rank that waits for none: what holds that one holds them, whatever else they
+    await.
 
-    One that launched its collectives before it asked a service waits in these by its counters, and asks all the same.
+    A rank may launch its collectives before it calls the service. By its counters it waits in these, and calls all the
+    same.
     """
     at_work = [(state, ranks) for state, ranks in sites if not state.waits and state.activity in SERVICES]
     free = {state.place for state, ranks in at_work if not blocked.issuperset(ranks)}
@@ -218,7 +231,7 @@ def _served(sites: Sequence[Site], blocked: set[Rank]) -> set[Rank]:
 
 
 def _waiting_places(sites: Sequence[Site], exact: set[Rank]) -> list[Site]:
-    """The ranks that wait as their frames say, by place: sites that differ only in line numbers are one."""
+    """The ranks that wait by their frames, by call site: states that differ only in line numbers are one."""
     places: dict[tuple[object, ...], Site] = {}
     for state, ranks in sites:
         if state.waits:
@@ -229,7 +242,7 @@ def _waiting_places(sites: Sequence[Site], exact: set[Rank]) -> list[Site]:
 
 
 def _holds(first: RankState, ranks: list[Rank], look: Look, topology: Topology) -> list[GroupWait]:
-    """The holds of the ranks at one place: one for each process group that it touches."""
+    """The group waits of the ranks at one call site: one for each process group that it involves."""
     what = f"{first.operation or first.activity}" + (
         f" of {first.label}" if first.label not in ("", first.operation) else ""
     )
@@ -257,7 +270,7 @@ def _holds(first: RankState, ranks: list[Rank], look: Look, topology: Topology) 
 def _by_group(
     ranks: Sequence[Rank], dim: str, topology: Topology
 ) -> tuple[list[tuple[tuple[Rank, ...], list[Rank]]], list[Rank]]:
-    """The groups along `dim` that the ranks touch, each with those ranks, and the ranks without such a group."""
+    """The groups along `dim` with any of the ranks, each with those ranks, and the ranks without such a group."""
     found: dict[int, tuple[tuple[Rank, ...], list[Rank]]] = {}
     without: list[Rank] = []
     for rank in ranks:
@@ -272,7 +285,7 @@ def _by_group(
 
 
 def _peers(ranks: tuple[Rank, ...], dim: str | None, topology: Topology, what: str) -> list[GroupWait]:
-    """A rank in a pipeline operation waits for its neighbour stages; without a known pipeline, for anybody."""
+    """A rank in a pipeline operation waits for its neighbour stages; without a known pipeline, for any rank."""
     if dim is None or dim not in topology.groups:
         return [GroupWait(None, ranks, (), what)]
     groups, without = _by_group(ranks, dim, topology)
@@ -292,10 +305,10 @@ def _peers(ranks: tuple[Rank, ...], dim: str | None, topology: Topology, what: s
 
 
 def _joined_dim(here: set[Rank], topology: Topology, unseen: AbstractSet[Rank] = frozenset()) -> str | None:
-    """The dimension with the smallest groups in which the ranks here are complete, but for the `unseen`, if there is one.
+    """The dimension with the smallest groups of which all members are here, except the `unseen`; else None.
 
-    Ranks that call a collective from one line of code use one kind of group: if in some dimension nobody is lacking,
-    they may all have joined; if somebody is lacking in every dimension, they wait, and nobody knows yet for whom.
+    Ranks that call a collective from one line of code use one kind of group. If in some dimension no member is missing,
+    all may have joined. If members are missing in every dimension, the ranks wait, and it is unknown for which.
     """
     complete = []
     for dim, groups in topology.groups.items():
