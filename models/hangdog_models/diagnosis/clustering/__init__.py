@@ -1,5 +1,6 @@
-"""Near clustering: places that differ only by helper frames, depth or layer become one cluster; the odd rank stays alone.
+"""Near clustering: call sites that differ only by helper frames, depth or layer become one cluster; an odd rank stays
+alone.
 
-Start at `catalogue.clustering`. Exact classes come first (`diagnosis.cluster`); a model then sees their distinct stacks only,
-so that its cost is that of the places and not of the ranks.
+Start at `catalogue.clustering`. Exact classes come first (`exact_clusters`). A model then sees only their distinct
+stacks, so the cost depends on call sites, not on ranks.
 """

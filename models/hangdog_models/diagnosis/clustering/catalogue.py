@@ -1,4 +1,4 @@
-"""The clustering models by name, behind one interface: the look of a job and its topology in, clusters out."""
+"""The clustering models by name, behind one interface: a round of a job and its topology in, clusters out."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,7 +11,7 @@ from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.errors import WrongUse
 from hangdog_models.topology import Topology
 
-#: Clusters partition the ranks whose stacks were seen; largest first, then by lowest rank.
+#: Clusters partition the ranks with a captured stack; largest first, then by lowest rank.
 Clustering = Callable[[Look, Topology], tuple[Cluster, ...]]
 
 
@@ -34,7 +34,7 @@ MODELS: Mapping[str, Clustering] = {"exact": exact, "linkage": linked, "density"
 
 
 def clustering(name: str) -> Clustering:
-    """The model of that name; raises WrongUse for any other."""
+    """The model of that name. Raises WrongUse for any other name."""
     if name not in MODELS:
         raise WrongUse(f"{name!r} is no clustering model", f"choose one of {', '.join(MODELS)}")
     return MODELS[name]

@@ -1,4 +1,4 @@
-"""A cluster as the reader of a verdict sees it."""
+"""Clusters as a verdict shows them."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from hangdog_models.verdict import ClusterView
 
 
 def views(clusters: Sequence[Cluster]) -> tuple[ClusterView, ...]:
-    """All of them, numbered in their order."""
+    """The views of all clusters, numbered in their order."""
     return tuple(_view(number, cluster) for number, cluster in enumerate(clusters))
 
 

@@ -1,12 +1,13 @@
-"""HDBSCAN on distinct stacks: clusters are what is denser than its surroundings; what it calls noise stays alone."""
+"""HDBSCAN on distinct stacks: clusters are denser than their surroundings, and noise stays alone."""
 
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.clustering.distance import CUT
 
-#: Points a cluster has at least. A place that was seen often counts as so many points: multiplicity is density.
+#: Points that a cluster has at least. A call site that was seen often counts as so many points: multiplicity is
+#: density.
 LEAST = 2
-#: Distance of ranks in one and the same place: not zero, for then density would be infinite.
+#: Distance of ranks at one call site. It is not zero: density would be infinite.
 SAME = 0.01
 
 
@@ -15,15 +16,16 @@ def density(
 ) -> list[int]:
     """The cluster of each point, numbered by first appearance; `counts` says how often each point was seen.
 
-    What is nearer than `whole` is not torn apart, however dense its parts are. A cluster has at least `least` points.
+    Points nearer than `whole` stay together, however dense the parts are. A cluster has at least `least` points.
 
-    A pair of points at the cut from everything stands beside the real ones: without any surroundings HDBSCAN calls a
-    single cluster noise, and with `allow_single_cluster` it takes two places for one. It is dropped from the answer.
-    Distances are capped at 1 by who computes them: infinite ones make the library consume all memory.
+    One pair of points at the cut from all others is added, and dropped from the answer. Without any surroundings
+    HDBSCAN calls a single cluster noise. With `allow_single_cluster` it takes two call sites for one.
+
+    The caller caps distances at 1: infinite ones make the library consume all memory.
     """
     if len(distances) == 1:
         return [0]
-    import hdbscan  # a second and 110 MB: only who asks for this model pays
+    import hdbscan  # takes a second and 110 MB: loaded only for this model
     import numpy as np
 
     copies = [at for at, count in enumerate(counts) for _ in range(min(count, least))]

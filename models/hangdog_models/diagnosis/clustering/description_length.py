@@ -1,4 +1,4 @@
-"""How many bits it takes to write down which rank has which label, when only roles are known."""
+"""The number of bits that describe which rank has which label, when only roles are known."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
@@ -11,14 +11,14 @@ from hangdog_models.topology import Topology
 #: How often each symbol was seen.
 LabelCounts = Counter[int]
 
-#: The symbol of every label that a single rank has: such labels tell nothing but that they are odd.
+#: The symbol of every label that a single rank has: such labels say only that they are odd.
 ODD = 0
 
 
 def length(counts: Mapping[int, int], kinds: int) -> float:
     """Bits for a sequence with these counts of `kinds` possible symbols, whose shares are not known beforehand.
 
-    The estimator of Krichevsky and Trofimov (1981): it pays for its parameters by itself.
+    The estimator of Krichevsky and Trofimov (1981): the cost of its parameters is included.
     """
     total = sum(counts.values())
     bits = lgamma(total + kinds / 2) - lgamma(kinds / 2)
@@ -27,13 +27,13 @@ def length(counts: Mapping[int, int], kinds: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """Labels that need not be described again: how many of each cell, and of each role."""
+    """Labels that are described already: how many of each cell, and of each role."""
 
     cells: LabelCounts
     roles: LabelCounts
 
 
-#: Before anything was told.
+#: Nothing is described yet.
 NOTHING = Encoding(Counter(), Counter())
 
 
@@ -41,9 +41,8 @@ NOTHING = Encoding(Counter(), Counter())
 class Plain:
     """The labels as roles explain them; `symbol` (-1: not seen), `stage` and `cell` are lists by rank.
 
-    A role is something that differs by nature: the pipeline stage, the place in a tensor group or on a machine; those of
-    them are told apart that make the description shorter. A cell is a role with a symbol, as the number
-    `role * kinds + symbol`.
+    A role is a natural difference: the pipeline stage, or the index in a tensor group or on a machine. Only roles that
+    make the description shorter are used. A cell is a role with a symbol, as the number `role * kinds + symbol`.
     """
 
     symbol: list[int]
@@ -59,7 +58,7 @@ class Plain:
         if len(counts) < 2 or len(counts) == len(labels):
             return None
         numbers = {label: ODD for label, count in counts.items() if count == 1}
-        # numbered by size: what a label is called must not matter
+        # numbered by size: the names of labels must not matter
         common = sorted((label for label, count in counts.items() if count > 1), key=lambda label: -counts[label])
         numbers.update((label, number) for number, label in enumerate(common, ODD + 1))
         size = max(max(labels) + 1, topology.world_size)
@@ -81,18 +80,18 @@ class Plain:
         return Counter(map(self.symbol.__getitem__, ranks))
 
     def majority(self, rank: Rank) -> bool:
-        """More than half of its role have its label."""
+        """Whether more than half of its role have its label."""
         cell = self.cell[rank]
         return 2 * self.everybody.cells[cell] > self.everybody.roles[cell // self.kinds]
 
     def tell(self, ranks: Iterable[Rank], reported: Encoding) -> None:
-        """Adds the labels of these ranks to `told`."""
+        """Adds the labels of these ranks to `reported`."""
         for cell, count in Counter(map(self.cell.__getitem__, ranks)).items():
             reported.cells[cell] += count
             reported.roles[cell // self.kinds] += count
 
     def without(self, ranks: Iterable[Rank], reported: Encoding) -> float:
-        """Bits that the plain description loses when it need not tell these ranks, after it lost those of `told`."""
+        """Bits that the plain description saves without these ranks, after it lost those of `reported`."""
         saved = 0.0
         roles: LabelCounts = Counter()
         for cell, count in Counter(map(self.cell.__getitem__, ranks)).items():
@@ -106,7 +105,7 @@ class Plain:
 
 
 def _roles(symbol: list[int], topology: Topology, kinds: int) -> list[int]:
-    """The role of each rank: the coordinates that shorten the description, the one that does most first."""
+    """The role of each rank: the coordinates that shorten the description, the most effective first."""
     coordinates = {
         "stage": _places(topology.groups.get("pp", ()), len(symbol)),
         "tensor": _places(topology.groups.get("tp", ()), len(symbol)),
@@ -136,7 +135,7 @@ def _described(role: list[int], symbol: list[int], kinds: int) -> float:
 
 
 def _places(groups: Iterable[tuple[Rank, ...]], size: int) -> list[int]:
-    """The place of each rank in its group, 0 where it has none."""
+    """The index of each rank in its group, 0 where it has none."""
     place = [0] * size
     for group in groups:
         for at, rank in enumerate(group):

@@ -1,8 +1,8 @@
-"""How far two stacks are apart, in places: 0 is the same one, 1 surely another one.
+"""The distance between two stacks as call sites: 0 is the same one, 1 surely another one.
 
-What counts is where two stacks part for good. Frames in which they differ before they meet again (a helper, another
-layer, one more turn of a recursion) say little; a difference that few ranks of the same stage show says much, a frame
-that is lacking as well as one that is extra.
+What counts is where two stacks diverge for good. Frames that differ before the stacks meet again (a helper, another
+layer, one more level of recursion) count little. A difference that few ranks of the same stage have counts much, be it
+a missing frame or an extra one.
 """
 
 from bisect import bisect_left
@@ -13,44 +13,45 @@ from math import log2
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.rules.ruleset import last_component
 
-#: One frame as it is compared, function and file: the line is not part of it.
+#: One frame as compared: function and file, without the line.
 Step = tuple[str, str]
-#: A stack as it is compared: the steps to what the rank does, outermost first. Each is there once, where it comes last: the
-#: depth of a recursion and the turns of a loop over layers are gone.
+#: A stack as compared: the steps to what the rank does, outermost first. Each step is kept once, at its last position:
+#: the depth of a recursion and the turns of a loop over layers are removed.
 Path = tuple[Step, ...]
 
-#: Distance below which two stacks are one place; the weights below are set so that one doubt stays below it.
+#: Distance below which two stacks are one call site. The weights below are set so that one doubtful frame stays below
+#: it.
 CUT = 0.5
-#: Weight of a frame that half of the ranks have, and of one that only one rank has (or only one lacks).
+#: Weight of a frame that half of the ranks have, and of one that a single rank has or lacks.
 COMMON, RARE = 0.4, 1.0
-#: What is left of a frame's weight when the stacks meet again further in: inserted on one side only, or instead of
-#: another one. Three rare helpers stay below the cut of 0.5; two rare branches, `train` and `evaluate`, do not.
+#: The factor on a frame's weight when the stacks meet again further in: inserted on one side only, or in place of
+#: another. Three rare helpers stay below the cut of 0.5; two rare branches, `train` and `evaluate`, do not.
 INSERTED, INSTEAD = 0.12, 0.65
-#: What is left when the other stack has the same frame in another order.
+#: The factor when the other stack has the same frame in another order.
 SHIFTED = 0.02
-#: What is left when one way leads through another layer of a module tree than the other: before the stacks meet again, and
-#: for good. A single rank in a layer where nobody else is stays alone in the second case.
+#: The factor when the two go through different layers of a module tree: before the stacks meet again, and for good. In
+#: the second case a single rank in a layer without others stays alone.
 LAYER, LAYER_LAST = 0.15, 0.3
-#: What is left of additional innermost frames: where a rule says that both are in one operation, and where none does.
-#: There a frame that four of 64 ranks have stays below the cut, and one at which a single rank ends does not.
+#: The factor on additional innermost frames: if a rule says that both are in one operation, and if none does. In the
+#: latter case a frame of four of 64 ranks stays below the cut, and one at which a single rank ends does not.
 DEEPER, DEEPER_UNKNOWN = 0.3, 0.6
-#: What is left where rules name operation and process group of both: they do the same thing with the same ranks.
+#: The factor if rules name operation and process group of both: they do the same thing with the same ranks.
 AGREED = 0.5
-#: From this rarity, a single frame that two stacks share between frames that they do not is no place where they meet: both
-#: happen to pass through the same helper.
+#: From this rarity on, a single shared frame between different ones is no meeting point: both just call the same
+#: helper.
 PASSING = 0.3
-#: So many different frames of a stack are compared, the innermost ones: real ones have 10 to 40.
+#: So many different frames of a stack are compared, the innermost ones: real stacks have 10 to 40.
 DEEPEST = 100
 
-#: Innermost frames that only sleep: who called them tells the place.
+#: Innermost frames that only sleep: their callers are the call site.
 SLEEPS = {"wait", "_wait", "wait_for", "acquire", "sleep", "select", "poll", "_poll", "epoll_wait", "do_poll", "ppoll"}
 SLEEPS |= {"futex", "futex_wait", "nanosleep", "clock_nanosleep", "sched_yield", "clock_gettime", "pthread_cond_wait"}
 
 
 def path(state: RankState) -> Path:
-    """The path of a standing that has a signature: it ends at its label, the frame that calls the operation.
+    """The path of a state that has a signature: it ends at its label, the frame that calls the operation.
 
-    How a library waits inside of an operation is not where a rank stands.
+    How a library waits inside an operation is not part of the call site.
     """
     kept = state.signature.kept if state.signature else ()
     steps = [(last_component(frame.name), frame.place) for frame in kept]
@@ -65,7 +66,7 @@ def path(state: RankState) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Rarity:
-    """How remarkable it is among the ranks of one stage to have a frame, and to lack it: 0 nobody wonders, 1 one of all."""
+    """How rare it is among the ranks of one stage to have a frame, and to lack it: 0 for all ranks, 1 for a single one."""
 
     ranks: int
     having: Mapping[Step, int]
@@ -75,20 +76,23 @@ class Rarity:
         return self._surprise(self.having.get(step, 0))
 
     def of_ending(self, step: Step) -> float:
-        """To have it as the innermost one: who stands alone one call above the crowd has no frame of his own."""
+        """The rarity of having it as the innermost frame.
+
+        A rank alone one call above the crowd has no frame of its own.
+        """
         return self._surprise(self.ending.get(step, 0))
 
     def of_lacking(self, step: Step) -> float:
         return self._surprise(self.ranks - self.having.get(step, 0))
 
     def _surprise(self, ranks: int) -> float:
-        """Bits to say that a rank is one of these, in units of what it takes to name a single rank."""
+        """Bits that say a rank is one of these, as a share of the bits that name a single rank."""
         return log2(self.ranks / ranks) / log2(self.ranks) if self.ranks > 1 and ranks > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class StackFeatures:
-    """A path as it was seen in one stage: the rarity of frames there, and which steps of its own are rare."""
+    """A path as seen in one stage: the rarity of its frames there, and which of its own steps are rare."""
 
     path: Path
     rarity: Rarity
@@ -105,7 +109,7 @@ class StackFeatures:
 def distance(one: StackFeatures, other: StackFeatures, *, operation: bool, group: bool) -> float:
     """The distance of two paths, 0 to 1; symmetric.
 
-    `operation`, `group`: rules name that of both, and it is the same. The time is n log n in the length of the paths.
+    `operation`, `group`: rules name it for both, and it is the same. Takes n log n time in the length of the paths.
     """
     if one.path == other.path:
         return 0.0
@@ -116,7 +120,7 @@ def distance(one: StackFeatures, other: StackFeatures, *, operation: bool, group
 
 
 def _cost(one: StackFeatures, other: StackFeatures, deeper: float) -> float:
-    """What lies between the steps that the paths share, gap by gap, the innermost gap last: there they part for good."""
+    """What lies between the steps that the paths share, gap by gap; at the last, innermost gap they diverge for good."""
     ends = (len(one.path), len(other.path))
     cost = 0.0
     at = to = 0
@@ -144,7 +148,10 @@ def _weight(one: StackFeatures, at: int, other: StackFeatures) -> float:
 
 
 def _layers(one: Sequence[Step], other: Sequence[Step]) -> bool:
-    """Two layers of a module tree: step by step the same function of other files (`forward`), or another one of a file."""
+    """Whether these are two layers of a module tree.
+
+    Step by step they have the same function of other files (`forward`), or another function of the same file.
+    """
     if len(one) != len(other):
         return False
     pairs = list(zip(one, other, strict=True))
@@ -152,7 +159,7 @@ def _layers(one: Sequence[Step], other: Sequence[Step]) -> bool:
 
 
 def _meetings(one: StackFeatures, other: StackFeatures) -> list[tuple[int, int]]:
-    """Where the paths meet: what they share, without lone rare steps between what they do not share."""
+    """Where the paths meet: their shared steps, without single rare ones between steps that they do not share."""
     shared = _shared(one.path, other.where)
     ends = {(-1, -1), *shared, (len(one.path), len(other.path))}
     return [

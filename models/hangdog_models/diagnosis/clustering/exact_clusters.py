@@ -1,4 +1,4 @@
-"""Clusters of ranks in the same place: exact classes of (signature, activity), largest first."""
+"""Clusters of ranks at the same call site: exact classes of signature and activity, largest first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from hangdog_models.ranks import Rank
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Ranks whose standings are alike; `sample` is the standing of its lowest rank."""
+    """Ranks whose states are alike; `sample` is the state of its lowest rank."""
 
     ranks: tuple[Rank, ...]
     sample: RankState
 
 
 def exact(look: Mapping[Rank, RankState]) -> tuple[Cluster, ...]:
-    """Partitions the ranks seen; the order is by size, then by lowest rank, so it does not depend on arrival."""
+    """Partitions the captured ranks, by size and then by lowest rank, so the order does not depend on arrival."""
     classes: dict[tuple[object, ...], list[tuple[RankState, list[Rank]]]] = {}
     for state, ranks in sites(look):
         if state.missing is None or state.frames:

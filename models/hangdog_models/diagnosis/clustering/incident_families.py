@@ -1,7 +1,7 @@
-"""Families of incidents: which of the past ones are of one kind, how many kinds there are, and which of them a new one is of.
+"""Families of past incidents: which are of one kind, how many kinds there are, and which kind a new one is of.
 
-Nobody knows the number of kinds, and most incidents are the only one of theirs. So they are clustered by density, and what
-is in no cluster is a kind of its own.
+The number of kinds is unknown, and most incidents are the only one of theirs. So they are clustered by density. An
+incident in no cluster is a kind of its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,30 +13,33 @@ from hangdog_models.diagnosis.clustering.distance import CUT, SLEEPS
 from hangdog_models.past_incidents import EarlierIncident, Family, IncidentFeatures
 from hangdog_models.rules.ruleset import last_component
 
-#: Distance below which two incidents are of one kind, whatever lies around them.
+#: Distance below which two incidents are of one kind, whatever surrounds them.
 NEAR = 0.2
-#: Incidents that make a family of places that differ; fewer are kinds of their own, unless they are alike.
+#: Incidents that make a family of different call sites; fewer are kinds of their own, unless they are alike.
 LEAST = 3
-#: What a frame counts for beside the one that it calls: what the culprit does tells more than how it came there.
+#: The weight of a frame relative to the one that it calls: what the culprit does matters more than how it came there.
 OUTWARDS = 0.5
 #: Distance for each frame that one culprit is deeper in than the other, at the same call.
 DEEPER = 0.25
-#: Distance of two that do something else by the rules, and of two whose others wait elsewhere altogether.
+#: Distance of two with different activities by the rules, and of two whose other ranks all wait elsewhere.
 DOES, OTHERS = 0.15, 0.15
-#: Different places that are compared, of the latest incidents; older ones at other places are left out.
+#: So many different call sites are compared, of the latest incidents. Older ones at other call sites are left out.
 PLACES = 100
 
-#: From distances, and how many incidents stand at each place, to the number of the family of each.
+#: From distances, and the number of incidents at each call site, to the family number of each.
 Density = Callable[[Sequence[Sequence[float]], Sequence[int]], list[int]]
 
 
 def by_density(distances: Sequence[Sequence[float]], counts: Sequence[int]) -> list[int]:
-    """HDBSCAN: two dense crowds are two families, however near, and a chain of odd ones joins nobody."""
+    """HDBSCAN: two dense crowds are two families, however near, and a chain of odd ones joins none."""
     return density(distances, counts, whole=NEAR, least=LEAST)
 
 
 def families(past: Sequence[EarlierIncident], split: Density = by_density) -> tuple[Family, ...]:
-    """The past incidents by their kind; `past` is newest first. The library is loaded only where places differ by little."""
+    """The past incidents by kind; `past` is newest first.
+
+    The library is loaded only where call sites differ by little.
+    """
     at: dict[IncidentFeatures, list[EarlierIncident]] = {}
     for one in past:
         kind = _without_names(one.features)
@@ -58,7 +61,7 @@ def families(past: Sequence[EarlierIncident], split: Density = by_density) -> tu
 
 
 def family_of(features: IncidentFeatures, known: Sequence[Family]) -> Family:
-    """The family with the incident that is most like this one; empty where it is the first of its kind."""
+    """The family with the incident that is most like this one; empty if it is the first of its kind."""
     nearest = min(
         ((apart(features, one.features), at) for at, family in enumerate(known) for one in family),
         default=(1.0, 0),
@@ -67,9 +70,9 @@ def family_of(features: IncidentFeatures, known: Sequence[Family]) -> Family:
 
 
 def apart(one: IncidentFeatures, other: IncidentFeatures) -> float:
-    """How far two incidents are apart: 0 is the same place and the same waits, 1 surely another kind.
+    """The distance of two incidents: 0 is the same call site and the same waits, 1 surely another kind.
 
-    Where something speaks against the machine by itself, the other kind is what shows nothing of it.
+    If one has evidence against the machine itself, an incident without that evidence is of another kind.
     """
     if (one.evidence or other.evidence) and not set(one.evidence).intersection(other.evidence):
         return 1.0
@@ -90,13 +93,13 @@ def apart(one: IncidentFeatures, other: IncidentFeatures) -> float:
 
 
 def _without_names(features: IncidentFeatures) -> IncidentFeatures:
-    """Who it was is no part of the kind."""
+    """The features without machine and ranks, which are no part of the kind."""
     return replace(features, machine="", ranks=())
 
 
 @lru_cache(maxsize=1024)
 def _steps(place: tuple[str, ...]) -> tuple[str, ...]:
-    """The frames from inside to outside, each once: neither how a thread sleeps nor the depth of a recursion counts."""
+    """The frames from inside to outside, each once, without those that only sleep."""
     steps = list(dict.fromkeys(reversed(place)))
     while len(steps) > 1 and last_component(steps[0].partition(" (")[0]) in SLEEPS:
         steps.pop(0)
@@ -104,7 +107,7 @@ def _steps(place: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _alike(here: Sequence[str], there: Sequence[str]) -> float:
-    """What two ways have in common in the same order, 0 to 1; each frame counts by how near it is to the inside."""
+    """What two paths share in the same order, 0 to 1; frames count more the nearer they are to the inside."""
     best = [0.0] * (len(there) + 1)
     for i, step in enumerate(here):
         row = [0.0]
@@ -116,7 +119,7 @@ def _alike(here: Sequence[str], there: Sequence[str]) -> float:
 
 
 def _linked(square: Sequence[Sequence[float]]) -> list[list[int]]:
-    """The places that a chain of near ones joins: nothing else can be of one family."""
+    """The call sites that a chain of near ones joins: only these can be one family."""
     left = dict.fromkeys(range(len(square)))
     found = []
     while left:

@@ -1,4 +1,4 @@
-"""By what an incident is compared with others: from the clusters that a verdict shows, so that old verdicts tell it, too."""
+"""The features by which incidents are compared, from the clusters that a verdict shows: so old verdicts have them, too."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,22 +7,22 @@ from hangdog_models.past_incidents import IncidentFeatures
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Activity, ClusterView, Kind, Verdict
 
-#: Innermost frames that are compared. A frame this far out counts for nothing beside the others.
+#: Innermost frames that are compared. A frame further out has next to no weight.
 DEEPEST = 24
 #: Longest text of a frame or a wait that is kept, in characters.
 LONGEST = 240
-#: Verdicts by which a single machine's ranks are known to hold the job up, whatever made them.
+#: Verdicts by which the ranks of one machine hold the job up, whatever the cause.
 KINDS = (Kind.MACHINE, Kind.SOFTWARE, Kind.DEPENDENCY)
-#: What ends or stops a process wherever it is: its place is no part of the kind.
+#: What ends or stops a process wherever it is: its call site is no part of the kind.
 _ANYWHERE = (Activity.STOPPED, Activity.DEAD, Activity.MISSING)
-#: Ranks, and different waits of the others, that are kept; the most frequent ones.
+#: Ranks that are kept, and different waits of the others; the most frequent ones.
 RANKS, WAITS = 64, 8
 #: Kinds of evidence that are kept.
 CODES = 16
 
 
 def of_verdict(verdict: Verdict) -> IncidentFeatures | None:
-    """The features of a judged incident; None where no single machine is named, or where it stood is not known."""
+    """The features of a judged incident; None if no single machine is named, or its call site is unknown."""
     culprit = verdict.culprit
     if culprit is None or len(culprit.machines) != 1 or verdict.kind not in KINDS:
         return None
@@ -32,7 +32,7 @@ def of_verdict(verdict: Verdict) -> IncidentFeatures | None:
 def of_ranks(
     machine: str, ranks: Sequence[Rank], clusters: Sequence[ClusterView], evidence: Sequence[str] = ()
 ) -> IncidentFeatures | None:
-    """The features of an incident that these ranks of a machine are to blame for; None where that tells no kind."""
+    """The features of an incident that these ranks of a machine caused; None where they show no kind."""
     where = next((one for one in clusters if ranks and ranks[0] in one.ranks), None)
     if where is None or not where.stack or where.activity in _ANYWHERE:
         return None

@@ -1,4 +1,4 @@
-"""Average linkage: the two nearest clusters are joined while they are nearer than the cut, deterministically."""
+"""Average linkage: joins the two nearest clusters while they are nearer than the cut, deterministically."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,10 @@ from hangdog_models.diagnosis.clustering.distance import CUT
 def linkage(distances: Sequence[Sequence[float]], counts: Sequence[int], cut: float = CUT) -> list[int]:
     """The cluster of each point, numbered by first appearance; `distances` is square and symmetric.
 
-    `counts` says how many ranks each point stands for; means are over ranks, so that a few odd stacks of a crowd do not
-    push it apart. Points that are `cut` apart or more from all others stay alone; ties go to the first pair. The time
-    grows with the square of the points (nearest neighbours are kept), with their cube in contrived cases.
+    `counts`: the number of ranks of each point. Means are over ranks, so that a few odd stacks of a crowd do not push
+    it away. Points at `cut` or more from all others stay alone; ties go to the first pair.
+
+    The time grows with the square of the points, as nearest neighbours are kept; with their cube in contrived cases.
     """
     apart = [list(row) for row in distances]
     size = list(counts)
@@ -37,5 +38,5 @@ def linkage(distances: Sequence[Sequence[float]], counts: Sequence[int], cut: fl
 
 
 def _nearest(apart: Sequence[Sequence[float]], at: int, alive: set[int]) -> int:
-    """The point nearest to `at`, -1 when it is the only one left."""
+    """The point nearest to `at`; -1 if it is the only one left."""
     return min((other for other in alive if other != at), key=lambda other: (apart[at][other], other), default=-1)

@@ -1,4 +1,4 @@
-"""From exact classes to near ones: which classes may be compared at all, and what a model is given of them."""
+"""From exact classes to near ones: which classes may be compared, and what a model gets of them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,11 +9,11 @@ from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.topology import Topology
 
-#: Answers the cluster of each point from their square of distances and the ranks behind each.
+#: From the square of distances and the ranks of each point, to the cluster of each point.
 Model = Callable[[Sequence[Sequence[float]], Sequence[int]], list[int]]
 
-#: So many distances are computed among the stacks of one activity, operation and group: 140 stacks are compared each with
-#: each (a quarter of a second); of more, the most frequent ones are, and the others join the nearest of those or stay alone.
+#: So many distances are computed among stacks of one activity, operation and group: 140 stacks, each with each, take a
+#: quarter of a second. Of more, the most frequent are compared; the others join the nearest of those or stay alone.
 PAIRS_MOST = 10_000
 
 
@@ -27,10 +27,10 @@ class Point:
 
 
 def near(classes: Sequence[Cluster], topology: Topology, model: Model) -> tuple[Cluster, ...]:
-    """Joins classes that are one place but for jitter; largest first, then by lowest rank.
+    """Joins classes that are one call site but for jitter; largest first, then by lowest rank.
 
-    Only classes of one activity, operation and group (or of none that a rule knows) are compared, so the culprit is
-    never joined with those who wait in a named operation. A class without a stack is left alone.
+    Only classes of one activity, operation and group are compared, or those that no rule matches. So the culprit is
+    never joined with ranks that wait in a named operation. A class without a stack stays alone.
     """
     blocks: dict[tuple[object, ...], list[Cluster]] = {}
     for one in classes:
@@ -45,14 +45,15 @@ def near(classes: Sequence[Cluster], topology: Topology, model: Model) -> tuple[
 
 
 def _block(state: RankState) -> tuple[object, ...]:
-    """What classes must have in common to be compared; why a capture was partial is no place."""
+    """What classes must have in common to be compared. Why a capture was partial is not part of it."""
     return (state.activity, state.wait, state.operation, state.dim, state.astray)
 
 
 def _points(blocks: Iterable[Sequence[Cluster]], topology: Topology) -> Iterator[list[Point]]:
-    """The points of each block, most frequent first; what is rare is counted in the stage where most of a point's ranks are.
+    """The points of each block, most frequent first.
 
-    Among equals the path decides and not the rank: renaming the ranks must not change a tie.
+    Rarity is counted in the stage that most of a point's ranks are in. Ties are broken by the path, not by rank:
+    renaming the ranks must not change the answer.
     """
     stage = {rank: at for group in topology.groups.get("pp", ()) for at, rank in enumerate(group)}
     ranks: Counter[int] = Counter()
@@ -81,7 +82,7 @@ def _points(blocks: Iterable[Sequence[Cluster]], topology: Topology) -> Iterator
 
 
 def _home(staged: Counter[int]) -> int:
-    """The stage where most of them are."""
+    """The stage that most of them are in."""
     return min(staged, key=lambda at: (-staged[at], at))
 
 
@@ -103,7 +104,7 @@ def _together(points: Sequence[Point], model: Model) -> list[list[Cluster]]:
 
 
 def _leads(points: int) -> int:
-    """How many points are compared with every other one, so that the distances are `PAIRS_MOST` at most."""
+    """How many points are compared with every other one, so that there are at most `PAIRS_MOST` distances."""
     return points if points * (points - 1) <= 2 * PAIRS_MOST else PAIRS_MOST // points
 
 
@@ -115,7 +116,7 @@ def _apart(one: Point, other: Point) -> float:
 
 
 def _joined(members: Sequence[Cluster]) -> Cluster:
-    """One cluster of several classes; it is shown by the stack that most of its ranks have."""
+    """One cluster of several classes, shown by the stack that most of its ranks have."""
     if len(members) == 1:
         return members[0]
     shown = min(members, key=lambda one: (-len(one.ranks), one.ranks[0]))

@@ -1,12 +1,12 @@
-"""Whom the labels of all ranks point at: the one whose relations to the others say best who stands where.
+"""Which candidate the labels of all ranks point at: the one whose relations to the others best explain who is where.
 
-Where frames name no group, the pattern still does: the tensor peers of a culprit stand in one place, the stages after it
-in another, all other replicas in a third. A candidate (a rank, a machine, a process group, a switch) is scored by how many
-bits it saves when the labels of all ranks are written down, the cost of naming it and its relations included (minimum
-description length). Nothing is asked of a label but whether two are equal.
+Where frames name no group, the pattern still does. The tensor peers of a culprit are at one call site, the stages after
+it at another, all other replicas at a third. A candidate is a rank, a machine, a process group or a switch. Its score
+is the bits that it saves in a description of all labels, less the cost of naming it and its relations (minimum
+description length). Labels are only compared for equality.
 
-The work is linear in the ranks: labels are counted once for each coordinate, and at most `FINALISTS` candidates of each kind
-are looked at closely, each at no more than `LOOKED_AT` ranks of a dimension. Never are ranks compared with ranks.
+The work is linear in the ranks: labels are counted once for each coordinate, and ranks are never compared with ranks.
+At most `FINALISTS` candidates of each kind are scored in full, each with at most `LOOKED_AT` ranks of a dimension.
 """
 
 from collections import Counter
@@ -21,13 +21,14 @@ from hangdog_models.topology import Topology
 
 #: So many ranks, and so many groups of each kind, are scored in full: those that stand out most by themselves.
 FINALISTS, GROUP_FINALISTS = 96, 24
-#: Ranks of one relation that are looked at for one candidate; wider groups (data parallel) tell least of a single rank.
+#: Ranks of one relation that are scored for one candidate. Wider groups (data parallel) say least about a single rank.
 LOOKED_AT = 2_048
 #: Fewer bits than this are no explanation: it is less than four times as likely as none.
 LEAST = 2.0
-#: Bits to say whether a relation of the candidate tells anything.
+#: Bits that say whether a relation of the candidate explains anything.
 FLAG = 1.0
-#: Bits to say that a whole group is the cause and not one rank: most faults are of one, and in doubt the smaller is named.
+#: Bits that say that a whole group is the cause. Most faults are of one rank, and in doubt the smaller candidate is
+#: named.
 WHOLE = 2.0
 #: Candidates returned at most.
 KEPT = 16
@@ -59,10 +60,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Candidates, best first; none when the labels point at nobody.
+    """Candidates, best first; empty if the labels point at none.
 
-    `share` is how probable the best one is beside its strongest rival, 0.5 to 1; a candidate that holds it or that it
-    holds (its machine, its group) is no rival. Bits are of labels that depend on each other: take it for an upper bound.
+    `share`: the probability of the best one against its strongest rival, 0.5 to 1. A candidate that contains it, or
+    that it contains (its machine, its group), is no rival. Bits are of labels that depend on each other: it is an upper
+    bound.
     """
 
     candidates: tuple[Candidate, ...] = ()
@@ -70,9 +72,9 @@ class Explanation:
 
 
 def explain(labels: Mapping[Rank, Hashable], topology: Topology) -> Explanation:
-    """The candidates that explain the labels; ranks without a label are passed over.
+    """The candidates that explain the labels; ranks without a label are ignored.
 
-    Answers none when all labels are equal, when each is its own, and when stages or other roles explain them.
+    Empty if all labels are equal, if each is its own, or if stages or other roles explain them.
     """
     plain = Plain.of(labels, topology)
     if plain is None:
@@ -110,7 +112,7 @@ class Domains:
 
     @classmethod
     def of(cls, topology: Topology, seen: int) -> "Domains":
-        """A dimension whose groups hold more than half of the ranks seen tells nothing of a single one."""
+        """The domains that can single out a rank: no group of theirs holds more than half of the `seen` ranks."""
         on: dict[str, tuple[Rank, ...]] = {}
         for machines in topology.switches.values():
             ranks = tuple(sorted(rank for machine in machines for rank in topology.machines.get(machine, ())))
@@ -121,7 +123,7 @@ class Domains:
         return cls(topology, dims, on, min(LOOKED_AT, seen // 2))
 
     def group(self, dim: str, rank: Rank) -> tuple[Rank, ...]:
-        """The ranks that share `dim` with `rank`; none where it has no such group."""
+        """The ranks that share `dim` with `rank`; empty where it has no such group."""
         if dim not in (MACHINE, SWITCH):
             return self.topology.group(dim, rank) or ()
         machine = self.topology.machine(rank)
@@ -130,7 +132,7 @@ class Domains:
         return self.topology.machines[machine] if dim == MACHINE else self.switch_of.get(machine, ())
 
     def around(self, dim: str, ranks: Iterable[Rank]) -> list[Rank]:
-        """Everybody who shares `dim` with one of `ranks`; none when they are too many to look at."""
+        """All ranks that share `dim` with one of `ranks`; empty if they are too many to score."""
         found: dict[Rank, tuple[Rank, ...]] = {}
         size = 0
         for rank in ranks:
@@ -146,7 +148,7 @@ class Domains:
 def _touched(
     dim: str, odd: Iterable[Rank], domains: Domains, plain: Plain
 ) -> dict[Rank, tuple[float, tuple[Rank, ...]]]:
-    """The groups along `dim` with an odd member, by their first rank: what telling them apart from the rest saves."""
+    """The groups along `dim` with an odd member, by their first rank, with the bits saved by describing each apart."""
     found: dict[Rank, tuple[float, tuple[Rank, ...]]] = {}
     for rank in odd:
         group = domains.group(dim, rank)
@@ -162,7 +164,7 @@ def _ranks(
     domains: Domains,
     plain: Plain,
 ) -> Iterator[Candidate]:
-    """Single ranks: odd ones whose own label and groups stand out most."""
+    """Single ranks: the odd ones whose own label and groups stand out most."""
     alike = Counter(plain.symbol)
     own: dict[Rank, float] = {}
     promise: dict[Rank, float] = {}
@@ -197,10 +199,11 @@ def _groups(
 
 
 def _relations(members: tuple[Rank, ...], domains: Domains, plain: Plain) -> tuple[float, tuple[Relation, ...]]:
-    """The relations to `members` that tell where others stand, and the bits they save; what saves most for each rank comes first.
+    """The relations to `members` that show where others are, and the bits they save; the most bits for each rank come
+    first.
 
-    A relation is to share a group, or to share one with somebody who shares another one: waits go through others. Ranks
-    of several relations may stand in one place, which then is described once.
+    A relation is a shared group, or a group shared with a rank that shares another one: waits pass through others.
+    Ranks of several relations may be at one call site, which is then described once.
     """
     near = {dim: sorted(set(domains.around(dim, members)).difference(members)) for dim in domains.dims}
     cells = [cell for dim, ranks in near.items() for cell in _cells(dim, ranks, members, plain)]
@@ -218,7 +221,7 @@ def _relations(members: tuple[Rank, ...], domains: Domains, plain: Plain) -> tup
     for relation, related in sorted(cells, key=lambda cell: (-round(worth[cell[0]], 6), cell[0].dim, cell[0].side)):
         ranks = [rank for rank in related if rank not in claimed]
         if own is not None and plain.count(ranks)[own] * 2 > len(ranks):
-            continue  # who waits for a rank stands elsewhere than it does; where they stand alike, their group is meant
+            continue  # ranks that wait for a rank are elsewhere; if they are with it, their group is the cause
         gain, at = _gain(ranks, reported, places, plain)
         if gain > 0:
             saved += gain
@@ -230,7 +233,9 @@ def _relations(members: tuple[Rank, ...], domains: Domains, plain: Plain) -> tup
 
 
 def _gain(ranks: Sequence[Rank], reported: Encoding, places: Sequence[LabelCounts], plain: Plain) -> tuple[float, int]:
-    """Bits saved when these ranks are described by themselves, or with those of the place that suits them best; which one."""
+    """Bits saved if these ranks are described by themselves, or with the best-fitting call site; and the index of that
+    one.
+    """
     if not ranks:
         return 0.0, 0
     counts = plain.count(ranks)
@@ -243,7 +248,7 @@ def _gain(ranks: Sequence[Rank], reported: Encoding, places: Sequence[LabelCount
 def _cells(
     dim: str, ranks: Iterable[Rank], members: tuple[Rank, ...], plain: Plain
 ) -> Iterator[tuple[Relation, list[Rank]]]:
-    """The related ranks, split by whether they are at stages before, beside or after the members'."""
+    """The related ranks, split into stages before, beside and after the members'."""
     stages = [plain.stage[rank] for rank in members]
     first, last = min(stages), max(stages)
     cells: dict[str, list[Rank]] = {}
@@ -263,7 +268,7 @@ def _named(dim: str, group: tuple[Rank, ...], domains: Domains) -> str:
 
 
 def _because(name: str, bits: float, relations: Sequence[Relation]) -> str:
-    """One sentence: `who shares the tp group of rank 5 (7 ranks) or ... stands where that relation says`."""
+    """One sentence on where others are in relation to the candidate, with the bits saved."""
     if not relations:
         return f"{name} is the odd one by itself: no relation to it tells where others stand ({bits:.0f} bits)"
     reported = [

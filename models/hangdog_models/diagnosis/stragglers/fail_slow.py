@@ -1,4 +1,4 @@
-"""Fail-slow: which machine a job that moves waits for again and again, decided by as few looks as will do."""
+"""Fail-slow: which machine a moving job waits for again and again, decided in as few rounds as possible."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,17 +19,17 @@ from hangdog_models.verdict import Activity, Kind
 
 FALSE_ALARMS = likelihood("false_alarms")
 GIVEN_UP = likelihood("given_up")
-#: Wald's bounds: with odds above the first a degrader is named, below the second none is sought any longer.
+#: Wald's bounds: with odds above the first a degrader is named; below the second the search ends.
 NAMED_FROM, DROPPED_FROM = (1 - GIVEN_UP) / FALSE_ALARMS, GIVEN_UP / (1 - FALSE_ALARMS)
-#: After so many looks it is decided: ByteRobust (SOSP 2025) takes this many, ten seconds apart, in every case. Where looks
-#: are light enough to come more often, as many as fit into its fifty seconds may be asked for.
+#: After so many rounds it is decided. ByteRobust (SOSP 2025) always takes this many, ten seconds apart. Where light
+#: rounds come more often, as many as fit into its fifty seconds may be requested.
 ROUNDS = 5
-#: The dimension along which experts are spread, and what is said where they may have uneven work.
+#: The dimension along which experts are spread, and the note where their work may be uneven.
 EXPERTS = "ep"
 MORE_TOKENS = (
     "others wait for it in exchanges between experts: a slow device looks like experts that are given more tokens"
 )
-#: What is said where it is a guess who waits.
+#: The note where it is a guess which ranks wait.
 NO_RULE_KNOWS = "no rule knows the frames: those who stand at one place on several machines are taken to wait there"
 DEGRADER_PRIOR = by_cause("degrader_prior")
 SECOND_DEGRADER = likelihood("second_degrader")
@@ -45,9 +45,9 @@ LATE_DECIDES = likelihood("late_decides")
 
 @dataclass(frozen=True, slots=True)
 class Degrader:
-    """One machine, or the machines of one group (`dim`), that the job waits for; `ranks` are those that are late.
+    """A machine, or the machines of one group (`dim`), that the job waits for; `ranks` are the late ones.
 
-    `late` of `looks` looks found it late. Where the machine is unknown, `machines` is empty.
+    It was late in `late` of `looks` rounds. Where the machine is unknown, `machines` is empty.
     """
 
     ranks: tuple[Rank, ...]
@@ -60,11 +60,14 @@ class Degrader:
 
 @dataclass(frozen=True, slots=True)
 class Slowness:
-    """`kind` is slow with `suspects`, most probable first; dependency; none; or undetermined while looks may decide.
+    """What the rounds show of a moving job.
 
-    `sound`: how probable it is that nothing holds the job back. `looks_used`: so many looks were needed. `more`: so many further
-    ones may be needed to decide, 0 when decided. `surest`: no suspect is more probable, however sure other evidence is of it,
-    for this tells what that cannot.
+    - `kind`: slow with `suspects`, most probable first; dependency; none; or undetermined while more rounds may decide.
+    - `sound`: how probable it is that nothing slows the job down (0..1).
+    - `looks_used`: the rounds that were needed.
+    - `more`: further rounds that may be needed to decide; 0 when decided.
+    - `surest`: the highest probability of any suspect, however sure other evidence is. It covers what only this can
+      show.
     """
 
     kind: Kind
@@ -77,15 +80,15 @@ class Slowness:
 
     @property
     def machines(self) -> dict[str, float]:
-        """Each suspected machine and the probability that it is a degrader."""
+        """Each suspected machine, with the probability that it is a degrader."""
         return {machine: suspect.probability for suspect in reversed(self.suspects) for machine in suspect.machines}
 
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """The odds that anybody is a degrader (`total`), those of each that stands out, and what was seen but blames nobody.
+    """The odds that there is a degrader (`total`), those of each that stands out, and notes on what blames none.
 
-    `left`: of the total, what no uneven work explains.
+    `left`: the part of the total that uneven work does not explain.
     """
 
     total: float
@@ -95,10 +98,11 @@ class _Weighed:
 
 
 def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, distinct: bool = False) -> Slowness:
-    """Whom a job that moves waits for, decided by `rounds` looks at most; of more the last count. Linear in the ranks.
+    """The degrader a moving job waits for, by `rounds` rounds at most. Of more rounds the last count. Linear in the
+    ranks.
 
-    `distinct` says that the job is known to have moved between any two looks (from its counters or its steps): then looks
-    that show equal places count as well, which otherwise may be one stall seen twice.
+    `distinct`: counters or steps show that the job moved between any two rounds. Then rounds with equal call sites
+    count as well, which otherwise may be one stall captured twice.
     """
     window = looks[-rounds:]
     kept = list(window) if distinct else lateness.moments(window, topology)
@@ -126,15 +130,16 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
 
 
 def _likely(looks: Sequence[Look], topology: Topology, more: int) -> Slowness:
-    """What looks tell that prove nobody a degrader: how probable each one is, and how probable it is that nobody is.
+    """The result where no degrader is proven: the probability of each, and that there is none.
 
-    A stall that is over may fill several looks. Together they show for how much of the time the others waited, and all count.
+    A stall that is over may fill several rounds. Together they show for how much of the time the others waited, so all
+    count.
     """
     weighed = _weigh(lateness.ballots(looks, topology), len(looks), topology, 0.0)
     odds = _all(weighed.left)
     most = LATE_UNPROVEN / (1 + LATE_UNPROVEN)
     shares = [STRAGGLER_PRIOR * LATE_SHOWN * own / odds for own, _ in weighed.named]
-    left = most / max(most, sum(shares))  # all of them together are no surer than one may be
+    left = most / max(most, sum(shares))  # all together are no surer than one may be
     suspects = tuple(
         replace(one, probability=share * left) for share, (_, one) in zip(shares, weighed.named, strict=True)
     )
@@ -150,12 +155,14 @@ def _likely(looks: Sequence[Look], topology: Topology, more: int) -> Slowness:
 
 
 def _all(total: float) -> float:
-    """The odds of all that may be, where those of a sound job are 1: no degrader, one that looks do not show, and one that they do."""
+    """The odds of all possibilities, where a sound job has 1: no degrader, one that rounds do not show, one that they
+    do.
+    """
     return 1 + STRAGGLER_PRIOR * (1 - LATE_SHOWN + LATE_SHOWN * total)
 
 
 def _exchanges(suspect: Degrader, looks: Sequence[Look], topology: Topology) -> bool:
-    """Whether others mostly wait for it in exchanges between experts: its own may be given more to do than theirs."""
+    """Whether others mostly wait for it in exchanges between experts: its own experts may get more work than theirs."""
     peers = {peer for rank in suspect.ranks for peer in topology.group(EXPERTS, rank) or ()}
     waits = [
         any(look[peer].dim == EXPERTS and look[peer].waits for peer in peers.intersection(look))
@@ -166,15 +173,15 @@ def _exchanges(suspect: Degrader, looks: Sequence[Look], topology: Topology) -> 
 
 
 def _unproven(suspect: Degrader) -> Degrader:
-    """A degrader that healthy jobs look like more often than false alarms may be: it is named, and never surely enough to evict."""
+    """A degrader that healthy jobs resemble more often than false alarms may: named, but never sure enough to evict."""
     return replace(suspect, probability=min(suspect.probability, LATE_UNPROVEN / (1 + LATE_UNPROVEN)))
 
 
 def _weigh(ballots: Sequence[Ballot], used: int, topology: Topology, enough: float) -> _Weighed:
-    """The odds that somebody is a degrader, and the degraders where these are `enough`.
+    """The odds that there is a degrader, and the degraders where these odds are `enough`.
 
-    Every candidate of one sort is as probable as the others, and the priors of all add up to 1: so their odds add up to
-    a mean of 1 over healthy jobs with known rates, however many candidates there are, and exceed b at most once in b.
+    All candidates of one sort have the same prior, and all priors add up to 1. So over healthy jobs with known rates
+    the odds have a mean of 1, however many candidates there are. They exceed b at most once in b jobs.
     """
     total = 0.0
     groups = sum(ballot.dim not in DEGRADER_PRIOR for ballot in ballots)
@@ -205,13 +212,14 @@ def _weigh(ballots: Sequence[Ballot], used: int, topology: Topology, enough: flo
             f"{len(named)} machines are late again and again: work unevenly spread, rather than a few machines"
         )
         apart, named = [], []
-    # many of which none stands out have uneven work: together they count for no more than before any look
+    # Many late machines of which none stands out have uneven work. Together they count for no more than before any
+    # round.
     rest = min(1.0, max(0.0, total - sum(entry[0] for entry in strong)))
     return _Weighed(total, rest + sum(entry[0] for entry in apart), tuple(named), tuple(notes))
 
 
 def _named(strong: Iterable[tuple[float, Ballot, int]], used: int, topology: Topology) -> list[tuple[float, Degrader]]:
-    """One entry a machine (or group, where none of its machines is one already), the best first."""
+    """One entry for each machine, the best first; a group only if none of its machines has one."""
     by_unit: dict[tuple[str, ...] | Rank, list[tuple[float, Ballot, int]]] = {}
     for entry in strong:
         ranks = entry[1].ranks(entry[2])
@@ -233,10 +241,10 @@ def _named(strong: Iterable[tuple[float, Ballot, int]], used: int, topology: Top
 def _alike(
     late: Iterable[Rank], ballot: Ballot, ratio: Mapping[Pattern, float], used: int, prior: float, topology: Topology
 ) -> list[tuple[Rank, ...]]:
-    """The ranks of one role whose lateness is likelier the role's than that of some of them each by itself.
+    """Ranks of one role that are more likely late for the role's work than each for its own reason.
 
-    Of one role are the members of a data-parallel group, which hold the same share of the model (the first tensor ranks of
-    all replicas read the data), and the ranks that come first, second, ... on their machines.
+    One role are the members of a data-parallel group, which hold the same share of the model: the first tensor ranks of
+    all replicas read the data. The ranks that come first, second, ... on their machines are one role, too.
     """
     found: dict[tuple[Rank, ...], None] = {}
     roles = [groups for dim, groups in topology.groups.items() if dim.startswith("dp")]

@@ -1,4 +1,4 @@
-"""Who is late in each look at a job that moves: by rank, by machine and by parallel group, each among its like."""
+"""Which ranks are late in each round of a moving job, judged among their peers: as ranks, machines and parallel groups."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
@@ -13,26 +13,27 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity
 
-#: The votes a look casts on a candidate. A candidate is late when more than half of its ranks that were seen are.
+#: The votes of a round on a candidate. It is late if more than half of its captured ranks are.
 IN_TIME, LATE, UNSEEN = 0, 1, 2
 
 SERVICE_WIDESPREAD = likelihood("service_widespread")
-#: Ranks that must have left a wait for a look to show a new moment: one alone may be a torn read of its stack.
+#: So many ranks must have left a wait for a round to show a new moment. One alone may be a torn read of its stack.
 FREED_AT_LEAST = 2
-#: Late ranks that wait for a service before it is to blame.
+#: From so many late ranks that wait for a service on, it is to blame.
 SERVED_AT_LEAST = 2
-#: Of so many ranks of a stage one at most is apart: a moment in which many get on scatters more of them.
+#: Of so many ranks of a stage one at most is an outlier. When many move on at once, more are elsewhere.
 APART_SHARE = 8
-#: Nothing can be said of how fast these are: they have left, cannot be looked at, or compile, which caches decide.
+#: The speed of these is unknown: they have left, cannot be captured, or compile, which depends on caches.
 _UNSEEN = (Activity.MISSING, Activity.DEAD, Activity.STOPPED, Activity.TEARDOWN, Activity.COMPILE)
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The votes on the candidates of one sort: `votes[look][at]` is the one on candidate `at`.
+    """The votes on the candidates of one sort: `votes[round][at]` is the one on candidate `at`.
 
-    `dim` is "rank", "machine" or a parallel dimension. `members[at]` are the candidate's ranks; of ranks, whose number
-    is their place, it is empty. Only candidates of one of the `kinds` are alike: those with the same pipeline stages.
+    - `dim`: "rank", "machine" or a parallel dimension.
+    - `members[at]`: the candidate's ranks. For ranks, whose number is their index, it is empty.
+    - `kinds`: only candidates of one kind are compared, those with the same pipeline stages.
     """
 
     dim: str
@@ -44,14 +45,14 @@ class Ballot:
         return self.members[at] if self.members else (Rank(at),)
 
     def pattern(self, at: int, looks: int) -> tuple[object, ...]:
-        """The kind of a candidate and its votes in the first `looks` looks."""
+        """The kind of a candidate and its votes in the first `looks` rounds."""
         return (self.kinds[at], *(votes[at] for votes in self.votes[:looks]))
 
 
 def moments(looks: Sequence[Look], topology: Topology) -> list[Look]:
-    """The looks without those that show the moment before once more: a stall seen five times is still one stall.
+    """The rounds, without those that show the same moment again: a stall captured five times is still one stall.
 
-    So is one checkpoint: while its last writers end one by one, nobody has left the wait for them.
+    So is one checkpoint: while its last writers end one by one, no rank has left the wait for them.
     """
     kept: list[Look] = []
     for look in looks:
@@ -61,7 +62,7 @@ def moments(looks: Sequence[Look], topology: Topology) -> list[Look]:
 
 
 def until_still(looks: Sequence[Look], topology: Topology) -> Sequence[Look]:
-    """The looks up to the last one that shows a new moment: whether what came to stand then goes on is open."""
+    """The rounds up to the last one that shows a new moment. Whether a later stall goes on is open."""
     moved = [at for at in range(1, len(looks)) if _freed(looks[at - 1], looks[at], topology)]
     return looks[: moved[-1] + 1 if moved else 1]
 
@@ -84,7 +85,9 @@ def ballots(looks: Sequence[Look], topology: Topology) -> list[Ballot]:
 
 
 def served(look: Look, topology: Topology) -> tuple[Rank, ...]:
-    """The late ranks that wait for a service outside of the job, where they are most of the late and on most machines."""
+    """The late ranks that wait for a service outside of the job, if they are most of the late ones and on most
+    machines.
+    """
     seen = [rank for rank, state in look.items() if state.activity not in _UNSEEN]
     late = [rank for rank in seen if not look[rank].waits]
     waiting = [rank for rank in late if look[rank].activity in SERVICES]
@@ -98,19 +101,19 @@ def served(look: Look, topology: Topology) -> tuple[Rank, ...]:
 
 
 def guessed(looks: Sequence[Look], topology: Topology) -> bool:
-    """Whether in most of these looks no rule knows where most wait."""
+    """Whether in most of these rounds no rule matches where most ranks wait."""
     return 2 * sum(bool(_crowds(look, topology)) for look in looks) > len(looks)
 
 
 def hosts(ranks: Iterable[Rank], topology: Topology) -> tuple[str, ...]:
-    """The known machines of some ranks, in the order of these: what it costs does not depend on the size of the job."""
+    """The known machines of some ranks, in their order. The cost does not depend on the size of the job."""
     return tuple(dict.fromkeys(machine for rank in ranks if (machine := topology.machine(rank)) is not None))
 
 
 def _freed(before: Look, after: Look, topology: Topology) -> bool:
-    """Whether some have left where they waited. Who was not captured again may stand there still."""
+    """Whether some ranks have left their wait. A rank that was not captured again may still be there."""
     freed, crowds = 0, _crowds(before, topology)
-    guess = bool(crowds)  # of frames no rule knows the innermost is often a library's, in which all waits end
+    guess = bool(crowds)  # the innermost frame of an unknown stack is often a library's, in which all waits end
     for rank, now in after.items():
         then = before.get(rank)
         if then is None or then is now or now.activity is Activity.MISSING:
@@ -124,15 +127,16 @@ def _freed(before: Look, after: Look, topology: Topology) -> bool:
 
 
 def _votes(looks: Sequence[Look], stages: Sequence[int], topology: Topology) -> list[bytes]:
-    """Of each look, a vote on each rank. Who stands with many where no rule knows the place is in time.
+    """For each round, a vote on each rank.
 
-    Who waits for its own device apart from nearly all of its stage, which stand together at another place, is late: they are
+    - A rank with many others at a call site that no rule matches is in time.
+    - A rank that waits for its own device is late, if nearly all of its stage are together at another call site. They
+      are
     past what its device is at.
-
-    Where nobody is late whatever holds the job up does not show, which tells nothing of anybody.
-
-    The first and the last rank have duties of their own (logs, checkpoints, the loss), which have no like to compare
-    with: at a place where no other rank is ever seen late they are taken for unseen.
+    - If no rank is late, what holds the job up does not show, and the round says nothing about any rank.
+    - The first and the last rank have duties of their own (logs, checkpoints, the loss), without peers to compare with.
+      At a
+    call site where no other rank is ever late they count as not captured.
     """
     world = len(stages)
     duties = {Rank(0), Rank(world - 1)}
@@ -167,14 +171,15 @@ def _waits(state: RankState, crowds: Container[str]) -> bool:
 
 
 def _unnamed(state: RankState) -> bool:
-    """Whether neither a rule nor the kernel tells what it does: it may wait."""
+    """Whether neither a rule nor the kernel shows what it does: it may wait."""
     return not state.waits and state.rule == NO_RULE and state.activity in (Activity.UNKNOWN, Activity.COMPUTE)
 
 
 def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
-    """The few that wait for their own devices at a place of their own, where the rest of their pipeline stage stand in crowds.
+    """The few that wait for their own devices at a call site of their own, while most of their stage are together
+    elsewhere.
 
-    The rest may be at several operations, one a group. Where many are by themselves it is a moment in which all get on.
+    The rest may be in several operations, one for each group. If many are alone, it is a moment in which all move on.
     """
     at = Counter((stages[rank], state.place) for rank, state in look.items() if rank < len(stages))
     of_stage: Counter[int] = Counter()
@@ -196,9 +201,9 @@ def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
 
 
 def _crowds(look: Look, topology: Topology) -> frozenset[str]:
-    """The places no rule knows at which many stand, where the rules see most ranks wait for nobody: they wait there.
+    """The unknown call sites at which many ranks are: there they wait. Empty if most ranks wait by the rules.
 
-    What makes a machine slow is on one machine, and those who wait for it are on all.
+    The cause of slowness is on one machine, and the ranks that wait for it are on all.
     """
     seen = [(state, ranks) for state, ranks in sites(look) if state.activity not in _UNSEEN]
     if 2 * sum(len(ranks) for state, ranks in seen if state.waits) > sum(len(ranks) for _, ranks in seen):
@@ -213,7 +218,7 @@ def _crowds(look: Look, topology: Topology) -> frozenset[str]:
 
 
 def _majorities(members: Sequence[tuple[Rank, ...]], cast: Sequence[bytes]) -> list[bytes]:
-    """Of each look, the vote on every set of ranks: that of more than half of those seen."""
+    """For each round, the vote on every set of ranks: that of more than half of those captured."""
     pick = [itemgetter(*ranks) for ranks in members]
     found = []
     for votes in cast:

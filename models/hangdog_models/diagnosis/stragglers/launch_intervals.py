@@ -1,8 +1,8 @@
-"""How long each rank worked between two collectives where only their launches are timed, as gloo's recorder does.
+"""How long each rank worked between two collectives, where only launches are timed, as by gloo's recorder.
 
-Such a host computes itself and waits in its collectives, so it launches the next one as soon as its own work is done. The
-clocks of machines differ by seconds: of each rank the least it ever came after the middle of its like is taken for what its
-clock is ahead, so one that is late by the same each time is not found.
+Such a host computes itself and waits in its collectives, so it launches the next one as soon as its work is done.
+Clocks of machines differ by seconds. Each rank's clock is corrected by its least delay after the median of its peers.
+So a rank that is late by the same time in every operation is not found.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,14 +14,18 @@ from hangdog_models.diagnosis.stragglers.recorded_intervals import Excess, like_
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 
-#: A rank that knows less than this share of its group's operations is left out: only those that all know can be compared.
+#: A rank with less than this share of its group's operations is left out: only operations that all recorded are
+#: compared.
 KNOWN = 0.5
-#: Fewer ranks than these have no middle from which one could stand out.
+#: Fewer ranks than these have no median to stand out from.
 COMPARED_AT_LEAST = 3
 
 
 def excesses(records: Iterable[RankCounters], topology: Topology) -> Iterator[Excess]:
-    """What each rank worked beyond its like before each collective. Pipelines are left out: gloo records no receive."""
+    """How much longer than its peers each rank worked before each collective.
+
+    Pipelines are left out: gloo records no receive.
+    """
     if topology.group("pp", Rank(0)) is not None:
         return
     launches: dict[Rank, dict[str, dict[Rank, dict[int, int]]]] = {}
@@ -54,7 +58,7 @@ def _compared(group: str, launches: Mapping[Rank, Mapping[int, int]], topology: 
             continue
         done = max(mine[before] for mine in at.values())
         worked = {
-            # who launched before the last one had come did not wait for it
+            # a rank that launched before the last one came did not wait for it
             rank: mine[number] - (done if mine[number] >= done else mine[before])
             for rank, mine in at.items()
         }

@@ -1,8 +1,8 @@
-"""How long each rank worked between two operations that it shares with its like: read off the times a flight recorder keeps.
+"""How long each rank worked between two operations that it shares with its peers, by the times of a flight recorder.
 
-All members leave a collective together, and who joins last has waited least. Between two operations of one group every
-member thus spends equal time, working or waiting in operations, and whose waits are shorter has worked longer: no clock
-of one machine is held against another's (field.md section 7: Greyhound, CCL-D and Mycroft compare durations alike).
+All members leave a collective together, and the last to join has waited least. So between two operations of one group
+all members spend equal time, working or waiting in operations. A member with shorter waits has worked longer. No clock
+is compared with another machine's (field.md section 7: Greyhound, CCL-D and Mycroft compare durations likewise).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -13,13 +13,15 @@ from hangdog_models.collectives import COALESCED, INSPECTOR, P2P, CollectiveReco
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import WORLD, Topology
 
-#: Of more ranks than these the median is taken once and over all: one machine's ranks no longer move it.
+#: Above so many ranks one median over all is used: one machine's ranks no longer move it.
 COMPARED_ONE_BY_ONE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """From one operation of a group to its next on one rank: the nanoseconds waited in each kind of group, by `span_ns`."""
+    """From one operation of a group to its next on one rank, `span_ns`; `waited`: nanoseconds waited in each kind of
+    group.
+    """
 
     waited: Mapping[str, int]
     span_ns: int
@@ -27,9 +29,9 @@ class Spell:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """What one rank worked beyond its like in one spell: `own_ns` of `span_ns`, negative where it worked less.
+    """How much longer than its peers one rank worked in one spell: `own_ns` of `span_ns`, negative where less.
 
-    `abroad`: its like were on other machines; else all of them share its own.
+    `abroad`: its peers were on other machines; else all share its own.
     """
 
     rank: Rank
@@ -40,18 +42,18 @@ class Excess:
 
 
 def excesses(records: Iterable[RankCounters], topology: Topology) -> Iterator[Excess]:
-    """One for each timed operation of each rank that has its like in it.
+    """One for each timed operation of each rank that has peers in it.
 
-    Alike are ranks that hold the same share of the model and so have the same work: the members of one data-parallel
-    group. In a job of which no groups are known, all are taken for that. NCCL Inspector records no receive, so what it
-    timed of a pipeline, whose stages wait in receives, is left out.
+    Peers are ranks that hold the same share of the model and so have the same work: the members of one data-parallel
+    group. In a job without known groups all ranks are peers. NCCL Inspector records no receive, in which pipeline
+    stages wait. So its times of a pipeline are left out.
     """
     for group, spells in meetings(records, topology):
         yield from _compared(group, spells, topology)
 
 
 def meetings(records: Iterable[RankCounters], topology: Topology) -> Iterator[tuple[str, Mapping[Rank, Spell]]]:
-    """Each timed operation of a group, by the group's name: the spells before it of the ranks that have the same work."""
+    """Each timed operation of a group, by the group's name, with the spells before it of ranks that have the same work."""
     pipeline = topology.group("pp", Rank(0)) is not None
     found: dict[tuple[str, int, Rank], dict[Rank, Spell]] = {}
     for record in records:
@@ -86,7 +88,7 @@ def _successive(entries: Iterable[CollectiveRecord]) -> Iterator[tuple[Collectiv
 
 
 def like_of(rank: Rank, topology: Topology) -> Rank:
-    """The first of the ranks that have the same work; itself where nobody has."""
+    """The first of the ranks with the same work; the rank itself if there are no others."""
     for dim in ("dp-cp", "dp"):
         group = topology.group(dim, rank)
         if group is not None:
@@ -95,7 +97,7 @@ def like_of(rank: Rank, topology: Topology) -> Rank:
 
 
 def kind_of(name: str, record: RankCounters, topology: Topology, known: dict[str, str]) -> str:
-    """What a group is called alike by all replicas: its dimension, else its description."""
+    """The name of a group that is equal in all replicas: its dimension, else its description."""
     kind = known.get(name)
     if kind is None:
         group = name.removesuffix(P2P)
@@ -127,16 +129,16 @@ def _compared(group: str, spells: Mapping[Rank, Spell], topology: Topology) -> I
 
 
 def medians(spells: Collection[Spell]) -> dict[str, int]:
-    """What is usually waited in each kind of group."""
+    """The median wait in each kind of group, in nanoseconds."""
     kinds = {kind for spell in spells for kind in spell.waited}
     return {kind: int(median(spell.waited.get(kind, 0) for spell in spells)) for kind in kinds}
 
 
 def _own(spell: Spell, usual: Mapping[str, int]) -> int:
-    """What the rank worked beyond its like, at the least: what they waited longer than it, less what it waited longer.
+    """How much longer than its peers the rank worked, at the least: their extra waits, less its own extra waits.
 
-    Operations of several groups may run at once (gradients are reduced while backward computes), and one rank's lateness
-    is then waited for in all of them: of the kinds in which the others waited longer the longest counts, once.
+    Operations of several groups may run at once (gradients are reduced while backward computes). Then one rank's
+    lateness is waited for in all of them. So of the kinds in which the others waited longer, only the longest counts.
     """
     more = less = 0
     for kind in usual.keys() | spell.waited.keys():

@@ -1,4 +1,4 @@
-"""Whether who works longer has more to work on: the samples of one replica may be longer, or more, than those of its like."""
+"""Whether a rank that works longer has more work: the samples of a replica may be longer, or more, than its peers'."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 
 SAMPLES_EXPLAIN = likelihood("samples_explain")
-#: The dimensions that split one replica of the model: its ranks work on the same samples, and their operations carry what
-#: becomes of these. What data parallelism sums is as large whatever the samples are, and experts get those of all replicas.
+#: The dimensions that split one replica: its ranks work on the same samples, and their operations carry what these
+#: become. Data-parallel sums are equally large for all samples, and experts get the samples of all replicas.
 SPLIT = ("tp", "cp", "pp")
 #: A kind of operation: the dimension of its group, and whether it is a send or a receive.
 Kind = tuple[str, bool]
-#: No tensor has as many elements; a strange dump may say so.
+#: No tensor has as many elements; a corrupt dump may say so.
 MOST = 1 << 48
 
 
 class Samples(StrEnum):
-    """What is known of the samples of those who are late."""
+    """What is known about the samples of the late ranks."""
 
     ALIKE = "alike"
     MORE = "more"
@@ -32,7 +32,7 @@ class Samples(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`because` says it to people, for samples that are more or of which nothing is known."""
+    """`reasons` explain it to people, if samples are more or unknown."""
 
     samples: Samples
     reasons: tuple[str, ...] = ()
@@ -41,11 +41,15 @@ class Load:
 def load(
     late: Collection[Rank], longer: float, timed: Collection[Rank], records: Iterable[RankCounters], topology: Topology
 ) -> Load:
-    """What the ranks that are late on one machine, whose work is `longer` times that of their like, have to work on.
+    """What the late ranks of one machine have to work on; their work takes `longer` times that of their peers.
 
-    Samples are alike where operations carry as much as those of their like, where a rank of the same replica is not late,
-    and where all replicas of a machine are late that share nothing but it. Of a single rank that holds the whole model
-    nothing is told.
+    Samples are alike in three cases:
+
+    - Operations carry as much as those of the peers.
+    - A rank of the same replica is not late.
+    - All of the machine's ranks are late, and they are of several replicas.
+
+    They are unknown for a single rank that holds the whole model.
     """
     replicas = {replica(rank, topology) for rank in late}
     on = topology.machines_of(late)
@@ -77,13 +81,13 @@ def replica(rank: Rank, topology: Topology) -> frozenset[Rank]:
 
 
 def one_replica(late: Collection[Rank], timed: Collection[Rank], topology: Topology) -> bool:
-    """Whether the late are all ranks of one replica, and on several machines: what these have in common is their samples."""
+    """Whether the late ranks are all ranks of one replica, on several machines: they have their samples in common."""
     mates = replica(next(iter(late)), topology)
     return len(topology.machines_of(late)) > 1 and set(late) == mates.intersection(timed)
 
 
 def _carried(late: Collection[Rank], records: Iterable[RankCounters], topology: Topology) -> float | None:
-    """How many times what their like carry the late ones do, at the most; None where no operation tells."""
+    """The most that the late ranks' operations carry, as a multiple of their peers'; None where no operation shows it."""
     amounts: dict[Rank, dict[Rank, Mapping[Kind, float]]] = {}
     for record in records:
         amounts.setdefault(like_of(record.rank, topology), {})[record.rank] = _amounts(record, topology)
@@ -98,9 +102,9 @@ def _carried(late: Collection[Rank], records: Iterable[RankCounters], topology: 
 
 
 def _amounts(record: RankCounters, topology: Topology) -> Mapping[Kind, float]:
-    """By kind of operation, the elements that the newest ones carry on average, times how many there ever were.
+    """By kind of operation: the mean elements of the newest ones, times how many there were since the start.
 
-    All ranks of a job count from its beginning, so who has more samples of one size has launched as many more operations.
+    All ranks count from the job's start. A rank with more samples of one size has launched as many more operations.
     """
     kinds: dict[str, str] = {}
     newest: dict[Kind, int] = {}

@@ -1,4 +1,4 @@
-"""How much more likely the votes of some looks are if one candidate is always late than if it is late as its like are."""
+"""The likelihood ratio of some rounds' votes: one candidate is always late, against late only as its peers are."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,26 +8,30 @@ from hangdog_models.diagnosis.stragglers.lateness import IN_TIME, LATE, Ballot
 from hangdog_models.rules.likelihoods import by_cause, likelihood
 
 OWN_RATES = tuple(by_cause("own_rates").values())
-#: How far one kind of candidate may be from the rest in the log odds of being late: from hardly ever to always.
+#: How far a kind of candidate may be from the rest in the log odds of being late: from hardly ever to always.
 SHIFTS = tuple(step / 2 for step in range(-10, 17))
 KIND_SHIFT_WIDTH = likelihood("kind_shift_width")
-#: Shifts this improbable given the votes change nothing, and cost time.
+#: Shifts with less probability than this given the votes change nothing, and cost time.
 NEGLIGIBLE = 1e-6
-#: The log odds of a look and the shifts of the kinds depend on each other; after so many turns they agree to 1 %.
+#: The log odds of a round and the shifts of the kinds depend on each other. After so many iterations they agree to 1 %.
 TURNS = 3
 
-#: The kind of a candidate, then its vote in each look.
+#: The kind of a candidate, then its vote in each round.
 Pattern = tuple[object, ...]
 
 
 def ratios(ballot: Ballot, looks: int) -> tuple[Counter[Pattern], dict[Pattern, float]]:
-    """How many candidates have each pattern of votes in the first `looks` looks, and the likelihood ratio of each.
+    """The number of candidates with each pattern of votes in the first `looks` rounds, and the likelihood ratio of
+    each.
 
-    In every look a candidate of a kind is late with the log odds `look + shift`: the look's are such that as many are
-    expected late as were seen, the kind's shift is unknown and averaged over. So a candidate is measured against its own
-    kind in the same look, few alike count for little, and a kind of one can never stand out from itself. A degrader is
-    late as its like are, and besides for its own reason. Were the rates known, the ratio would average 1 over healthy jobs;
-    they are fitted to the same votes, so that it does is a matter of measurement.
+    In a round a candidate of a kind is late with the log odds `round + shift`. The round's are fitted so that the
+    expected number of late ranks is the observed one. The kind's shift is unknown and averaged over.
+
+    So a candidate is compared with its own kind in the same round. Few peers count for little, and a kind of one can
+    never stand out from itself. A degrader is late as its peers are, and besides for its own reason.
+
+    With known rates the ratio would average 1 over healthy jobs. The rates are fitted to the same votes, so this is
+    measured.
     """
     patterns: Counter[Pattern] = Counter(zip(ballot.kinds, *ballot.votes[:looks], strict=True))
     seen: dict[object, list[list[int]]] = {}
@@ -47,7 +51,7 @@ def ratios(ballot: Ballot, looks: int) -> tuple[Counter[Pattern], dict[Pattern, 
     return patterns, found
 
 
-#: For each shift: its probability and, for each look, the factor of a late vote by own rate.
+#: For each shift: its probability and, for each round, the factor of a late vote by own rate.
 _Table = list[tuple[float, list[tuple[float, ...]]]]
 
 
@@ -72,7 +76,7 @@ def _ratio(table: _Table, votes: Sequence[object]) -> float:
 
 
 def _weights(counts: Sequence[Sequence[int]], odds: Sequence[float]) -> dict[float, float]:
-    """The shifts a kind may have, with their probabilities after the votes `counts[look] = (late, in time)`."""
+    """The shifts a kind may have, with their probabilities after the votes `counts[round] = (late, in time)`."""
     logs = {}
     for shift in SHIFTS:
         logs[shift] = -log1p((shift / KIND_SHIFT_WIDTH) ** 2)
@@ -89,11 +93,14 @@ def _mean(weights: Mapping[float, float]) -> float:
 
 
 def _solved(counts: Iterable[Sequence[int]], shifts: Sequence[float]) -> float:
-    """The log odds of one look at which as many are expected late as were; half a vote each way keeps it finite."""
+    """The log odds of one round at which the expected late votes equal the observed ones.
+
+    Half a vote on each side keeps it finite.
+    """
     counts = list(counts)
     late = 0.5 + sum(count[0] for count in counts)
     low, high = -20.0, 20.0  # beyond any share of a million ranks
-    for _ in range(20):  # bisection down to 1e-4, far below what a vote tells
+    for _ in range(20):  # bisection to 1e-4, far below the effect of a vote
         middle = (low + high) / 2
         expected = 1 / (1 + exp(-middle)) + sum(
             (count[0] + count[1]) / (1 + exp(-(middle + shift))) for count, shift in zip(counts, shifts, strict=True)

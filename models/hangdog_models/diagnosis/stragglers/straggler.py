@@ -1,4 +1,4 @@
-"""The one machine whose work takes longer than its like's again and again, by the times of a flight recorder."""
+"""The one machine whose work takes longer than its peers' again and again, by the times of a flight recorder."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,18 +25,19 @@ COVERED_SHARE = likelihood("covered_share")
 LATE_ALIKE = likelihood("late_alike")
 LATE_ON_DUTY = likelihood("late_on_duty")
 LATE_UNTOLD = likelihood("late_untold")
-#: Work counts as longer by ten times at most: of a rank for which the others only wait no factor is told.
+#: Work counts as longer by ten times at most: a rank that the others only wait for has no factor.
 LONGEST = 0.9
-#: A rank was late when it came after its like by this share of the time since the operation before.
+#: A rank was late if it came after its peers by this share of the time since the operation before.
 LATE_BY = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class LatenessSum:
-    """All spells of one rank in one group: `share` of their time it worked longer than its like.
+    """All spells of one rank in one group.
 
-    `repeated` is in how many spells of equal weight: 1 where one alone makes the sum. In `late` of `spells` it came late, by
-    `late_ns` in all of these.
+    - `share`: of their time, the part that it worked longer than its peers.
+    - `repeated`: the number of spells of equal weight that make the sum; 1 where a single one makes it.
+    - `late`: of `spells`, how many it came late in, by `late_ns` in all.
     """
 
     rank: Rank
@@ -51,10 +52,13 @@ class LatenessSum:
 
 
 def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None:
-    """The machine that holds the job back, and how probably; None where none does, or several alike. Linear in the records.
+    """The machine that slows the job down, with its probability; None where there is none, or several alike.
 
-    It must work longer than its like in every group that covers the time, again and again, and be waited for as long. No
-    other machine may be half as late: a replica that draws longer samples makes all its machines late, and a stall is late once.
+    It must work longer than its peers in every group that covers the time, again and again, and be waited for as long.
+    No other machine may be half as late. A replica with longer samples makes all its machines late, and a stall is late
+    once.
+
+    Linear in the records.
     """
     records = sorted(records, key=lambda record: record.rank)
     spells, usual, turn_ns = list(recorded_intervals.excesses(records, topology)), LOST_TO_SOUND, 0.0
@@ -78,7 +82,7 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
     if not others or best[first].lost_ns < LOST_AT_LEAST_NS or best[first].late_ns < turn_ns * best[first].late:
         return None
     counts = best[first]
-    # a replica with longer samples works longer in all its stages, and only one of them need be waited for
+    # a replica with longer samples works longer in all its stages, and the others may wait for only one of them
     mates = sample_lengths.replica(counts.rank, topology)
     late = frozenset(
         rank for rank in tallies if (tallies if rank in mates else held_up)[rank].share > LATE_ALIKE * counts.share
@@ -103,13 +107,13 @@ def find(records: Iterable[RankCounters], topology: Topology) -> Slowness | None
 
 
 def _unit(rank: Rank, topology: Topology) -> str:
-    """What is named as one: a machine. Where nothing tells the machines, a tensor group stands for one, as it is kept inside one."""
+    """What is named as one: a machine, or a tensor group where machines are unknown, for it is kept inside one."""
     machine = topology.machine(rank)
     return machine if machine is not None else f"ranks from {(topology.group('tp', rank) or (rank,))[0]}"
 
 
 def _by_rank(found: Iterable[Excess]) -> dict[Rank, dict[str, list[Excess]]]:
-    """The spells of each rank by group; where like of it are on other machines, only those compared with these count."""
+    """The spells of each rank by group. If it has peers on other machines, only comparisons with these count."""
     abroad: dict[Rank, dict[str, list[Excess]]] = {}
     at_home: dict[Rank, dict[str, list[Excess]]] = {}
     for one in found:
@@ -118,7 +122,10 @@ def _by_rank(found: Iterable[Excess]) -> dict[Rank, dict[str, list[Excess]]]:
 
 
 def _weighed(by_group: dict[str, list[Excess]]) -> LatenessSum:
-    """What the group that accuses the rank least says, of those that cover the time; repeated as often as any of them tells."""
+    """The result of the group that accuses the rank least, among those that cover the time.
+
+    `repeated` is the highest of these groups.
+    """
     tallies = [_lateness(spells) for spells in by_group.values()]
     longest = max(counts.span_ns for counts in tallies)
     relevant = [sums for sums in tallies if sums.span_ns >= COVERED_SHARE * longest]

@@ -1,7 +1,7 @@
-"""By whom a rank that works longer is waited for: an operation that it holds up keeps another of its members waiting.
+"""Whether others wait for a rank that works longer: an operation that it holds up keeps another member waiting.
 
-A rank can look busy for another reason. Between two operations it may have waited in something that no recorder sees, and
-then nobody waits for it. In the operation that it comes to next, the others have come no sooner.
+A rank can look busy for another reason. Between two operations it may have waited in something that no recorder shows.
+Then no rank waits for it: in its next operation the others have come no sooner.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,10 +20,10 @@ from hangdog_models.topology import Topology
 
 
 def shares(records: Iterable[RankCounters], topology: Topology) -> dict[Rank, float]:
-    """Of each rank the share of the time that it kept another one waiting, as far as their common operations show.
+    """For each rank the share of the time that it kept another waiting, as far as their common operations show.
 
-    Of its like, they waited in one group with it longer than it did. Another member of one of its groups waited in that
-    group longer than its own like did in theirs. The one who waited most counts. Linear in the records.
+    Its peers waited in a group with it longer than it did. Another member of its groups waited there longer than its
+    own peers did in theirs. The rank that waited most counts. Linear in the records.
     """
     records = list(records)
     beyond = _beyond_usual(records, topology)
@@ -35,18 +35,18 @@ def shares(records: Iterable[RankCounters], topology: Topology) -> dict[Rank, fl
         for group in _groups(record):
             for name in (group, group + P2P):
                 kept += [share for whose, share in most.get(name, ()) if whose != rank][:1]
-            # what the rank waited less in a group than the members that have its work is what they waited for it
+            # what it waited less in a group than members with the same work is what these waited for it
             kept.append(-beyond.get((rank, group), {}).get(kind_of(group, record, topology, kinds), 0.0))
         found[rank] = max(kept)
     return found
 
 
-#: By kind of group, the share of its time that a rank waited beyond its like.
+#: By kind of group, the share of its time that a rank waited longer than its peers.
 _Shares = dict[str, float]
 
 
 def _beyond_usual(records: Iterable[RankCounters], topology: Topology) -> Mapping[tuple[Rank, str], _Shares]:
-    """For each rank and each group that it shares with its like."""
+    """For each rank and each group that it shares with its peers."""
     sums: dict[tuple[Rank, str], _WaitTotals] = {}
     for group, spells in meetings(records, topology):
         for rank, spell, usual in _with_usual(spells):
@@ -69,7 +69,7 @@ class _WaitTotals:
 
 
 def _with_usual(spells: Mapping[Rank, Spell]) -> Iterator[tuple[Rank, Spell, Mapping[str, int]]]:
-    """Each spell with what the others usually wait; of many ranks one middle serves all."""
+    """Each spell with the median wait of the others. For many ranks one median over all is used."""
     if len(spells) > COMPARED_ONE_BY_ONE:
         usual = medians(spells.values())
         yield from ((rank, spell, usual) for rank, spell in spells.items())
@@ -81,7 +81,7 @@ def _with_usual(spells: Mapping[Rank, Spell]) -> Iterator[tuple[Rank, Spell, Map
 def _most_waited(
     records: Iterable[RankCounters], beyond: Mapping[tuple[Rank, str], _Shares], topology: Topology
 ) -> Mapping[str, list[tuple[Rank, float]]]:
-    """Of each group the two members that waited in it most beyond their like, the first one first."""
+    """For each group the two members that waited in it most beyond their peers, the first one first."""
     of_rank: dict[Rank, _Shares] = {}
     for (rank, _), theirs in beyond.items():
         mine = of_rank.setdefault(rank, {})
