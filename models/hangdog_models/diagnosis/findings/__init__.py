@@ -1,1 +1,1 @@
-"""What logs and hardware say beside the stacks: it moves the odds of hypotheses, and adds some of its own."""
+"""What logs and hardware report beside the stacks: it moves the odds of hypotheses, and adds some of its own."""

@@ -1,4 +1,4 @@
-"""Whom the logs say was not heard: who waits in vain is a victim, and whom all of them await is named."""
+"""Ranks that logs await by name: a rank that waits in vain is a victim, and the one that all await is named."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind
 
-#: Odds of each cause of a rank that logs await by name, where no stack was read.
+#: Odds of each cause of a rank that logs await by name, where there are no stacks.
 AWAITED_BY_NAME = by_cause("awaited_by_name")
 _KINDS = {"machine": Kind.MACHINE, "software": Kind.SOFTWARE}
 AWAITED_AT_MOST = likelihood("awaited_at_most")

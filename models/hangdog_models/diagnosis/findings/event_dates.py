@@ -1,7 +1,7 @@
-"""Which events of kernel logs had passed long before the job stood still, by all dates that the evidence shows.
+"""Which kernel log events had passed long before the stall, by all dates in the evidence.
 
-A log that nobody writes to ends with the event, however old: then other machines' logs and dumps date it. What a later line
-would take back lasts, and so does a broken device; what agents find they date themselves.
+An idle log ends with the event, however old: then other machines' logs and dumps date it. Events that a later line
+would take back are lasting, and so is a broken device. Events that agents find have their own dates.
 """
 
 from collections import defaultdict
@@ -17,12 +17,12 @@ from hangdog_models.snapshot import Snapshot
 EVENT_HALVES_S = likelihood("event_halves_s")
 
 _SOURCE = "kernel log"
-#: What passes by itself: the job went on after it, or not.
+#: Events that pass by themselves: the job went on after them, or not.
 _PASSING = (Impact.PROGRAM, Impact.PATH, Impact.SUSPECTS, Impact.SLOWS)
 
 
 def dated(snapshot: Snapshot) -> Snapshot:
-    """The snapshot whose passing events say how long at least they came before the standstill."""
+    """The snapshot whose passing events have a least time before the stall."""
     if not any(_passes(finding) for finding in snapshot.findings):
         return snapshot
     stalled_s = snapshot.job.stalled_s or 0.0
@@ -33,7 +33,7 @@ def dated(snapshot: Snapshot) -> Snapshot:
             ends[end.machine].append(end)
         elif end.at_s is not None:
             asked.append(end.at_s - policy.ZONES_S)
-    # The job was at work when it launched something, so what it stood still for is not taken off from there.
+    # The job was at work when it launched an operation, so the stall is not subtracted from launches.
     witnessed = _newest([*asked, *_dates(ends), *(launch + stalled_s for launch in _launches(snapshot))])
     findings = (
         replace(one, before_s=max(0.0, _age(one, ends[one.machine], witnessed) - stalled_s)) if _passes(one) else one
@@ -43,7 +43,7 @@ def dated(snapshot: Snapshot) -> Snapshot:
 
 
 def weight(finding: Finding) -> float:
-    """What is left of what an event says: all of it within an hour before the standstill, after a day hardly anything."""
+    """The share of an event's weight that is left: all within an hour before the stall, next to nothing after a day."""
     passed = min(finding.before_s, policy.STALE_S) - policy.OLD_S
     return float(2 ** (-max(0.0, passed) / EVENT_HALVES_S))
 
@@ -55,7 +55,7 @@ def _passes(finding: Finding) -> bool:
 
 
 def _newest(dates: Sequence[float]) -> tuple[float, ...]:
-    """The newest date that all sources show; one a day beyond all others is of a clock that is wrong."""
+    """The newest date that all sources show. One a day beyond all others is of a wrong clock."""
     ordered = sorted(dates)
     while len(ordered) > 1 and ordered[-1] - ordered[-2] > policy.STALE_S:
         ordered.pop()
@@ -63,7 +63,7 @@ def _newest(dates: Sequence[float]) -> tuple[float, ...]:
 
 
 def _age(finding: Finding, ends: Sequence[LogEnd], witnessed: Sequence[float]) -> float:
-    """Seconds from an event to the newest date, at least: of the log of its machine, or of all sources."""
+    """The least seconds from an event to the newest date: of its machine's log, or of all sources."""
     ages = [0.0]
     if finding.at_s is not None:
         newest = (*witnessed, *(end.at_s for end in ends if end.at_s is not None))
@@ -80,7 +80,7 @@ def _dates(ends: Mapping[str, Sequence[LogEnd]]) -> Iterator[float]:
 
 
 def _launches(snapshot: Snapshot) -> Iterator[float]:
-    """When each rank launched the last operation that its recorder knows."""
+    """When each rank launched the last operation that its recorder has."""
     newest: dict[Rank, float] = {}
     for counters in snapshot.counters:
         for record in counters.entries:

@@ -1,4 +1,4 @@
-"""Paths between machines that logs report as failing: one end that several of them have in common, or a pair, or a network."""
+"""Failing paths between machines, as logs report them: one end that several have in common, a pair, or a network."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,15 +15,15 @@ ENDS_ACCUSED = likelihood("ends_accused")
 ACCUSED_BY_TWO = likelihood("accused_by_two")
 ACCUSERS_SEVERAL = likelihood("accusers_several")
 ACCUSED_SHARE = likelihood("accused_share")
-#: The dimension of a path between machines: what is held up has its ends in common and no process group.
+#: The dimension of a path between machines: it has two ends and no process group.
 PATH = "path"
-#: Codes by which a machine itself tells that its network card or port fails.
+#: Codes by which a machine reports that its own network card or port fails.
 _OWN_NETWORK = ("IB port event", "link down", "network card", "network module")
 
 
 @dataclass(slots=True)
 class _Paths:
-    """The other ends of each end's failing paths, who accuses whom, and the findings by pair."""
+    """The other ends of each end's failing paths, which machines accuse which, and the findings by pair."""
 
     other_ends: dict[str, set[str]] = field(default_factory=dict)
     accusers: dict[str, set[str]] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class _Paths:
 
 
 def explain(findings: Sequence[Finding], topology: Topology) -> tuple[list[Hypothesis], list[Finding]]:
-    """Explanations where more than one pair of machines is reported; and the findings that are left to others.
+    """Hypotheses where more than one pair of machines is reported, and the findings that are left to other hypotheses.
 
-    Where of all machines of the job one alone does not report, and one address alone is not placed, the address is its own.
+    If a single machine of the job does not report, and a single address is of no known machine, the address is its own.
     """
     findings = _with_peers(findings, topology)
     paths, used = _paths(findings, topology)
@@ -54,7 +54,7 @@ def explain(findings: Sequence[Finding], topology: Topology) -> tuple[list[Hypot
 
 
 def _with_peers(findings: Sequence[Finding], topology: Topology) -> list[Finding]:
-    """The findings with the machine of each peer, where the job's machines leave one way to place its address."""
+    """The findings with the machine of each peer, where only one machine can have its address."""
     reports = [finding for finding in findings if finding.impact is Impact.PATH and finding.peers]
     reporters = {_reporter(finding, topology) for finding in reports}
     silent = [machine for machine in topology.machines if machine not in reporters]
@@ -85,11 +85,11 @@ def _reporter(finding: Finding, topology: Topology) -> str:
 
 
 def _common_end(paths: _Paths) -> str | None:
-    """The one end that is in nearly all failing paths and that others accuse; None where there is no such one."""
+    """The end that is in nearly all failing paths and that others accuse; None where there is no such one."""
     most = max(sorted(paths.other_ends), key=lambda end: len(paths.other_ends[end]))
     degree, accusers = len(paths.other_ends[most]), len(paths.accusers.get(most, ()))
     if accusers < 2:
-        return None  # who alone tells of many is one witness
+        return None  # many reports of one machine are one source
     alone = degree == len(paths.stated)
     return most if alone or (degree >= ACCUSERS_SEVERAL and degree >= ACCUSED_SHARE * len(paths.stated)) else None
 
@@ -106,7 +106,7 @@ def _accused(end: str, paths: _Paths, findings: Sequence[Finding], topology: Top
 
 
 def _network(paths: _Paths, topology: Topology) -> Hypothesis:
-    """Many paths fail that have no end in common: whatever it is, most of these machines are sound."""
+    """Many paths fail without a common end: whatever the cause, most of these machines are sound."""
     ends = tuple(sorted(paths.other_ends))
     stated: Mapping[frozenset[str], Sequence[Finding]] = paths.stated
     lead = next(iter(stated.values()))[0]

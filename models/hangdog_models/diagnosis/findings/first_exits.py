@@ -1,4 +1,4 @@
-"""What the ends of a job's trainers say: with whom a crash began, and that the others fell because of that."""
+"""How a job's trainers ended: with which rank a crash began, and that the others failed because of it."""
 
 import signal
 from collections.abc import Sequence
@@ -18,14 +18,17 @@ KILLED_FIRST = likelihood("killed_first")
 GONE_AS_OTHERS_FELL = likelihood("gone_as_others_fell")
 KILLED_FOR_MEMORY_S = likelihood("killed_for_memory_s")
 SOURCE = "exit"
-#: The code of one that was killed, nobody knows by whom.
+#: The code of a rank that was killed by an unknown sender.
 KILLED = "killed"
-#: The kernel's word for a process that it killed for memory.
+#: The kernel's term for a process that it killed for memory.
 OUT_OF_MEMORY = "out of memory"
 
 
 def with_first_failure(snapshot: Snapshot, topology: Topology) -> Snapshot:
-    """The snapshot with what the ends of its trainers say among its findings; the errors of who fell later are consequences."""
+    """The snapshot with the ends of its trainers among its findings.
+
+    Errors of ranks that failed later are consequences.
+    """
     first = first_failed(snapshot.exits, snapshot.findings)
     if first is None:
         return snapshot
@@ -37,7 +40,7 @@ def with_first_failure(snapshot: Snapshot, topology: Topology) -> Snapshot:
 
 
 def crash_of(snapshot: Snapshot, topology: Topology) -> JobCrash | None:
-    """How the job ended, of a snapshot `with_first_failure`; None where it did not crash."""
+    """How the job ended, by a snapshot `with_first_failure`; None without any exits."""
     if not snapshot.exits:
         return None
     first = first_failed(snapshot.exits, snapshot.findings)
@@ -57,12 +60,12 @@ def _how(first: Exit, lead: Finding) -> str:
 
 
 def explain(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
-    """Whom nothing but the ends of the others, or its own, tells of."""
+    """Hypotheses on ranks and machines known only by their own end or the others' ends."""
     return [*_killed(snapshot, topology), *_gone(snapshot, topology)]
 
 
 def _gone(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
-    """The one machine whose agent is gone, where all others fell because they lost somebody. It says nothing of itself."""
+    """The one machine whose agent is gone, if all others failed because they lost a connection."""
     if first_failed(snapshot.exits, snapshot.findings) is not None or not failed(snapshot.exits, snapshot.findings):
         return []
     absent = {
@@ -89,7 +92,7 @@ def _gone(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
 
 
 def _killed(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
-    """That it began with a rank that was killed: by whom nothing tells, so why stays open and nobody's machine is at fault."""
+    """That it began with a killed rank. The sender is unknown, so the cause stays open and no machine is at fault."""
     killed = [one for one in snapshot.findings if (one.source, one.code) == (SOURCE, KILLED) and one.rank is not None]
     return [
         Hypothesis(
@@ -105,7 +108,7 @@ def _killed(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
 
 
 def _by_status(first: Exit, snapshot: Snapshot, topology: Topology) -> Finding:
-    """What its status says of one that left no words."""
+    """What the exit status says of a rank that left no error message."""
     machine = topology.machine(first.rank) or ""
     status = first.status
     if status == -signal.SIGKILL and (first.oom or _killed_for_memory(snapshot, machine)):
@@ -140,7 +143,7 @@ def _before_others(first: Exit, exits: Sequence[Exit]) -> str:
 
 
 def _consequences(findings: Sequence[Finding], lead: Finding, exits: Sequence[Exit]) -> list[Finding]:
-    """The findings, where a later rank's error of another sort is one of a victim; the same error is everybody's."""
+    """The findings, with other errors of later ranks marked as a victim's; equal errors stay."""
     ended = {one.rank: one.at_s for one in exits}
     began = ended.get(lead.rank, 0.0) if lead.rank is not None else 0.0
     found = []

@@ -1,7 +1,8 @@
-"""What logs and hardware say of each machine, as a factor on the odds that it is the cause, and the sentence that says why.
+"""What logs and hardware report of each machine: a factor on the odds that it is the cause, and a sentence with the
+reason.
 
-Only findings that speak against their machine count. One fault prints many lines and shows in several tools, so repeats
-and companions do not multiply: the strongest finding sets the factor. What most machines share is no machine's fault.
+Only findings against their machine count. One fault prints many lines and shows in several tools, so repeats do not
+multiply: the strongest finding sets the factor. What most machines share is no machine's fault.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +26,11 @@ COMMON_FAULT_MACHINES = likelihood("common_fault_machines")
 #: Codes that are only a sign of wear where they do no more than make suspect.
 _WEAK = frozenset({"Xid 63", "Xid 156", "row remap pending", "page retirement pending", "driver mismatch", "no driver"})
 _WEAK |= {f"Xid {number}" for number in range(144, 151)}
-#: From weak to strong; what is not here does not speak against a machine.
+#: From weak to strong; other impacts are not against a machine.
 _STRENGTH = {Impact.SLOWS: 1, Impact.SUSPECTS: 2, Impact.RESET: 3, Impact.CONVICTS: 4}
 _STRONG = (Impact.RESET, Impact.CONVICTS)
 
-#: Source, code, and whether it is a strong one: what two machines must have alike to have the same finding.
+#: Source, code, and whether it is a strong one: what two machines must have in common to have the same finding.
 _Sort = tuple[str, str, bool]
 
 
@@ -37,8 +38,9 @@ _Sort = tuple[str, str, bool]
 class MachineEvidence:
     """Why a machine is suspected by its hardware: the findings that count, strongest first.
 
-    `factor` multiplies the odds that the machine stops the job, `slow_factor` the odds that it slows the job. `weight`: what is
-    left of them where all of it had passed before the job stood still.
+    - `factor`: multiplies the odds that the machine stops the job.
+    - `slow_factor`: multiplies the odds that it slows the job down.
+    - `weight`: what is left of them if all of it had passed before the stall.
     """
 
     machine: str
@@ -51,7 +53,7 @@ class MachineEvidence:
 
 
 def weigh(findings: Sequence[Finding], topology: Topology) -> Mapping[str, MachineEvidence]:
-    """The machines that findings speak against, in the order of their names; empty where none does."""
+    """The machines with findings against them, by name; empty where there is none."""
     placed = _fresh(_placed(findings, topology))
     common = set(_common(placed, topology))
     of: dict[str, list[Finding]] = {}
@@ -62,7 +64,7 @@ def weigh(findings: Sequence[Finding], topology: Topology) -> Mapping[str, Machi
 
 
 def kinds(findings: Sequence[Finding], topology: Topology) -> Mapping[str, tuple[str, ...]]:
-    """By what each machine is spoken against, such as `Xid 79`."""
+    """The codes against each machine, such as `Xid 79`."""
     if not findings:
         return {}
     weighed = weigh(findings, topology)
@@ -79,7 +81,7 @@ def shared(findings: Sequence[Finding], topology: Topology) -> tuple[str, ...]:
 
 
 def _placed(findings: Iterable[Finding], topology: Topology) -> list[tuple[str, Finding]]:
-    """Findings against machines, with the machine they belong to; those nobody can place are passed over."""
+    """Findings against machines, with the machine they belong to; without a known machine they are ignored."""
     placed = []
     for finding in findings:
         machine = finding.machine
@@ -91,8 +93,10 @@ def _placed(findings: Iterable[Finding], topology: Topology) -> list[tuple[str, 
 
 
 def _fresh(placed: Sequence[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
-    """Without what is old: an hour older than the newest of its clock. A strong one is outlived by a strong one only, or
-    by a day: a GPU that was lost in the night is not sound again because another one reports a corrected row at noon.
+    """The findings without old ones: an hour older than the newest of the same clock.
+
+    A strong one becomes old only by a newer strong one, or after a day. A GPU lost in the night is not sound again
+    because another one reports a corrected row at noon.
     """
     newest: dict[object, float] = {}
     for machine, finding in placed:
@@ -109,7 +113,7 @@ def _fresh(placed: Sequence[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
 
 
 def _clock(machine: str, finding: Finding) -> tuple[object, float]:
-    """Which clock a finding was timed by, and when: dates compare among machines, the time since its start only on one.
+    """The clock that timed a finding, and the time. Dates compare among machines, seconds since boot only on one.
 
     Ages compare best: a machine's date may be an hour wrong.
     """
@@ -119,11 +123,11 @@ def _clock(machine: str, finding: Finding) -> tuple[object, float]:
         return finding.source, finding.at_s
     if finding.uptime_s is not None:
         return (finding.source, machine), finding.uptime_s
-    return None, 0.0  # not timed: never old, and nothing is old beside it
+    return None, 0.0  # not timed: it is never old, and nothing is old beside it
 
 
 def _common(placed: Iterable[tuple[str, Finding]], topology: Topology) -> dict[_Sort, int]:
-    """What all or most machines of the job show, with the number of them; a fatal event is not what a harmless one is."""
+    """What all or most machines of the job show, with their number. A fatal event is distinct from a harmless one."""
     on: dict[_Sort, set[str]] = {}
     for machine, finding in placed:
         if machine in topology.machines:
@@ -164,7 +168,7 @@ def _factor(finding: Finding) -> float:
 
 
 def _because(machine: str, ordered: Sequence[Finding]) -> str:
-    """One sentence: the strongest finding in its own words, how often, and the names of the others."""
+    """One sentence: the strongest finding in its own words, how often, and the codes of the others."""
     first = ordered[0]
     text = f"{first.source} of {machine}: {first.what}"
     if first.times > 1:

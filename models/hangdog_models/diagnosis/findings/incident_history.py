@@ -1,4 +1,6 @@
-"""What earlier incidents of the same kind say: the same place on several machines is the code, on one machine again and again the machine."""
+"""What earlier incidents of the same kind show: one call site on several machines is the code, again on one machine the
+machine.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -25,15 +27,15 @@ FAMILY_TESTED = likelihood("family_tested")
 FAMILY_MOST = likelihood("family_most")
 #: Incidents that a reason names, the latest ones.
 NAMED = 3
-#: Seconds of a day and of an hour, for the words.
+#: Seconds of a day and of an hour, for the text.
 DAY_S, HOUR_S = 86400, 3600
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """An incident's `family` among those of before, as seen from the `machine` that is blamed now, which has these `ranks`.
+    """An incident's `family` of earlier ones, as seen from the `machine` blamed now, which has these `ranks`.
 
-    That it was the same ranks of the same machine before tells nothing: it may be what only these ranks do.
+    The same ranks of the same machine before prove nothing: it may be what only these ranks do.
     """
 
     family: Family
@@ -42,10 +44,11 @@ class Recurrence:
 
     @cached_property
     def elsewhere(self) -> float:
-        """For how many machines it counts that speak for the code: those on which it was as often as on this one.
+        """The weight, in machines, of what points at the code: the machines where the incident occurred as often as
+        here.
 
-        One in which tests found a fault, or that something spoke against by itself, is none of them. One that tests cleared
-        is, for more.
+        A machine that tests convicted, or with evidence of its own against it, does not count. One that tests cleared
+        counts for more.
         """
         found: Counter[str] = Counter()
         cleared = {one.features.machine for one in self.family if one.outcome is Outcome.CLEARED}
@@ -58,7 +61,9 @@ class Recurrence:
 
     @cached_property
     def here(self) -> float:
-        """For how many incidents it counts that speak for this machine: where it had other ranks, and where tests convicted it."""
+        """The weight, in incidents, of what points at this machine: those with other ranks, and those after which tests
+        convicted it.
+        """
         mine = [one for one in self.family if one.features.machine == self.machine]
         convicted = sum(one.outcome is Outcome.CONVICTED for one in mine)
         moved = sum(one.outcome is Outcome.OPEN and self._moved(one) for one in mine)
@@ -68,7 +73,7 @@ class Recurrence:
         return set(self.ranks).isdisjoint(one.features.ranks)
 
     def factors(self, kind: Kind) -> tuple[Factor, ...]:
-        """What it adds to the odds of an explanation of this kind."""
+        """The factors on the odds of a hypothesis of this kind."""
         found = []
         if self.elsewhere and kind in FAMILY_ELSEWHERE:
             found.append(Factor(self.words, FAMILY_ELSEWHERE[kind] ** self.elsewhere))
@@ -78,7 +83,7 @@ class Recurrence:
 
     @cached_property
     def words(self) -> str:
-        """What people are told of it."""
+        """The sentence for people."""
         machines = {one.features.machine for one in self.family}
         where = counted(len(machines), "machine") if machines != {self.machine} else f"{self.machine} only"
         longest = max(one.ago_s for one in self.family)
@@ -105,7 +110,7 @@ def weighed(
     findings: Sequence[Finding],
     topology: Topology,
 ) -> tuple[Hypothesis, ...]:
-    """The explanations with what the history says of those that blame one machine."""
+    """The hypotheses, with the history of those that blame one machine."""
     if not past:
         return tuple(found)
     shown, against = views(clusters), hardware.kinds(findings, topology)

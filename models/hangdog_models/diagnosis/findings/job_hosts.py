@@ -1,4 +1,4 @@
-"""Findings with their machines as the job calls them, without those of machines that the job does not have."""
+"""Findings with the job's own names of machines, without machines that are not in the job."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from hangdog_models.topology import Topology
 
 
 def of_the_job(findings: Sequence[Finding], topology: Topology) -> list[Finding]:
-    """What a report on the whole cluster says of a machine outside of the job is no news of the job."""
+    """The findings of the job. A cluster-wide report on a machine outside of it does not count."""
     found = []
     for finding in findings:
         machine = topology.machine_called(finding.machine) if finding.machine else None
@@ -26,7 +26,7 @@ def of_the_job(findings: Sequence[Finding], topology: Topology) -> list[Finding]
 
 
 def _far_end(finding: Finding, topology: Topology) -> tuple[str, ...]:
-    """The machine of the other rank of a path that is told by its two ranks; nothing where both are on one machine."""
+    """The machine of the other rank of a path that is given by its two ranks; empty if both are on one machine."""
     if finding.impact is not Impact.PATH or finding.machine or finding.rank is None or len(finding.ranks) != 2:
         return ()
     near, far = (topology.machine(rank) or f"rank {rank}" for rank in finding.ranks)

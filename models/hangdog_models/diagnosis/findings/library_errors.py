@@ -1,4 +1,6 @@
-"""What NCCL itself reports of an operation, in a log or in its RAS report: that ranks run different ones, or where it failed."""
+"""Errors that NCCL itself reports, in a log or in RAS: ranks run different operations, or an operation failed on a
+rank.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +19,7 @@ from hangdog_models.verdict import Kind
 OPERATIONS_REFUSED = likelihood("operations_refused")
 NCCL_FAILED = likelihood("nccl_failed")
 RAS = "NCCL RAS"
-#: Codes of findings by which NCCL says that what came in does not fit the operation it came for.
+#: Codes of findings by which NCCL reports that received data do not fit their operation.
 SIZES_DIFFER, REFUSES = "collective sizes differ", "NCCL refuses an operation"
 REFUSED = (SIZES_DIFFER, REFUSES)
 FAILED = "NCCL failed"
@@ -52,9 +54,9 @@ def reported_by_ras(snapshot: Snapshot, topology: Topology) -> tuple[Finding, ..
 
 
 def explain(snapshot: Snapshot, clusters: Sequence[Cluster], topology: Topology) -> list[Hypothesis]:
-    """That the program runs different operations; or else the one rank on which NCCL failed, whose cause stays open."""
+    """That the program runs different operations; else the one rank on which NCCL failed, whose cause stays open."""
     findings = of_the_job(snapshot.findings, topology)
-    # of one whose impact was changed the end of another rank is the cause
+    # a changed impact means that another rank's end is the cause
     refused = sorted((one for one in findings if one.code in REFUSED and one.impact is Impact.PROGRAM), key=_order)
     if refused:
         return [_mismatch(refused, clusters, topology)]
@@ -69,7 +71,7 @@ def explain(snapshot: Snapshot, clusters: Sequence[Cluster], topology: Topology)
 
 
 def _mismatch(refused: Sequence[Finding], clusters: Sequence[Cluster], topology: Topology) -> Hypothesis:
-    """Who noticed it is not who caused it: named are the few that stand elsewhere than all their like."""
+    """The rank that reports it need not be the cause: named are the few that are elsewhere than all their peers."""
     by = {one.rank for one in refused if one.rank is not None}
     odd = _apart(by, clusters, topology)
     quotes = (f"{one.source}{'' if one.rank is None else f' of rank {one.rank}'}: {one.what}" for one in refused)
@@ -82,7 +84,7 @@ def _mismatch(refused: Sequence[Finding], clusters: Sequence[Cluster], topology:
 
 
 def _apart(by: set[Rank], clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:
-    """The few at another place than all others of the pipeline stages whose ranks noticed it, which run one program."""
+    """The few at another call site than all others of the reporting ranks' pipeline stages, which run one program."""
     stages = {rank: stage for group in topology.groups.get("pp", ()) for stage, rank in enumerate(group)}
     of = {stages.get(rank, 0) for rank in by}
     found = [
@@ -94,5 +96,5 @@ def _apart(by: set[Rank], clusters: Sequence[Cluster], topology: Topology) -> tu
 
 
 def _order(finding: Finding) -> tuple[bool, int, str]:
-    """A log quotes the sizes: it stands before what RAS says."""
+    """The sort key: a log quotes the sizes, so it comes before RAS."""
     return finding.source == RAS, -1 if finding.rank is None else finding.rank, repr(finding)

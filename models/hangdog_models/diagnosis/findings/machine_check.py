@@ -1,4 +1,4 @@
-"""What is judged where the checks of a machine asked for it: that machine, whether or not a job runs there."""
+"""The verdict that a machine's checks requested: on that machine, whether or not a job runs there."""
 
 from dataclasses import replace
 
@@ -7,21 +7,21 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import MachineCheck
 
-#: What speaks against the machine itself, the gravest first.
+#: Impacts against the machine itself, the gravest first.
 AGAINST = (Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS)
-#: Codes that are told; all of them stand among the findings.
+#: Codes that are shown; all of them are among the findings.
 MOST = 4
 
 
 def placed(snapshot: Snapshot, topology: Topology) -> Topology:
-    """The layout with the machine that was checked: one that runs no job is the only one there is."""
+    """The layout with the machine that was checked. Without a job it is the only machine."""
     if not snapshot.checked or topology.machines:
         return topology
     return replace(topology, machines={snapshot.checked: ()})
 
 
 def check_of(snapshot: Snapshot) -> MachineCheck | None:
-    """What the checks found; None where none asked for a verdict."""
+    """What the checks found; None if none requested a verdict."""
     if not snapshot.checked:
         return None
     own = [one for one in snapshot.findings if one.machine == snapshot.checked and one.impact in AGAINST]

@@ -1,4 +1,4 @@
-"""What logs and hardware say by themselves: it moves the odds of the explanations found so far, and adds some of its own."""
+"""What logs and hardware report by themselves: it moves the odds of the hypotheses so far, and adds some of its own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,14 +19,14 @@ from hangdog_models.verdict import Kind
 HARDWARE_ALONE = likelihood("hardware_alone")
 HARDWARE_ALONE_SLOW = likelihood("hardware_alone_slow")
 CONVICTED_TOGETHER = likelihood("convicted_together")
-#: What a log says explains by itself, and its odds then.
+#: What a log alone explains, and its odds then.
 LOGGED_ALONE: Mapping[str, float] = by_cause("logged_alone")
 ALONE: Mapping[Impact, Kind] = {
     Impact.PROGRAM: Kind.SOFTWARE,
     Impact.PATH: Kind.GROUP,
     Impact.SERVICE: Kind.DEPENDENCY,
 }
-#: What the launch of the job did: the rank whose log tells of it is none of it.
+#: Faults of the job's launch: the rank whose log reports it is not to blame.
 OF_THE_LAUNCH = ("store barrier, too many",)
 _STRONG = (Impact.CONVICTS, Impact.RESET)
 
@@ -34,9 +34,9 @@ _STRONG = (Impact.CONVICTS, Impact.RESET)
 def weighed(
     found: Sequence[Hypothesis], findings: Sequence[Finding], topology: Topology, *, seen: bool = True
 ) -> tuple[Hypothesis, ...]:
-    """The explanations with what hardware says of their machines, and those that logs and hardware give alone.
+    """The hypotheses with what hardware reports of their machines, and those of logs and hardware alone.
 
-    `seen`: stacks were read, which tell better than a log does who is awaited.
+    `seen`: there are stacks. They show better than a log which rank is awaited.
     """
     if not findings:
         return tuple(found)
@@ -54,7 +54,7 @@ def weighed(
 
 
 def _canonical(finding: Finding) -> tuple[object, ...]:
-    """An order that does not depend on how the findings came: by place, then time, then what they say."""
+    """An order that does not depend on how the findings came: by place, then time, then content."""
     rank = -1 if finding.rank is None else finding.rank
     return (finding.machine, rank, finding.at_s or 0.0, finding.uptime_s or 0.0, finding.code, repr(finding))
 
@@ -87,7 +87,7 @@ def _passed(left: float) -> tuple[Factor, ...]:
 
 
 def _together(convicted: Sequence[MachineEvidence], topology: Topology) -> list[Hypothesis]:
-    """Each convicted by evidence of its own: that all of them are broken is likelier than that only one is."""
+    """Machines that each have evidence of their own: that all are broken is likelier than that only one is."""
     if len(convicted) < 2:
         return []
     strongest = max(convicted, key=lambda one: one.factor)
@@ -98,14 +98,14 @@ def _together(convicted: Sequence[MachineEvidence], topology: Topology) -> list[
 
 
 def _on(one: MachineEvidence, topology: Topology) -> tuple[Rank, ...]:
-    """The ranks of a machine that its findings name, else all; a name that does not fit its place in the job is none of them."""
+    """The ranks of a machine that its findings name, else all; a rank of another machine does not count."""
     ranks = {finding.rank for finding in one.findings if finding.rank is not None}
     named = tuple(sorted(rank for rank in ranks if topology.machine(rank) in (one.machine, None)))
     return named or tuple(topology.machines.get(one.machine, ()))
 
 
 def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]:
-    """One explanation for each kind and place: the first finding tells it, repeats do not multiply."""
+    """One hypothesis for each kind and place: the weightiest finding states it, and repeats do not multiply."""
     groups: dict[tuple[Kind, tuple[str, ...]], list[Finding]] = {}
     for finding in findings:
         if finding.impact in ALONE and finding.code not in REFUSED:
@@ -129,7 +129,7 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
 
 
 def _units(finding: Finding, topology: Topology) -> tuple[str, ...]:
-    """Where it is, as the finding itself names the ranks, else by the rank or the machine it was made on."""
+    """Where it is: by the ranks that the finding names, else by its own rank or machine."""
     ranks = finding.ranks or ((finding.rank,) if finding.rank is not None else ())
     if ranks:
         return tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))

@@ -1,4 +1,4 @@
-"""What it tells that data of trainers stays unacknowledged: their network lost it or a machine is gone, and no code did it."""
+"""Unacknowledged TCP data of trainers: their network lost it or a machine is gone, and no code did it."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ UNACKNOWLEDGED_OF_ONE = likelihood("unacknowledged_of_one")
 _BETWEEN = (
     "what machines of the job send each other is not acknowledged: their network loses it, or one of them is gone"
 )
-#: Connections that a verdict tells of.
+#: Connections that a verdict shows.
 _SHOWN = 3
 
 
 def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding]) -> tuple[Hypothesis, ...]:
-    """The explanations as they are beside what was sent and not acknowledged; which end is at fault it does not tell."""
+    """The hypotheses, with what unacknowledged data says. It does not show which end is at fault."""
     reported = _of_the_job([finding for finding in findings if finding.impact is Impact.UNACKNOWLEDGED])
     if not reported:
         return tuple(found)
@@ -38,9 +38,9 @@ def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding]) -> tuple[H
 
 
 def _of_the_job(reported: Sequence[Finding]) -> Sequence[Finding]:
-    """Those that may be about machines of the job: an address of the Internet is rather a service that a trainer reports to.
+    """Those that may be between machines of the job. An address of the Internet is rather an outside service.
 
-    Where a cluster's own addresses are of the Internet, several machines tell of several.
+    Some clusters have addresses of the Internet: there several machines report several of them.
     """
     if len({finding.machine for finding in reported}) > 1 and len({finding.device for finding in reported}) > 1:
         return reported

@@ -1,6 +1,6 @@
-"""What a job's own numbers say: that its arithmetic went wrong, and with which rank that began, where ranks log their own.
+"""What a job's own numbers show: that its arithmetic went wrong, and with which rank it began, if ranks log their own.
 
-Data, code and hardware do this alike, so numbers alone evict nobody. They say where tests begin.
+Data, code and hardware look alike here, so numbers alone evict no machine. They show where to begin tests.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ from hangdog_models.verdict import Kind
 
 WRONG_FIRST = by_cause("wrong_first")
 _KINDS = {"machine": Kind.MACHINE, "software": Kind.SOFTWARE}
-#: Ranks whose numbers are told one by one.
+#: Ranks whose numbers are shown one by one.
 _SHOWN = 3
-#: Why nobody is evicted.
+#: Why no machine is evicted.
 _ALIKE = "nobody is evicted: bad data, code and a device that computes wrongly look alike in a log"
 
 
 def explain(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
-    """The rank whose own number was wrong while those of others were sound: its device or its data may be the reason."""
+    """The rank whose own number was wrong while others' were sound: its device or its data may be the reason."""
     first, alone = wrong_first(snapshot.numbers), _alone(snapshot)
     if first is not None and first.rank is not None:
         rank, reason = first.rank, _first(first, snapshot)
@@ -44,7 +44,7 @@ def explain(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
 
 
 def unproven(found: Iterable[Hypothesis], snapshot: Snapshot) -> list[Hypothesis]:
-    """The explanations, where that a rank has ended convicts no machine: its log says that it ended for its wrong numbers."""
+    """The hypotheses, where a rank's end alone convicts no machine if its log says that it ended for its wrong numbers."""
     ended = {rank for one in crash_reports(snapshot) for rank in _ranks(one)}
     return [
         replace(one, hearsay=True) if one.kind is Kind.MACHINE and one.ranks and ended.issuperset(one.ranks) else one
@@ -53,14 +53,14 @@ def unproven(found: Iterable[Hypothesis], snapshot: Snapshot) -> list[Hypothesis
 
 
 def crash_reports(snapshot: Snapshot) -> tuple[Finding, ...]:
-    """What logs tell of wrong numbers in words of their own."""
+    """Findings in which a log itself reports wrong numbers."""
     return tuple(one for one in snapshot.findings if one.impact is Impact.NUMBERS)
 
 
 def _alone(snapshot: Snapshot) -> tuple[Rank, str] | None:
-    """The one rank that ended because its own numbers were wrong, before any rank's were put together, and its words.
+    """The one rank that ended because its own numbers were wrong, before numbers were combined, and its message.
 
-    None where several say so: what reached all of them may have come from anywhere.
+    None if several report it: what reached all of them may have come from any rank.
     """
     those = crash_reports(snapshot)
     ranks = {rank for one in those for rank in _ranks(one)}
@@ -71,15 +71,15 @@ def _alone(snapshot: Snapshot) -> tuple[Rank, str] | None:
 
 
 def _ranks(one: Finding) -> tuple[Rank, ...]:
-    """Whose numbers a finding tells of: whom it names itself, else whose log it stands in."""
+    """The ranks whose numbers a finding reports: those it names, else the rank of its log."""
     return one.ranks or ((one.rank,) if one.rank is not None else ())
 
 
 def wrong_first(numbers: Iterable[WrongNumber]) -> WrongNumber | None:
-    """The number of one rank that was wrong at an earlier step than that of each other one that is known; None where none was.
+    """The number of one rank that went wrong at an earlier step than that of each other known rank; else None.
 
-    A number that all ranks share, such as the norm of the reduced gradients, is wrong everywhere at once. So only the same
-    quantity of another rank counts, sound at that step or wrong at a later one.
+    A number that all ranks share, such as the norm of the reduced gradients, is wrong everywhere at once. So only the
+    same quantity of another rank counts, sound at that step or wrong at a later one.
     """
     own = [one for one in numbers if one.rank is not None and one.step is not None]
     leads = []
@@ -95,7 +95,7 @@ def wrong_first(numbers: Iterable[WrongNumber]) -> WrongNumber | None:
 
 
 def summary(snapshot: Snapshot) -> WrongNumbers | None:
-    """The number that went wrong first; None where none asked for a verdict."""
+    """The number that went wrong first; None if none requested a verdict."""
     if not snapshot.numbers:
         return None
     lead = wrong_first(snapshot.numbers)
@@ -104,12 +104,12 @@ def summary(snapshot: Snapshot) -> WrongNumbers | None:
 
 
 def reasons(snapshot: Snapshot, topology: Topology) -> tuple[str, ...]:
-    """What the numbers show, and why nobody is evicted for it."""
+    """What the numbers show, and why no machine is evicted for it."""
     return (*shown(snapshot, topology), _ALIKE)
 
 
 def shown(snapshot: Snapshot, topology: Topology) -> tuple[str, ...]:
-    """What the numbers show, the first one first."""
+    """What the numbers show, the first wrong one first."""
     numbers = _ordered(snapshot.numbers)
     lead = wrong_first(numbers)
     ordered = [*([lead] if lead is not None else []), *(one for one in numbers if one is not lead)]
@@ -140,7 +140,7 @@ def _whose(one: WrongNumber, topology: Topology) -> str:
 
 
 def _ordered(numbers: Iterable[WrongNumber]) -> list[WrongNumber]:
-    """By step, where it is told, then by time."""
+    """By step where it is known, then by time."""
     return sorted(
         numbers, key=lambda one: (one.step is None, one.step or 0, one.at_s, -1 if one.rank is None else one.rank)
     )
