@@ -23,7 +23,7 @@ SLOWING_OF_SLOW = likelihood("slowing_of_slow")
 CONFIRMED_BY_TOOL = likelihood("confirmed_by_tool")
 COMMON_FAULT_MACHINES = likelihood("common_fault_machines")
 
-#: Codes that are only a sign of wear where they do no more than make suspect.
+#: Codes that are only a sign of wear unless they do more than make suspect.
 _WEAK = frozenset({"Xid 63", "Xid 156", "row remap pending", "page retirement pending", "driver mismatch", "no driver"})
 _WEAK |= {f"Xid {number}" for number in range(144, 151)}
 #: From weak to strong; other impacts are not against a machine.

@@ -1,1 +1,1 @@
-"""From weighed hypotheses to the verdict: its kind, its suspects, and whom to evict."""
+"""From weighed hypotheses to the verdict: its kind, its suspects, and what to evict."""

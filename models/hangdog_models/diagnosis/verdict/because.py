@@ -1,4 +1,4 @@
-"""The reasons of a verdict: what speaks for it, why nobody is evicted, and what to collect next."""
+"""The reasons of a verdict: the evidence for it, why no machine is evicted, and what to collect next."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,43 +15,43 @@ from hangdog_models.diagnosis.verdict.who_and_why import DECIDES
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Eviction, Kind, Suspect
 
-#: Contradictions between stacks and counters that a verdict tells: the first ones show what is wrong with the evidence.
+#: Contradictions between stacks and counters that a verdict shows: the first ones show what is wrong with the evidence.
 CONTRADICTIONS_SHOWN = 3
-#: What is said of a group that is sure enough and holds too many machines.
+#: For a group that is sure enough and holds too many machines.
 TOO_WIDE = "that is too wide to evict: test its machines pairwise (bisection) to narrow it first"
-#: What is said of one that holds more than half of the job's machines, where no other one is there to compare with.
+#: For a group with more than half of the job's machines, so that too few are left to compare with.
 MOST_OF_THE_JOB = (
     "nobody is evicted: the group holds most of the job's machines; test them pairwise (bisection) to narrow it first"
 )
-#: What is said of one that is inside of the only machine there is.
+#: For a group inside of the only machine there is.
 ONE_MACHINE = "nobody is evicted: the job has no other machine; test the devices and links of this one"
-#: What is said of a path of which one end is known, and either may be at fault.
+#: For a path of which one end is known, and either may be at fault.
 ONE_END = "nobody is evicted: that is one end of a path, and either end may be at fault; test it with its peers"
-#: What is said of paths of which nothing tells the end that fails.
+#: For paths where nothing shows the end that fails.
 MANY_ENDS = (
     "nobody is evicted: most of these machines are sound; look at the switches between them, or test them in pairs"
 )
 #: What is said of a machine that only others name.
 HEARSAY = "nobody is evicted: others name it, and nothing of its own does"
-#: What is said of a group of which nothing tells the machines.
+#: For a group whose machines are unknown.
 NO_MACHINE = "nothing tells which machine it is: test them pairwise (bisection) to find it"
 
 
 def because(
     case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind, evict: Eviction, suspects: Sequence[Suspect]
 ) -> tuple[str, ...]:
-    """Why the verdict is this one, weightiest first; each sentence once."""
+    """Why the verdict is this one, weightiest reason first; each sentence once."""
     if case.snapshot.numbers and not evict.machines:
         return wrong_numbers.reasons(case.snapshot, case.topology)
     if kind is Kind.UNDETERMINED:
         return tuple(dict.fromkeys(_open(case, weighed, suspects)))
     leads = [(h, p) for h, p in weighed if h.kind is kind]
-    # a machine's name is only a name: of equals the one with the first rank
+    # names of machines must not matter: among equals the one with the lowest rank counts
     lines = list(min(leads, key=lambda entry: (-round(entry[1], 9), entry[0].ranks))[0].reasons) if leads else []
     lines += [one.message for one in case.contradictions[:CONTRADICTIONS_SHOWN]]
     if kind in (Kind.MACHINE, Kind.GROUP) and not evict.machines:
         lines += _kept(case, weighed, kind, suspects)
-    elif sum(p for _, p in leads) < DECIDES:  # who it is is known, why is not
+    elif sum(p for _, p in leads) < DECIDES:  # the culprit is known, the cause is not
         lines += _collect_next(case, suspects)
     if case.snapshot.numbers:
         lines += wrong_numbers.shown(case.snapshot, case.topology)
@@ -64,7 +64,7 @@ def _open(case: Case, weighed: Sequence[tuple[Hypothesis, float]], suspects: Seq
     open_case, suspicious = "the evidence does not decide: ", "the evidence does not decide; most suspicious: "
     reasons = [line for h, _ in weighed if h.kind is Kind.UNDETERMINED for line in h.reasons]
     if not _seen(case) and not case.snapshot.ras:
-        # Without any stack the number of them is no answer: what the logs tell is.
+        # Without any stack their number says nothing: what the logs report does.
         tells = suspects and suspects[0].probability >= eviction.WORTH_EVICTING
         lead = suspicious + suspects[0].because[0] if tells else log_summary.lead(case.snapshot, case.topology)
         return [lead, *_collect_next(case, suspects)]
@@ -82,7 +82,7 @@ def _open(case: Case, weighed: Sequence[tuple[Hypothesis, float]], suspects: Seq
 
 
 def _names_nobody(explanation: Hypothesis) -> bool:
-    """Whether it accuses nobody: of a phase that may be sound that is no matter who is in it."""
+    """Whether it accuses no machine: for a phase that may be healthy, its ranks do not matter."""
     return explanation.kind is Kind.UNDETERMINED or not (explanation.units or explanation.hold)
 
 
@@ -91,7 +91,7 @@ def _seen(case: Case) -> bool:
 
 
 def _nobody(case: Case) -> str:
-    """Why nobody stands out."""
+    """Why no rank stands out."""
     if case.topology.world_size == 1:
         return "the job has one rank, and where it waits does not say why"
     if _seen(case) and case.waits.waiting:
@@ -104,7 +104,7 @@ def _nobody(case: Case) -> str:
 def _kept(
     case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind, suspects: Sequence[Suspect]
 ) -> list[str]:
-    """Why nobody is evicted, and what would change that."""
+    """Why no machine is evicted, and what would change that."""
     first = suspects[0] if suspects else None
     unsure = first is None or first.probability < case.options.coverage_target
     if first is not None and not first.machines:  # as certain as the culprit may be
@@ -147,7 +147,7 @@ def _kept(
 
 
 def _only_named(weighed: Sequence[tuple[Hypothesis, float]], suspect: Suspect) -> bool:
-    """Whether what speaks against a suspect is mostly what others say of it."""
+    """Whether the evidence against a suspect is mostly what others report of it."""
     machines = set(suspect.machines)
     against = [(h, p) for h, p in weighed if h.kind is Kind.MACHINE and machines and machines <= set(h.units)]
     return bool(against) and max(against, key=lambda entry: entry[1])[0].hearsay
@@ -157,23 +157,23 @@ def _lacking(case: Case, probability: float) -> str:
     """What an eviction lacks."""
     best = 100 * probability
     target = 100 * case.options.coverage_target
-    # 94.96 is below 95, and must read as if it were
+    # 94.96 is below 95, and must not be rounded up to it
     stated = best if round(best, 1) < target else floor(10 * best) / 10
     return f"nobody is evicted: {stated:.1f}% is less than the {target:g}% that an eviction takes"
 
 
 def _mute(case: Case, suspects: Sequence[Suspect]) -> list[Rank]:
-    """The ranks that left nothing and that others wait for, or that are suspected for that alone."""
+    """The ranks without evidence that others wait for, or that are suspected for that alone."""
     suspected = suspects[0].ranks if suspects else ()
     roots = (rank for rank in case.waits.roots if merely_failed(case.look[rank]))
     return sorted(rank for rank in roots if rank in suspected or case.waits.holds_for(rank))
 
 
 def _collect_next(case: Case, suspects: Sequence[Suspect]) -> list[str]:
-    """What would decide, best first: the evidence of those who are awaited and left none, then in the order of what it costs."""
+    """What would decide, best first: evidence of awaited ranks that have none, then in order of cost."""
     if (
         case.snapshot.exits or case.snapshot.checked
-    ):  # of a job that has ended there are none, of one that runs none are asked
+    ):  # a job that ended has no more evidence, and a running one is not captured
         return []
     steps = []
     world = [Rank(rank) for rank in range(case.topology.world_size)]

@@ -1,4 +1,4 @@
-"""The case: everything a conclusion is drawn from."""
+"""The case: all evidence and hypotheses that a verdict is drawn from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from hangdog_models.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Everything the conclusion is drawn from."""
+    """All evidence and hypotheses of one diagnosis."""
 
     snapshot: Snapshot
     topology: Topology

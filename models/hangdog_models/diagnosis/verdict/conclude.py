@@ -1,4 +1,4 @@
-"""From weighed hypotheses to the verdict that is printed: its kind, its suspects, whom to evict and why."""
+"""From weighed hypotheses to the verdict that is printed: its kind, its suspects, what to evict and why."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -26,13 +26,13 @@ from hangdog_models.verdict import Act, Activity, Culprit, Eviction, Kind, Stall
 SHARPNESS = likelihood("sharpness")
 WORTH_NAMING_FIRST = likelihood("worth_naming_first")
 ABSENT_SHARE = likelihood("absent_share")
-#: What is said where another step is cheaper than an eviction that is sure enough.
+#: If another step is cheaper than an eviction that is sure enough.
 DEARER = "nobody is evicted yet: the first step below costs less (`--explain` shows the costs)"
-#: What is said of a group that is isolated as a whole.
+#: If a group is isolated as a whole.
 WHOLE_GROUP = (
     "a whole group is isolated: fewer machines are not sure enough, and waiting for evidence costs more (policy rapid)"
 )
-#: A common cause on many machines lists the first of them only: naming everybody is no answer.
+#: A common cause on many machines lists only the first of them.
 NAMED_AT_MOST = 16
 
 
@@ -41,9 +41,9 @@ _Key: TypeAlias = tuple[str, ...] | tuple[Rank, ...]
 
 
 def with_absent(look: Look, topology: Topology, snapshot: Snapshot) -> Look:
-    """The look with the few ranks added that left no evidence at all: others may be waiting for just these.
+    """The round, with the few ranks added that left no evidence at all: others may be waiting for just these.
 
-    Where RAS counted everybody, who is not in the look is merely not captured.
+    If RAS counted all ranks, the others are merely not captured.
     """
     if snapshot.ras:
         return look
@@ -66,10 +66,10 @@ def conclude(case: Case) -> Verdict:
     # who it is may be known where why is open: then the likeliest cause is told
     known = culprit is not None and _tells_why(culprit)
     kind = best if share[best] >= DECIDES or known else Kind.UNDETERMINED
-    # what holds most of the job up blames nobody, where somebody is to blame
+    # a cause behind most of the job blames no machine; it is left out if a culprit is known
     blaming = [(one, p) for one, p in weighed if culprit is None or not who_and_why.names_most(one, case.topology)]
     suspects = _suspects(case, blaming, kind)
-    confidence = min(1.0, share[best])  # of an open case, what the best explanation reached: it was not enough
+    confidence = min(1.0, share[best])  # for an open case, what the best hypothesis reached
     evict, reasons, steps = _isolated(case, weighed, kind, confidence, suspects, culprit, causes)
     return written(case, kind, confidence, reasons, suspects, evict, causes, culprit, steps)
 
@@ -83,7 +83,10 @@ def _isolated(
     culprit: Culprit | None,
     causes: Mapping[StallCause, float],
 ) -> tuple[Eviction, tuple[str, ...], tuple[Step, ...]]:
-    """Whom to isolate, the verdict's reasons, and what was compared: the posterior says who may be, costs whether it is best."""
+    """The machines to isolate, the verdict's reasons, and the steps compared.
+
+    The posterior decides which machines may be isolated. The costs decide whether that is the best step.
+    """
     evict, act = isolation.decide(case, weighed, kind, suspects), Act.EVICT
     reasons = because(case, weighed, kind, evict, suspects)
     rivals: tuple[str, ...] = ()
@@ -100,24 +103,26 @@ def _isolated(
 
 
 def _tells_why(culprit: Culprit) -> bool:
-    """Whether it is likely for causes that are known, one of which is likelier than that nobody saw the cause."""
+    """Whether known causes are likely, one of them likelier than an unknown cause."""
     known = {cause: p for cause, p in culprit.causes.items() if cause is not StallCause.UNKNOWN}
     unknown = culprit.causes.get(StallCause.UNKNOWN, 0.0)
     return sum(known.values()) >= DECIDES and max(known.values(), default=0.0) > unknown
 
 
 def probabilities(hypotheses: Sequence[Hypothesis]) -> list[tuple[Hypothesis, float]]:
-    """The share of each explanation in all of them, sharpened as the benchmark of known incidents asks for."""
+    """The share of each hypothesis in the sum of all, sharpened as the benchmark of known incidents requires."""
     powers = [hypothesis.odds**SHARPNESS * prod(hypothesis.shares) for hypothesis in hypotheses]
     total = sum(powers)
     return [(hypothesis, power / total) for hypothesis, power in zip(hypotheses, powers, strict=True)]
 
 
 def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind) -> tuple[Suspect, ...]:
-    """One entry for each machine (or group) that hypotheses of the verdict's kind name; when undetermined, for the likeliest cause."""
+    """One entry for each machine (or group) that hypotheses of the verdict's kind name; if undetermined, of any blaming
+    kind.
+    """
     causes: dict[_Key, dict[Kind, list[tuple[Hypothesis, float]]]] = {}
     for hypothesis, p in weighed:
-        # a healthy phase accuses nobody; who is in it is the culprit
+        # a healthy phase accuses no machine; its rank is the culprit
         if hypothesis.kind in (Kind.UNDETERMINED, Kind.NONE) or kind not in (hypothesis.kind, Kind.UNDETERMINED):
             continue
         together = hypothesis.hold is not None and hypothesis.hold.dim == PATH
@@ -146,5 +151,5 @@ def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kin
 
 
 def _is_host(unit: object, hypothesis: Hypothesis) -> bool:
-    """Whether a unit is a machine that only its name in a log tells of, and no rank without a machine."""
+    """Whether a unit is a machine that only its name in a log shows, and not a rank without a machine."""
     return unit in hypothesis.units and not hypothesis.ranks

@@ -1,7 +1,7 @@
-"""What each step is expected to cost, in minutes of GPUs: those of the job that wait, those out of use, those a person is worth.
+"""The expected cost of each step, in minutes of GPUs: those that wait, those isolated, and those worth a person's time.
 
-A step takes its time. Then it has ended the stall, with a probability that is read off the posterior, or people have to find out.
-A healthy phase waits for nobody; a step that starts the job anew costs it what it had done since its last checkpoint.
+A step takes its time. Then it has ended the stall with a probability taken from the posterior, or people have to find
+the cause. A healthy phase costs nothing. A step that restarts the job costs its progress since the last checkpoint.
 """
 
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ from hangdog_models.diagnosis.options import Options
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import ISOLATES, Act, StallCause, Step, StepCost
 
-#: Causes that may be gone once the processes are started anew: code hangs again, and a service answers no sooner.
+#: Causes that may be gone after a restart. Code hangs again, and a service answers no sooner.
 TRANSIENT = (StallCause.MACHINE, StallCause.GROUP, StallCause.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What is at stake: the posterior, who waits, since when, and what a step costs.
+    """What is at stake: the posterior, the GPUs that wait, since when, and the prices.
 
-    `suspected`: how probable the fault is inside of what is tested; `isolated`: of what is isolated.
-    `alike`: of the machines that are isolated one is guilty, as of a group; else all are where one is.
-    `blind`: nothing of the ranks was captured and a machine's own hardware speaks, so captures would tell little.
+    - `suspected`: how probable the fault is inside of what is tested; `isolated`: inside of what is isolated.
+    - `alike`: one of the isolated machines is faulty, as in a group; else all are where one is.
+    - `blind`: no rank was captured and a machine's own hardware has findings, so captures would add little.
     """
 
     causes: Mapping[StallCause, float]
@@ -36,14 +36,14 @@ class Outlook:
 
     @property
     def stuck(self) -> float:
-        """How probable it is that the job does not go on by itself."""
+        """The probability that the job does not go on by itself."""
         return max(0.0, 1.0 - self.causes[StallCause.HEALTHY])
 
 
 def at_stake(
     topology: Topology, causes: Mapping[StallCause, float], stalled_s: float | None, options: Options
 ) -> Outlook:
-    """The outlook of a job, before anybody is suspected."""
+    """The outlook of a job without a suspect yet."""
     known = {cause: causes.get(cause, 0.0) for cause in StallCause}
     placed = sum(map(len, topology.machines.values()))
     each = placed / len(topology.machines) if topology.machines else 1.0
@@ -51,9 +51,9 @@ def at_stake(
 
 
 def ordered(steps: tuple[Step, ...], outlook: Outlook) -> tuple[Step, ...]:
-    """The steps with their costs, the cheapest first; of equals in the order given.
+    """The steps with their costs, the cheapest first; equals in the order given.
 
-    Evidence is worth what is done with it, so what else may be done is priced before it.
+    Evidence is worth what is done with it, so the other steps are priced before it.
     """
     priced = {step: expected(step, outlook) for step in steps if step.do is not Act.COLLECT}
     best = min(priced.values(), key=total, default=expected(Step(Act.ASK_PEOPLE, (), ""), outlook))
@@ -68,7 +68,7 @@ def total(cost: StepCost) -> float:
 
 
 def expected(step: Step, outlook: Outlook) -> StepCost:
-    """The expected cost of a step that is no collecting of evidence."""
+    """The expected cost of a step other than to collect evidence."""
     prices, causes, stuck = outlook.options.prices, outlook.causes, outlook.stuck
     rework = causes[StallCause.HEALTHY] * prices.rework
     if step.do in ISOLATES:
@@ -95,7 +95,7 @@ def expected(step: Step, outlook: Outlook) -> StepCost:
 
 
 def _collect(outlook: Outlook, best: StepCost) -> StepCost:
-    """Looks once more: where that decides, the right step follows, and else the best one that is open today."""
+    """The cost of another capture. If it decides, the right step follows; else the best one that is open today."""
     prices = outlook.options.prices
     decides = 0.0 if outlook.blind else prices.look_decides
     looked = _cost(outlook, outlook.stuck * prices.look, 0.0)
@@ -109,7 +109,7 @@ def _plus(cost: StepCost, more: StepCost, share: float) -> StepCost:
 
 
 def _known(outlook: Outlook) -> StepCost:
-    """What the job costs yet once its cause is known; one that is unknown today turns out to be any, so the dearest counts."""
+    """What the job still costs once its cause is known. An unknown cause may turn out to be any, so the dearest counts."""
     prices, swap = outlook.options.prices, _swap(outlook, 1)
     minutes = {
         StallCause.MACHINE: swap,
@@ -127,14 +127,14 @@ def _known(outlook: Outlook) -> StepCost:
 
 
 def _repair(outlook: Outlook, right: float) -> StepCost:
-    """People repair what the stack names; where it is something else they have to find out after that."""
+    """People repair what the stack names; if the cause is another, they have to find it after that."""
     prices, left = outlook.options.prices, max(0.0, outlook.stuck - right)
     minutes = prices.repair + left * prices.people
     return StepCost(outlook.gpus * minutes, 0.0, prices.person_gpus * minutes)
 
 
 def _cost(outlook: Outlook, minutes: float, left: float, innocent: float = 0.0) -> StepCost:
-    """The whole job waits for some minutes; where the stall is left, people are called."""
+    """The whole job waits for some minutes; if the stall is left, people are called."""
     prices = outlook.options.prices
     out = innocent * outlook.gpus_each * prices.innocent
     return StepCost(outlook.gpus * minutes, out, prices.person_gpus * left * prices.people)

@@ -1,4 +1,4 @@
-"""The smallest set of machines worth isolating: an eviction is a decision, taken only when it probably holds the fault."""
+"""The smallest set of machines worth isolating: an eviction is made only if it probably holds the fault."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -8,16 +8,17 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Eviction
 
 WORTH_EVICTING = likelihood("worth_evicting")
-#: So many explanations, the most probable ones, are combined; 2^12 sets are tried at most, in a few milliseconds.
+#: So many hypotheses, the most probable ones, are combined: at most 2^12 sets, in a few milliseconds.
 COMBINED = 12
 
 
 def smallest(explanations: Mapping[frozenset[str], float], options: Options) -> Eviction:
-    """The fewest machines whose explanations together reach the coverage target; empty when none within the budget do.
+    """The fewest machines whose hypotheses together reach the coverage target; empty if none within the budget do.
 
-    `explanations` maps the machines an explanation blames to its probability; several explanations may share machines.
-    Among equally small sets the most probable one is taken, then the first by name. Where some are guilty so surely by
-    themselves, these are evicted and nobody beside them: who else is in doubt is looked at once they are gone.
+    `explanations` maps the machines that a hypothesis blames to its probability; several hypotheses may share machines.
+
+    Among equally small sets the most probable one is taken, then the first by name. Machines that reach the target by
+    themselves are evicted alone. Others in doubt are examined once these are gone.
     """
     blame = blamed(explanations)
     sure = tuple(sorted(machine for machine, p in blame.items() if p >= options.coverage_target))
@@ -39,13 +40,13 @@ def smallest(explanations: Mapping[frozenset[str], float], options: Options) -> 
 
 
 def eligible(explanations: Mapping[frozenset[str], float]) -> dict[frozenset[str], float]:
-    """The explanations all of whose machines are suspected by themselves, over all explanations that blame them."""
+    """The hypotheses whose machines are all suspected by themselves, over all hypotheses that blame them."""
     suspected = {machine for machine, p in blamed(explanations).items() if p >= WORTH_EVICTING}
     return {machines: p for machines, p in explanations.items() if machines <= suspected}
 
 
 def blamed(explanations: Mapping[frozenset[str], float]) -> dict[str, float]:
-    """How probable it is that each machine is guilty, alone or with others."""
+    """The probability that each machine is faulty, alone or with others."""
     blame: dict[str, float] = {}
     for machines, p in explanations.items():
         for machine in machines:

@@ -1,4 +1,4 @@
-"""What logs and tools tell where no stack was read and nothing decides, in the one sentence that is worth reading first."""
+"""What logs and tools report where there are no stacks and nothing decides, as the one sentence worth reading first."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 
-#: Codes that say how the job ended: they stand before what some rank suffered on the way.
+#: Codes of how the job ended: they come before what some rank suffered on the way.
 _ENDINGS = (
     "node failure somewhere", "preempted", "time limit", "killed", "first observed failure", "cancelled", "monitored barrier",
     "not heard at start-up", "store barrier, ranks missing", "store time-out",
 )  # fmt: skip
-#: What tells most comes first; what is not here decides by itself.
+#: The most telling impact first; those left out decide by themselves.
 _ORDER = (
     Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS, Impact.SLOWS, Impact.PROGRAM, Impact.NUMBERS, Impact.SERVICE,
     Impact.PATH, Impact.UNACKNOWLEDGED, Impact.VICTIM, Impact.TELLS_NOTHING,
@@ -23,7 +23,7 @@ _ORDER = (
 
 
 def lead(snapshot: Snapshot, topology: Topology) -> str:
-    """The sentence that a colleague would be told of what was read; it blames nobody."""
+    """The sentence that sums up what was read; it blames no machine."""
     findings = of_the_job(snapshot.findings, topology)
     if not findings:
         return "nothing that could be read names a fault of the job or of its machines"
@@ -38,7 +38,7 @@ def lead(snapshot: Snapshot, topology: Topology) -> str:
 
 
 def _rank_of(finding: Finding) -> tuple[int, int, float, bool, str]:
-    """What tells more comes first; the written form decides between equals, in whatever order they came."""
+    """The sort key: the most telling first. Among equals the text decides, so arrival does not matter."""
     ending = _ENDINGS.index(finding.code) if finding.code in _ENDINGS else len(_ENDINGS)
     nameless = finding.rank is None and not finding.machine
     return _ORDER.index(finding.impact), ending, finding.at_s or 0.0, nameless, repr(finding)

@@ -1,4 +1,4 @@
-"""The verdict on a job that is seen to move: that it is sound, or whom it waits for again and again."""
+"""The verdict on a job that is seen to move: it is sound, or it waits for the same machine again and again."""
 
 from dataclasses import replace
 
@@ -17,12 +17,12 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Activity, Culprit, Eviction, Kind, StallCause, Suspect, Verdict
 
 ALIVE_RANKS = likelihood("alive_ranks")
-#: What tells the job's own progress.
+#: What shows the job's own progress.
 BY_STEPS = "step lines, a heartbeat file or counted collectives"
 
 
 def judge(case: Case) -> Verdict | None:
-    """The verdict when the job is seen to move: none, or slow when the looks show it waiting for the same few ranks."""
+    """The verdict if the job is seen to move: none, or slow if it waits for the same few ranks; else None."""
     motion = case.motion
     if any(state.activity in (Activity.STOPPED, Activity.DEAD) for state in case.look.values()):
         return None
@@ -30,9 +30,9 @@ def judge(case: Case) -> Verdict | None:
     moved = motion.freed or motion.stepped or (() if stuck and len(motion.stirring) < ALIVE_RANKS else motion.stirring)
     behind = any(r in motion.still and case.look[r].rule == BY_DEVICE for r in case.waits.roots)
     if behind and not stuck and not moved and len(motion.travelling) >= FREED_AT_LEAST:
-        moved = tuple(sorted(motion.travelling))  # whom a device that hangs holds up goes nowhere
+        moved = tuple(sorted(motion.travelling))  # ranks held up by a hung device do not move on
     alive = bool(moved) or motion.moved_on
-    # Where most hosts wait for their devices few are seen to move; times that repeat themselves then tell a job that lives.
+    # If most hosts wait for their devices, few are seen to move. Then recurring times show that the job is alive.
     gets_on = alive or bool(motion.travelling)
     alone = _alone(case)
     recorded = _recorded(case)
@@ -64,7 +64,7 @@ def judge(case: Case) -> Verdict | None:
 
 
 def _suspects(late: Slowness) -> tuple[Suspect, ...]:
-    """Each with the reason of its own; what is said of several at once stands behind these."""
+    """Each suspect with its own reason; reasons on several suspects follow after these."""
     return tuple(
         Suspect(one.ranks, one.machines, one.probability, (why,))
         for one, why in zip(late.suspects, late.reasons, strict=False)
@@ -72,7 +72,7 @@ def _suspects(late: Slowness) -> tuple[Suspect, ...]:
 
 
 def _surer(recorded: Slowness, by_looks: Slowness) -> Slowness:
-    """What the recorder's times say, as sure as the looks are where both name the same ranks, and as the times leave room for."""
+    """The suspect by recorded times; surer if the rounds name the same ranks, up to the limit of such times."""
     first = recorded.suspects[0]
     same = [one.probability for one in by_looks.suspects if not set(first.ranks).isdisjoint(one.ranks)]
     if not same or recorded.kind is not Kind.SLOW:
@@ -82,14 +82,14 @@ def _surer(recorded: Slowness, by_looks: Slowness) -> Slowness:
 
 
 def _stands(state: RankState) -> bool:
-    """Whether it is stuck where two looks met it: who computes or waits for its own device comes by there in every step."""
+    """Whether it is stuck where two rounds show it. Computing and waiting for its own device are parts of every step."""
     return state.activity is not Activity.COMPUTE and state.rule != BY_DEVICE
 
 
 def _alone(case: Case) -> frozenset[Rank]:
-    """The ranks that all wait for by their devices alone, in two looks or one.
+    """The ranks that all others wait for through their devices alone, in one round or two.
 
-    Where one is late in every step the others wait for it most of the time, and two looks may well find them at that.
+    If one is late in every step, the others wait for it most of the time. Two rounds may well show just that.
     """
     outside = [rank for rank in case.waits.roots if case.look[rank].activity is not Activity.MISSING]
     reported = (
@@ -133,7 +133,7 @@ def _late(case: Case, late: Slowness) -> Verdict:
 
 
 def _causes(kind: Kind, sound: float) -> dict[StallCause, float]:
-    """A job that moves is healthy, or what holds it back is what the looks or the times say."""
+    """A moving job is healthy, or its cause is what the rounds or the times show."""
     causes = dict.fromkeys(StallCause, 0.0)
     causes[StallCause.HEALTHY] = sound
     causes[StallCause.SLOW if kind in (Kind.NONE, Kind.UNDETERMINED) else CAUSE_OF[kind]] += 1.0 - sound

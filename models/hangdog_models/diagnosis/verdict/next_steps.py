@@ -1,4 +1,4 @@
-"""What to do now, the cheapest first, with the reason of each step."""
+"""What to do now, the cheapest step first, with the reason of each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,24 +9,25 @@ from hangdog_models.diagnosis.verdict.eviction import WORTH_EVICTING
 from hangdog_models.diagnosis.verdict.who_and_why import DECIDES
 from hangdog_models.verdict import ISOLATES, Act, Culprit, Eviction, Kind, MachineCheck, StallCause, Step, Suspect
 
-#: How a reason begins that says what would decide; each is a step of its own.
+#: How a reason begins that says what would decide. Each is a step of its own.
 COLLECT = "collect next: "
 HEALTHY_PHASE = "a healthy job waits for that as well: look again if it lasts"
 TEST = "tests of devices and links convict a machine or clear it"
 PAIRS = "tests in pairs tell which end of which path"
 AGAIN = "if it comes back on the same machine, that machine is at fault; if elsewhere, the code is"
 INSIDE = "the fault is inside"
-#: What tells who computed a wrong number: each device takes the same step of a small model, and their bits are compared.
+#: How to find the device of a wrong number: all devices run the same step of a small model, and their bits are
+#: compared.
 ALIGN = "bit-wise alignment (hangdog test run --incident ... --level 4) finds the device that computes otherwise, once the job has stopped"
 CHANGED = "they know whether the data, the learning rate or the code changed; a checkpoint of before that step is sound"
-#: What else may be done where nothing forbids an eviction; a machine that slows a moving job is not worth a restart first.
+#: Verdicts whose eviction has alternatives. For a machine that slows a moving job, no restart is worth it first.
 _RIVALS = (Kind.MACHINE, Kind.GROUP)
-#: Causes that tests of a machine find; what slows a job that moves is one of these, and else work that takes its time.
+#: Causes that tests of a machine find. A slow job's cause is one of these or work that takes its time.
 _TESTED = (StallCause.MACHINE, StallCause.GROUP)
 
 
 def next_steps(case: Case, kind: Kind, evict: Eviction, steps: Sequence[Step]) -> tuple[Step, ...]:
-    """What to do of all that was compared: whom to isolate and what follows from it, or else everything but that."""
+    """Of all steps compared: the isolation and what follows from it, or else all steps but that."""
     if not evict.machines:
         return tuple(step for step in steps if step.do not in ISOLATES)
     first = next(step for step in steps if step.do in ISOLATES)
@@ -49,11 +50,11 @@ def compared(
     because: Sequence[str],
     act: Act = Act.EVICT,
 ) -> tuple[Step, ...]:
-    """All that makes sense for a verdict of this kind, each with its cost, the cheapest first.
+    """All steps that make sense for a verdict of this kind, each with its cost, the cheapest first.
 
-    `because` are its reasons, among which is what would decide. `evict` may be isolated, by `act`.
+    `because`: the verdict's reasons, some of which say what would decide. `evict` may be isolated, by `act`.
     """
-    whole = kind is Kind.GROUP and suspects  # its paths lead to all of them, whoever is awaited
+    whole = kind is Kind.GROUP and suspects  # its paths involve all of them, whichever rank is awaited
     first = culprit.machines if culprit and not whole else suspects[0].machines if suspects else ()
     outlook = _outlook(case, kind, evict, suspects, culprit, causes, act)
     collect = [Step(Act.COLLECT, (), line.removeprefix(COLLECT)) for line in because if line.startswith(COLLECT)]
@@ -75,7 +76,7 @@ def _outlook(
     causes: Mapping[StallCause, float],
     act: Act,
 ) -> Outlook:
-    """What is at stake, as the posterior says it of those who are tested and isolated."""
+    """What is at stake, with the probabilities of what would be tested and isolated."""
     if kind is Kind.GROUP and suspects:
         suspected = suspects[0].probability
     else:
@@ -99,9 +100,9 @@ def _offers(
     test: list[Step],
     again: Step,
 ) -> tuple[Step, ...]:
-    """What may help against a cause: code is not evicted, and a machine is not rewritten."""
-    crashed = bool(case.snapshot.exits)  # so nobody waits for it
-    if kind in (Kind.SOFTWARE, Kind.DEPENDENCY) and confidence < DECIDES:  # who it is is known, why is not
+    """The steps that may help against a cause: code is not evicted, and a machine is not rewritten."""
+    crashed = bool(case.snapshot.exits)  # so no rank waits for it
+    if kind in (Kind.SOFTWARE, Kind.DEPENDENCY) and confidence < DECIDES:  # the culprit is known, the cause is not
         return (*collect, again, *test)
     if kind is Kind.SOFTWARE and culprit and culprit.causes.get(StallCause.MACHINE, 0.0) >= WORTH_EVICTING:
         return (Step(Act.FIX_CODE, (), "the stack of that rank shows where it stands"), again, *test, *collect)
@@ -126,7 +127,7 @@ def _offers(
 
 
 def after_check(check: MachineCheck, evict: Eviction, steps: Sequence[Step], *, runs: bool) -> tuple[Step, ...]:
-    """The steps where a machine's own checks asked; `runs`: a job is there, which nothing says to stand still."""
+    """The steps after a machine's own checks. `runs`: a job runs there, and is not known to be stalled."""
     if not evict.machines:
         return (Step(Act.TEST, (check.machine,), f"{TEST}, once its job has stopped" if runs else TEST),)
     again = [Step(Act.RESTART, (), "without that machine, before the fault ends it")] if runs else []
@@ -134,7 +135,9 @@ def after_check(check: MachineCheck, evict: Eviction, steps: Sequence[Step], *, 
 
 
 def after_numbers(suspects: Sequence[Suspect], evict: Eviction, steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps where a job's own numbers asked: they accuse nobody, so tests come first; none is started by itself."""
+    """The steps after wrong numbers of a job. They accuse no machine, so tests come first. None is started
+    automatically.
+    """
     if evict.machines:
         return (
             next(step for step in steps if step.do in ISOLATES),

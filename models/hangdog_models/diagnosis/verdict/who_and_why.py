@@ -1,4 +1,6 @@
-"""What the posterior says apart from the verdict's one word: who holds the job up, whatever the cause, and why."""
+"""The posterior beyond the verdict's kind: which ranks hold the job up, whatever the cause, and the probability of each
+cause.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -9,7 +11,7 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Culprit, Kind, StallCause
 
-#: Which cause each kind of explanation stands for.
+#: The cause that each kind of hypothesis stands for.
 CAUSE_OF: Mapping[Kind, StallCause] = {
     Kind.MACHINE: StallCause.MACHINE,
     Kind.GROUP: StallCause.GROUP,
@@ -20,7 +22,7 @@ CAUSE_OF: Mapping[Kind, StallCause] = {
     Kind.UNDETERMINED: StallCause.UNKNOWN,
 }
 DECIDES = likelihood("decides")
-#: Less likely culprits are none: naming somebody at random is worse than naming nobody.
+#: A less likely culprit is not named: a random name is worse than none.
 WORTH_NAMING = likelihood("worth_naming")
 
 
@@ -38,9 +40,9 @@ def causes(weighed: Sequence[tuple[Hypothesis, float]]) -> dict[StallCause, floa
 
 
 def culprit(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology) -> Culprit | None:
-    """Whom the explanations name together, whatever cause they give: one machine's ranks, a group, or several machines at once.
+    """What the hypotheses name together, whatever the cause: one machine's ranks, a group, or several machines at once.
 
-    Nobody does, where what holds most of the job up is likelier.
+    None if a cause behind most of the job is likelier.
     """
     least = max(WORTH_NAMING, sum(p for hypothesis, p in weighed if names_most(hypothesis, topology)))
     likely = {key: members for key, members in _candidates(weighed, topology).items() if _probability(members) >= least}
@@ -63,10 +65,10 @@ def names_most(hypothesis: Hypothesis, topology: Topology) -> bool:
 
 
 def _candidates(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology) -> dict[_Key, _Members]:
-    """Everyone who may be the culprit, each with the explanations by which it is.
+    """All possible culprits, each with the hypotheses that name it.
 
-    Of several machines at once no single one is all, and none of equals stands for the others. So they are named
-    together where that is likelier than that one of them is alone; then all explanations inside of them count.
+    Of several machines at once no single one is the culprit, and no equal one stands for the others. So they are named
+    together if that is likelier than one of them alone. Then all hypotheses inside of them count.
     """
     found: dict[_Key, _Members] = {}
     exactly: dict[frozenset[str], float] = {}
@@ -87,7 +89,7 @@ def _candidates(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology)
 
 
 def _blamed(hypothesis: Hypothesis, topology: Topology) -> tuple[str, ...]:
-    """The machines it blames; of a group in which one is awaited, that one's; of a group that has joined, none."""
+    """The machines it blames: of a group with an awaited rank, that rank's; of a joined group, none."""
     if hypothesis.hold is None:
         return hypothesis.units
     return tuple(topology.machine(rank) or f"rank {rank}" for rank in hypothesis.hold.awaited)
@@ -98,7 +100,7 @@ def _units(ranks: tuple[Rank, ...], topology: Topology) -> int:
 
 
 def _machines(topology: Topology) -> int:
-    """How many machines the job may have: a rank whose machine is unknown counts as one of its own."""
+    """The number of machines the job may have: a rank whose machine is unknown counts as one of its own."""
     placed = sum(map(len, topology.machines.values()))
     return len(topology.machines) + max(0, topology.world_size - placed)
 
@@ -106,7 +108,7 @@ def _machines(topology: Topology) -> int:
 def _named(key: _Key, members: _Members, topology: Topology) -> Culprit:
     exact = [member for member in members if frozenset(_blamed(member[0], topology)) == key] or members
     lead = max(exact, key=lambda member: member[1])[0]
-    # that it is open why is no reason to name it
+    # an open cause is no reason to name it
     named_for = max(exact, key=lambda member: (member[0].kind is not Kind.UNDETERMINED, member[1]))[0]
     ranks = lead.hold.awaited if lead.hold and lead.hold.awaited else lead.ranks
     if isinstance(key, frozenset) and frozenset(_blamed(lead, topology)) != key:
@@ -114,5 +116,5 @@ def _named(key: _Key, members: _Members, topology: Topology) -> Culprit:
     parts: dict[StallCause, float] = {}
     for hypothesis, p in members:
         parts[CAUSE_OF[hypothesis.kind]] = parts.get(CAUSE_OF[hypothesis.kind], 0.0) + p
-    machines = topology.machines_of(ranks) if ranks else lead.units  # of a host that only a log names no rank is known
+    machines = topology.machines_of(ranks) if ranks else lead.units  # a host known only from a log has no known rank
     return Culprit(ranks, machines, min(1.0, sum(parts.values())), named_for.reasons[:1], parts)

@@ -8,14 +8,15 @@ from hangdog_models.diagnosis.hypotheses.stuck_groups import SEVERAL
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.verdict import Eviction, Kind, Suspect
 
-#: Holds that name machines with nothing in common, of which most are sound.
+#: Group waits that name machines with nothing in common, most of them sound.
 _SCATTERED = (PATH, SEVERAL)
 
 
 def around(case: Case, weighed: Sequence[tuple[Hypothesis, float]], suspects: Sequence[Suspect]) -> Eviction:
-    """The fewest machines of one of the first suspect's groups that hold the fault with the wanted probability; else nobody.
+    """The fewest machines of one of the first suspect's groups that hold the fault with the wanted probability; else
+    none.
 
-    Never more than the budget, nor than half of the job: the others would have nothing to run on.
+    Never more than the budget, nor than half of the job: too few would be left to run on.
     """
     machines, options = len(case.topology.machines), case.options
     explained = _inside(case, weighed)
@@ -29,7 +30,7 @@ def around(case: Case, weighed: Sequence[tuple[Hypothesis, float]], suspects: Se
 
 
 def _groups(case: Case, suspects: Sequence[Suspect]) -> Iterator[frozenset[str]]:
-    """The machines of each process group that the first suspect is in, and its own."""
+    """The machines of each process group of the first suspect, and its own."""
     if not suspects:
         return
     first = set(suspects[0].ranks)
@@ -40,7 +41,7 @@ def _groups(case: Case, suspects: Sequence[Suspect]) -> Iterator[frozenset[str]]
 
 
 def _inside(case: Case, weighed: Sequence[tuple[Hypothesis, float]]) -> Mapping[frozenset[str], float]:
-    """How probable each set of the job's machines is to hold the fault, by what is seen of themselves."""
+    """The probability of each set of the job's machines that it holds the fault, by evidence of their own."""
     known, found = set(case.topology.machines), dict[frozenset[str], float]()
     for hypothesis, p in weighed:
         if hypothesis.kind not in (Kind.MACHINE, Kind.GROUP) or hypothesis.hearsay:

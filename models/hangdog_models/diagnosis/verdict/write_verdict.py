@@ -1,4 +1,4 @@
-"""Writes a verdict down: the conclusion with the clusters, groups and coverage it rests on."""
+"""Builds the verdict from the conclusion, with the clusters, groups and coverage that it rests on."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +23,7 @@ from hangdog_models.verdict import (
     Verdict,
 )
 
-#: How many groups a verdict shows; a wide job has thousands that wait for one rank.
+#: Groups that a verdict shows; in a wide job thousands wait for one rank.
 GROUPS_SHOWN = 8
 
 
@@ -38,9 +38,9 @@ def written(
     culprit: Culprit | None,
     steps: tuple[Step, ...] = (),
 ) -> Verdict:
-    """The verdict in full; what is passed is the conclusion, the rest is taken from the case.
+    """The full verdict: the arguments are the conclusion, the rest is taken from the case.
 
-    `steps` are what was compared, where that is known already.
+    `steps`: what was compared, if that is known already.
     """
     steps = steps or compared(case, kind, confidence, evict, suspects, culprit, causes, because)
     account, check = case.snapshot.account, machine_check.check_of(case.snapshot)
@@ -77,7 +77,7 @@ def written(
 
 
 def _groups(case: Case, suspects: Sequence[Suspect]) -> tuple[StuckGroup, ...]:
-    """The groups that wait for the first suspect, then those in which everybody joined."""
+    """The groups that wait for the first suspect, then those in which all ranks joined."""
     found: dict[tuple[str, tuple[Rank, ...]], str] = {}
     for rank in suspects[0].ranks if suspects else ():
         for hold in case.waits.holds_for(rank):
