@@ -101,9 +101,9 @@ def _alone(case: Case) -> frozenset[Rank]:
 
 
 def _recorded(case: Case) -> bool:
-    """Whether all that is known are operations that completed one after the other, and nothing says that this ended.
+    """Whether operations that completed one after another are the only evidence, and nothing says that this ended.
 
-    NCCL Inspector records no others, so its dumps show a job that got on for as long as they reach.
+    NCCL Inspector records no others, so its dumps show a job that made progress for as long as they reach.
     """
     seen = any(state.frames for state in case.look.values())
     counters = case.snapshot.counters
@@ -113,7 +113,7 @@ def _recorded(case: Case) -> bool:
 
 
 def _late(case: Case, late: Slowness) -> Verdict:
-    """The verdict on a job that moves and waits for the same ones again and again."""
+    """The verdict on a moving job that waits for the same ranks again and again."""
     suspects = _suspects(late)
     named = {frozenset(one.machines): one.probability for one in late.suspects if one.machines}
     evict = eviction.smallest(named, case.options) if late.kind is Kind.SLOW else Eviction()

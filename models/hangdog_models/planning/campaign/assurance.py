@@ -1,4 +1,6 @@
-"""What passes have bought: how probably a fault of each mode would have shown by now, machine by machine. Never "healthy"."""
+"""What passes prove: the probability that a fault of each mode would have shown by now, for each machine. Never
+"healthy".
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,13 +12,15 @@ from hangdog_models.planning.campaign.belief import Belief
 from hangdog_models.planning.campaign.fault import FailureMode
 from hangdog_models.planning.campaign.launch import Diagnostic, Launch, LaunchResult
 
-#: No fault of a mode is looked for with more repetitions than this: at a minute each they are a week.
+#: The most repetitions considered for a mode: at a minute each they take a week.
 ENDLESS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Assurance:
-    """What one diagnostic said for one machine: `detection` is the probability that a fault of each mode would have shown."""
+    """What one diagnostic proves for one machine. `detection`: the probability that a fault of each mode would have
+    shown.
+    """
 
     machine: str
     diagnostic: str
@@ -31,7 +35,7 @@ class Assurance:
 
 
 def bought(belief: Belief) -> tuple[Assurance, ...]:
-    """What was bought for each machine and diagnostic, in the belief's order: launches that passed only."""
+    """The assurance of each machine and diagnostic, in the belief's order, from launches that passed."""
     passed: dict[tuple[str, str], list[Launch]] = defaultdict(list)
     for outcome in belief.evidence:
         if outcome.result is LaunchResult.PASS:
@@ -51,9 +55,10 @@ def bought(belief: Belief) -> tuple[Assurance, ...]:
 
 
 def needed(modes: Sequence[FailureMode], diagnostic: Diagnostic, coverage: float, launches: int = 2) -> int | None:
-    """The repetitions with which every mode shows in all of so many launches as probably as `coverage`.
+    """The repetitions with which every mode shows in all of so many launches with probability `coverage`.
 
-    Two launches convict. None where no number of repetitions does it: the diagnostic is blind to a mode, or misses too many.
+    Two launches convict. None if no number of repetitions is enough: the diagnostic is blind to a mode, or misses too
+    much.
     """
 
     def suffices(repetitions: int) -> bool:

@@ -1,4 +1,4 @@
-"""What is believed of a stopped job: the prior of every fault, and every outcome since."""
+"""The belief about a stopped job: the prior of every fault, and every outcome since."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,19 +7,21 @@ from functools import cached_property
 from hangdog_models.planning.campaign.fault import FIXED, FailureMode
 from hangdog_models.planning.campaign.launch import Launch, LaunchOutcome
 
-#: How far probabilities that should add up to 1 may be off: they are written by people and summed in floats.
+#: How far from 1 a sum of probabilities may be: people write them, and they are summed as floats.
 SLACK = 1e-6
 
 
 @dataclass(frozen=True)
 class Belief:
-    """The prior and the evidence.
+    """The prior and the evidence. `machines`, `leaf`, `link` and `none` sum to 1.
 
-    `machines` gives the probability of each machine that it, alone or first, is the fault; its order is the
-    topology's, neighbours beside each other. `leaf` and `link` are the probabilities of a faulty leaf switch or link,
-    shared alike by all of them, `none` that of nothing the diagnostics could show. Together they are 1.
-    `further` is the probability of another fault beside one. `leafs` names the machines under each leaf switch.
-    `gone` are machines that can be asked no more: nothing is launched on them, what they answered before counts.
+    - `machines`: the probability of each machine that it, alone or first, is the fault. In the topology's order, with
+    neighbours beside each other.
+    - `leaf`, `link`: the probability of a faulty leaf switch or link, shared equally by all of them.
+    - `none`: the probability of a fault that no diagnostic could show.
+    - `further`: the probability of another fault beside one.
+    - `leafs`: the machines under each leaf switch.
+    - `gone`: machines that answer no more. Nothing is launched on them; their earlier outcomes count.
     """
 
     machines: Mapping[str, float]
@@ -47,14 +49,14 @@ class Belief:
 
     @cached_property
     def number(self) -> Mapping[str, int]:
-        """The place of each machine in the belief's order."""
+        """The index of each machine in the belief's order."""
         return {name: at for at, name in enumerate(self.machines)}
 
 
 def update(belief: Belief, outcomes: Iterable[LaunchOutcome]) -> Belief:
-    """The belief with these outcomes, too. Evidence has no order: the same outcomes make the same belief in any.
+    """The belief with these outcomes added. Their order does not matter.
 
-    Raises ValueError for an outcome on a machine that is not of this belief.
+    Raises ValueError for an outcome on a machine that is not in this belief.
     """
     came = tuple(outcomes)
     for outcome in came:
@@ -64,12 +66,12 @@ def update(belief: Belief, outcomes: Iterable[LaunchOutcome]) -> Belief:
 
 
 def members(belief: Belief, launch: Launch) -> tuple[int, ...]:
-    """The numbers of a launch's machines, ascending and each once."""
+    """The numbers of a launch's machines, ascending, each once."""
     return tuple(sorted({belief.number[name] for name in launch.machines}))
 
 
 def _key(belief: Belief, outcome: LaunchOutcome) -> tuple[object, ...]:
-    """An order in which only equal outcomes are alike."""
+    """A sort key that is equal only for equal outcomes."""
     launch = outcome.launch
     asked = launch.diagnostic.name, members(belief, launch), launch.repetitions
     return *asked, outcome.result, outcome.reason, launch.machines, repr(launch.diagnostic)

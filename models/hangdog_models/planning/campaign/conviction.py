@@ -1,4 +1,4 @@
-"""Who is convicted: who is sure to be at fault, and failed more often than chance makes sound machines fail."""
+"""Convicted places: they are surely faulty, and failed more often than sound machines do by chance."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,10 @@ from hangdog_models.planning.campaign.thresholds import USUAL, Thresholds
 
 
 def convicted(belief: Belief, posterior: Posterior, thresholds: Thresholds = USUAL) -> frozenset[int]:
-    """The numbers of the places that are sure enough, and failed often enough. A link or leaf evicts nobody: `failures` do.
+    """The numbers of the places that are sure enough and failed often enough. A convicted link or leaf evicts no
+    machine.
 
-    The surest come first; what failed beside a place already convicted speaks against nobody else.
+    The surest come first. A failure that includes a place already convicted is no evidence against another.
     """
     prior = np.array(list(belief.machines.values()))
     found: set[int] = set()
@@ -32,12 +33,15 @@ def convicted(belief: Belief, posterior: Posterior, thresholds: Thresholds = USU
 
 
 def sure(posterior: Posterior, thresholds: Thresholds = USUAL) -> list[int]:
-    """The numbers of the places that are as good as certain, most of them for good reason."""
+    """The numbers of the places that are nearly certain. Most are so for good reason."""
     return [int(at) for at in np.flatnonzero(posterior.place >= thresholds.sure) if at != posterior.places.elsewhere]
 
 
 def failures_needed(alike: int, alarm: float, thresholds: Thresholds = USUAL) -> int:
-    """In how many launches one of `alike` machines, equally suspected, must fail, each a false alarm so often, if none passes."""
+    """How many failed launches convict one of `alike` equally suspected machines, if none passes.
+
+    `alarm`: the false-alarm rate of each launch.
+    """
     times = thresholds.failures
     while alike * max(alarm, UNERRING) ** times > thresholds.innocent:
         times += 1

@@ -1,4 +1,4 @@
-"""Where a fault may sit, and how often it shows itself."""
+"""Where a fault may be, and how often it shows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from math import ceil, expm1, log1p
 
 
 class Where(StrEnum):
-    """Only a fault of a machine evicts it: for a link or a leaf, the people of the network are told."""
+    """Only a machine's fault evicts it: a link or a leaf is reported to the network team."""
 
     MACHINE = "machine"
     LINK = "link"
@@ -16,7 +16,9 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FaultSite:
-    """A machine; the link between two machines, whatever lies on the way; or a leaf switch. `names` in the belief's order."""
+    """A machine; the link between two machines, with all that lies on it; or a leaf switch. `names` in the belief's
+    order.
+    """
 
     where: Where
     names: tuple[str, ...]
@@ -27,10 +29,11 @@ class FaultSite:
 
 @dataclass(frozen=True, slots=True)
 class FailureMode:
-    """A way to fail: `manifestation` is the probability that one repetition shows it, `share` how many faults are so.
+    """A way to fail. `manifestation`: the probability that one repetition shows it. `share`: the share of faults with
+    this mode.
 
-    1 is a fixed fault. Intermittent faults have no one rate: a grid of modes stands for what is believed of it, and
-    what passes shifts belief towards the rarer ones, never to nothing.
+    A fixed fault has 1. Intermittent faults have no single rate: a grid of modes stands for what is believed. A pass
+    shifts belief towards the rarer modes, never to 0.
     """
 
     name: str
@@ -50,7 +53,7 @@ FIXED = FailureMode("fixed")
 
 
 def repetitions(manifestation: float, coverage: float, phases: int = 1) -> int:
-    """How many repetitions show a fault with probability `coverage` in every one of `phases` launches."""
+    """The repetitions that show a fault with probability `coverage` in every one of `phases` launches."""
     if not (0 < manifestation <= 1 and 0 < coverage < 1 and phases >= 1):
         raise ValueError("manifestation and coverage are probabilities above 0, coverage below 1, and there is a phase")
     if manifestation == 1:
@@ -61,7 +64,7 @@ def repetitions(manifestation: float, coverage: float, phases: int = 1) -> int:
 
 
 def grid(*manifestations: float) -> tuple[FailureMode, ...]:
-    """Equally probable modes for a manifestation that nobody knows."""
+    """Equally probable modes, for an unknown manifestation."""
 
     def modes() -> Iterator[FailureMode]:
         for p in manifestations:

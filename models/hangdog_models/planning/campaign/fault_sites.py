@@ -1,4 +1,4 @@
-"""Numbers every place where a fault may sit, and says which of them a launch touches."""
+"""Numbers every place where a fault may be, and says which of them a launch touches."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +12,10 @@ from hangdog_models.planning.campaign.launch import Launch, LaunchResult
 
 Numbers = NDArray[np.int64]
 
-#: The links inside a failed group become places of their own up to this size; a larger group has thousands, of which none
-#: would stand out, and smaller groups that fail later bring them in.
+#: The links inside a failed group become places of their own up to this size. A larger group has thousands, of which
+#: none would stand out; smaller groups that fail later bring them in.
 LINKED = 48
-#: At most so many links are places of their own, those of the smallest failed groups first: it bounds time, not truth.
+#: At most so many links are places of their own, those of the smallest failed groups first. It bounds time only.
 LINKS = 4096
 
 
@@ -42,7 +42,7 @@ class FaultSites:
         return len(self.names) + len(self.leafs)
 
     def place(self, number: int) -> FaultSite:
-        """The place of this number; ValueError for `elsewhere`, which is many."""
+        """The place of this number. ValueError for `elsewhere`, which is many."""
         if number < len(self.names):
             return FaultSite(Where.MACHINE, (self.names[number],))
         if number < self.first_link:
@@ -53,7 +53,7 @@ class FaultSites:
         raise ValueError("this stands for all links that nobody suspects by name")
 
     def touched(self, group: Numbers, network: bool) -> Numbers:
-        """The places a launch on these machines would show: leafs and links only where machines talk to each other."""
+        """The places a launch on these machines would show: leafs and links only if the machines communicate."""
         if not network or len(group) < 2:
             return group
         inside = np.zeros(len(self.names), dtype=bool)

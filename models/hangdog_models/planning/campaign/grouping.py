@@ -1,9 +1,10 @@
-"""Forms the disjoint groups of a round: suspects apart from each other, and beside them machines nobody suspects.
+"""Forms the disjoint groups of a round: suspects separated from each other, filled up with unsuspected machines.
 
-`spread` deals machines so that every group is equally suspicious: with nobody suspected it gives neighbours, as a first
-phase of replay does; the suspects of a failed group it deals to groups of their own, as a second phase does, but of those
-that are left only. `cross` brings together machines that may fail only together, which any spreading pulls apart; `scatter`
-brings together those that never met, where a faulty link may be anywhere.
+- `spread` makes all groups equally suspicious. Without suspects it gives neighbours, like the first phase of replay. It
+separates the suspects of a failed group, like the second phase, but only those that are left.
+- `cross` combines machines that may fail only together, which any spreading separates.
+- `scatter` combines machines that never met, where a faulty link may be anywhere.
+- `alone` tests one place again.
 """
 
 from collections.abc import Sequence
@@ -18,17 +19,19 @@ from hangdog_models.planning.campaign.information_gain import gained, reach
 from hangdog_models.planning.campaign.launch import Diagnostic, LaunchResult
 from hangdog_models.planning.campaign.posterior import Posterior
 
-#: A diagnostic is given up on a machine when so many launches had no answer and it alone can be why: once is a mishap.
+#: A diagnostic is given up on a machine after so many launches without an answer that only this machine explains. Once
+#: is a mishap.
 GIVEN_UP = 2
-#: Or when so many had none, whoever else was there: halving would have singled out one of 1,024 by then, so several are silent.
+#: Or after so many without an answer, whichever others took part. Halving would have singled out one of 1,024 by then,
+#: so several are silent.
 GIVEN_UP_TOGETHER = 12
-#: Machines tried one by one for groups that cross: three tries each, some milliseconds a try.
+#: Machines tried one by one for crossing groups: three tries each, some milliseconds a try.
 CROSSED = 24
-#: A machine with less than this share of the most suspicious one's blame is not tried: it would only bring noise.
+#: A machine with less than this share of the most suspicious one's blame is not tried: it would only add noise.
 FAINTEST = 0.01
-#: Links anywhere are looked for among so many machines at most: the table of who met whom grows squared.
+#: Links anywhere are searched among so many machines at most: the table of meetings grows squared.
 SCATTERED = 4096
-#: Suspicion less than this is the same for whoever deals groups: floats must not decide who is whose neighbour.
+#: Decimal digits of suspicion that count: rounding of floats must not decide which machines are neighbours.
 GRAIN = 12
 
 
@@ -36,7 +39,7 @@ GRAIN = 12
 class Deck:
     """The machines of a diagnostic: how suspicious each is, and how often it left a launch without an answer.
 
-    `given_up` are those that this diagnostic never gets an answer of, `named` the convicted: neither is launched on again.
+    `given_up` never answer this diagnostic, `named` are convicted: neither is launched on again.
     """
 
     diagnostic: Diagnostic
@@ -66,7 +69,7 @@ class Deck:
 
 
 def deck(belief: Belief, posterior: Posterior, diagnostic: Diagnostic, named: frozenset[int] = frozenset()) -> Deck:
-    """The blame of each machine: its own, and for a diagnostic of the network that of its links. `named` ones are out."""
+    """The blame of each machine: its own, and for a network diagnostic that of its links. `named` ones are out."""
     places = posterior.places
     mass = posterior.blame[: len(places.names)].copy()
     if diagnostic.network and len(places.links):
@@ -78,16 +81,16 @@ def deck(belief: Belief, posterior: Posterior, diagnostic: Diagnostic, named: fr
 
 
 def spread(deck: Deck, count: int, share: float = 1.0) -> list[Numbers]:
-    """At most `count` groups that hold machines with this share of all suspicion, equally suspicious as far as can be."""
+    """At most `count` groups with machines of this share of all suspicion, as equally suspicious as possible."""
     order = [at for at in np.lexsort((-deck.mass, deck.silent)) if at not in deck.out]
-    middle = np.cumsum(deck.mass[order]) - deck.mass[order] / 2  # whoever is more than half inside the share is in
+    middle = np.cumsum(deck.mass[order]) - deck.mass[order] / 2  # more than half inside the share is in
     enough = int((middle < share * deck.mass[order].sum()).sum()) if share < 1 else len(order)
     chosen = order[: max(1, min(enough, count * deck.room))]
     return _filled(deck, _dealt(deck, chosen, min(count, len(chosen))))
 
 
 def cross(belief: Belief, posterior: Posterior, deck: Deck, repetitions: int) -> list[Numbers]:
-    """Up to two groups chosen machine by machine for what they tell, links included."""
+    """Up to two groups chosen machine by machine for their information, links included."""
     suspects = [at for at in np.argsort(-deck.mass, kind="stable") if at not in deck.out][:CROSSED]
     groups: list[list[int]] = [[], []]
     reported = 0.0
@@ -131,7 +134,9 @@ def scatter(posterior: Posterior, deck: Deck, count: int) -> list[Numbers]:
 
 
 def alone(deck: Deck, places: FaultSites, suspects: Sequence[int], count: int) -> list[Numbers]:
-    """At most `count` groups, each to test one place again: its machine, both ends of its link, or two machines of its leaf."""
+    """At most `count` groups that test one place again: its machine, both ends of its link, or two machines of its
+    leaf.
+    """
     groups: list[list[int]] = []
     for place in suspects:
         if place < len(deck.mass):
@@ -147,7 +152,7 @@ def alone(deck: Deck, places: FaultSites, suspects: Sequence[int], count: int) -
 
 
 def _dealt(deck: Deck, chosen: Sequence[int], count: int) -> list[list[int]]:
-    """Heavy suspects to the lightest group each; then the rest, neighbours together, to make up the weight."""
+    """Puts heavy suspects in the lightest group each, then the rest, neighbours together, to balance the weight."""
     share = float(deck.mass[list(chosen)].sum()) / count
     apart = [at for at in chosen if deck.mass[at] > share / 2 or deck.silent[at]]
     groups: list[list[int]] = [[] for _ in range(count)]
@@ -167,7 +172,7 @@ def _dealt(deck: Deck, chosen: Sequence[int], count: int) -> list[list[int]]:
 
 
 def _filled(deck: Deck, groups: list[list[int]]) -> list[Numbers]:
-    """The groups with as many of the least suspected others as each needs; groups that cannot be filled are left out."""
+    """The groups filled up with the least suspected others as needed. Groups that cannot be filled are left out."""
     taken = {at for group in groups for at in group} | deck.out
     spare = [at for at in np.lexsort((deck.mass, deck.silent)) if at not in taken]
     found = []
@@ -180,7 +185,9 @@ def _filled(deck: Deck, groups: list[list[int]]) -> list[Numbers]:
 
 
 def _silent(belief: Belief, diagnostic: Diagnostic) -> tuple[Numbers, frozenset[int]]:
-    """How often each machine, never part of a launch that ended, was part of one that did not; and who is given up."""
+    """How often each machine was in a launch without an answer, if it never was in one with an answer; and those given
+    up.
+    """
     mine = [one for one in belief.evidence if one.launch.diagnostic.name == diagnostic.name]
     groups = [(set(members(belief, one.launch)), one.result is LaunchResult.INCONCLUSIVE) for one in mine]
     answered = set().union(*(group for group, lost in groups if not lost))

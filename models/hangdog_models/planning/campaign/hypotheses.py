@@ -1,9 +1,11 @@
-"""Weighs which sets of faults explain the launches that failed: all sets where they are few, the likeliest where they are many.
+"""Weighs which sets of faults explain the failed launches: all sets if they are few, else the likeliest.
 
-Only faults that some failed launch touches are weighed together here; all others do not bear on each other and need no sets.
-An *atom* is a place with a failure mode. Sets grow one atom at a time from the likeliest so far, which is exact as long as
-the limits below do not bind. What an atom can at most multiply a set's weight by is what it is worth alone, since a
-failure that is half explained already gains less: so what is worth little alone may be left out of larger sets.
+Only faults that a failed launch touches are weighed together here. All others are independent and need no sets. An
+*atom* is a place with a failure mode.
+
+Sets grow one atom at a time from the likeliest so far, which is exact as long as the limits below do not bind. An atom
+multiplies a set's weight by at most what it is worth alone: a failure that is half explained already gains less. So
+atoms worth little alone may be left out of larger sets.
 """
 
 from dataclasses import dataclass
@@ -15,23 +17,23 @@ from hangdog_models.planning.campaign.fault_sites import Numbers
 
 Floats = NDArray[np.float64]
 
-#: Faults at once that are told apart. More than these at the same time are an outage, which no group test sorts out.
+#: The most faults at once that are distinguished. More at the same time are an outage, which no group test resolves.
 DEEPEST = 6
 #: Sets weighed at each depth: a few hundredths of a second.
 WEIGHED = 100_000
-#: Sets kept at each depth: those that fall out together weigh less than what the model itself is wrong by.
+#: Sets kept at each depth: the rest together weigh less than the model's own error.
 KEPT = 6_000
-#: Atoms that are combined with others: all pairs of so many are weighed, and a set of DEEPEST still numbers below 2^63.
+#: Atoms that are combined with others: all pairs of so many are weighed, and a set of DEEPEST has a number below 2^63.
 COMBINED = 300
-#: An atom that can add no more than this share to the weight of any set is left out of larger sets.
+#: An atom that can add at most this share to the weight of any set is left out of larger sets.
 NEGLIGIBLE = 1e-6
-#: Likelihood ratios multiplied before a logarithm is taken: 16 of at most 1e6 stay far below the largest float.
+#: Likelihood ratios multiplied before a logarithm is taken: 16 of at most 1e6 are far below the largest float.
 CHUNK = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Atoms:
-    """Faults that failed launches touch: prior weight after what passed, place, and survival of each failed launch."""
+    """Faults that failed launches touch: prior weight after the passes, place, and survival of each failed launch."""
 
     weight: Floats
     place: Numbers
@@ -47,9 +49,9 @@ class Sets:
 
 
 def weigh(atoms: Atoms, alarms: Floats, beside: float) -> Sets:
-    """The sets of one fault and more, relative to none at all; each further fault beside the first costs `beside`.
+    """The sets of one or more faults, relative to no fault; each further fault costs `beside`.
 
-    `alarms` is the false-alarm rate of each failed launch, the columns of `atoms.survive`.
+    `alarms`: the false-alarm rate of each failed launch, the columns of `atoms.survive`.
     """
     if not len(atoms.weight):
         return Sets(np.zeros((0, 1), dtype=np.int64), np.zeros(0))
@@ -93,7 +95,7 @@ def _worth_joining(alone: Floats, beside: float) -> Numbers:
 def _ratios(parents: Floats, added: Floats, alarms: Floats) -> Floats:
     """Log likelihood of the failures for each parent with each atom added, relative to false alarms only."""
     logs = np.zeros((len(parents), len(added)))
-    product, one = np.empty_like(logs), np.empty_like(logs)  # used again and again: fresh pages cost more than the sums
+    product, one = np.empty_like(logs), np.empty_like(logs)  # reused: fresh pages cost more than the sums
     for start in range(0, len(alarms), CHUNK):
         product.fill(1.0)
         for at in range(start, min(start + CHUNK, len(alarms))):
@@ -106,7 +108,7 @@ def _ratios(parents: Floats, added: Floats, alarms: Floats) -> Floats:
 
 
 def _largest(values: Floats, count: int) -> Numbers:
-    """Where the `count` largest values are; of equal ones always the same."""
+    """The indices of the `count` largest values; among equal ones always the same."""
     if len(values) <= count:
         return np.arange(len(values))
     return np.sort(np.argpartition(-values, count)[:count])

@@ -1,4 +1,4 @@
-"""How much a round is expected to tell: the information that passes and failures of its groups hold about where the fault is."""
+"""The expected information of a round: what passes and failures of its groups say about where the fault is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +15,14 @@ from hangdog_models.planning.campaign.posterior import Posterior
 
 @dataclass(frozen=True, slots=True)
 class GroupReach:
-    """Which sets of faults the groups of a round touch: worked out once, whatever the repetitions.
+    """Which sets of faults the groups of a round touch: computed once for all repetitions.
 
-    `met` numbers each meeting of a set with a group as set * groups + group; each fault of a set that a group touches is an
-    entry of `which` (the meeting), `mode`, and `part`: how much of the place is in the group, below 1 for links elsewhere.
+    `met` numbers each meeting of a set with a group as set * groups + group. Each fault of a set that a group touches
+    is an entry:
+
+    - `which`: the meeting.
+    - `mode`: the fault's mode.
+    - `part`: the share of the place that is in the group; below 1 for links elsewhere.
     """
 
     posterior: Posterior
@@ -30,7 +34,7 @@ class GroupReach:
 
 
 def reach(posterior: Posterior, network: bool, groups: Sequence[Numbers], links: bool = False) -> GroupReach:
-    """What disjoint groups touch. With `links`, links that have no place of their own count, too."""
+    """What disjoint groups touch. With `links`, links without a place of their own count, too."""
     places = posterior.places
     touched = [places.touched(group, network) for group in groups]
     parts = [np.ones(len(group)) for group in touched]
@@ -57,9 +61,9 @@ def reach(posterior: Posterior, network: bool, groups: Sequence[Numbers], links:
 
 
 def gained(reached: GroupReach, modes: Sequence[FailureMode], diagnostic: Diagnostic, repetitions: int) -> float:
-    """Expected bits of launching a diagnostic on the groups reached, each launch reckoned by itself.
+    """Expected bits of a diagnostic launched on these groups, each launch counted by itself.
 
-    Launches of one round tell a little of the same thing, so the sum is an upper bound; what is uncertain is another.
+    Launches of one round overlap in information, so the sum is an upper bound. The posterior's uncertainty is another.
     """
     shown = np.array([diagnostic.shows(mode, repetitions) for mode in modes])
     sound = 1 - diagnostic.alarm
@@ -78,7 +82,7 @@ def gained(reached: GroupReach, modes: Sequence[FailureMode], diagnostic: Diagno
 
 
 def unseen(posterior: Posterior, group: Numbers) -> Numbers:
-    """The links inside a group that have no place of their own and never passed; none where a failure would name too many."""
+    """The links inside a group without a place of their own that never passed; empty if a failure would add too many."""
     if len(group) > LINKED:
         return np.zeros(0, dtype=np.int64)
     low, high = np.triu_indices(len(group), 1)
@@ -93,7 +97,7 @@ def _member(codes: Numbers, of: Numbers) -> NDArray[np.bool_]:
 
 
 def _entropy(probability: Floats) -> Floats:
-    """Bits of a yes or no with this probability, which is never 0 or 1 here: nothing is unerring."""
-    kept = np.clip(probability, 1e-12, 1 - 1e-12)  # sums of floats may reach past the ends
+    """Bits of a yes or no with this probability. It is never 0 or 1: no diagnostic is perfect."""
+    kept = np.clip(probability, 1e-12, 1 - 1e-12)  # sums of floats may go beyond 0 and 1
     other = 1 - kept
     return np.asarray(-(kept * np.log2(kept) + other * np.log2(other)))

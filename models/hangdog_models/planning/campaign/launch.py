@@ -1,4 +1,4 @@
-"""What can be run on machines whose job has stopped, what it costs, how it errs, and how it came out."""
+"""What can be run on the machines of a stopped job: its cost, its errors, and its outcome."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -6,12 +6,12 @@ from math import inf
 
 from hangdog_models.planning.campaign.fault import FailureMode
 
-#: No diagnostic is taken at its word that it never errs: a posterior of exactly 0 or 1 could never be corrected.
+#: The least error rate of any diagnostic: a posterior of exactly 0 or 1 could never be corrected.
 UNERRING = 1e-6
 
 
 class LaunchResult(StrEnum):
-    """How a launch came out. What could not run, or did not answer in time, is inconclusive, never a failure."""
+    """How a launch ended. A launch that could not run, or did not answer in time, is inconclusive, never a failure."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -22,10 +22,12 @@ class LaunchResult(StrEnum):
 class Diagnostic:
     """A kind of test. A launch of it runs on `least` to `most` machines, a whole `multiple` of them.
 
-    `seconds` is one repetition, `setup_s` comes once a launch. `price` is what a launch costs beside its time, in
-    seconds that the whole job waits: 0 where only time counts. `miss` is the probability that a launch passes over a fault
-    that showed itself, `false_alarm` that it fails without one, however many repetitions it has. `network` says whether
-    machines talk to each other in it: only then links and switches are tested. Failure modes named in `blind` never show.
+    - `seconds`: the time of one repetition; `setup_s` is added once a launch.
+    - `price`: the cost of a launch beside its time, in seconds that the whole job waits; 0 if only time counts.
+    - `miss`: the probability that a launch passes although a fault showed.
+    - `false_alarm`: the probability that it fails without a fault, whatever its repetitions.
+    - `network`: machines communicate in it. Only then links and switches are tested.
+    - `blind`: failure modes that it never shows.
     """
 
     name: str
@@ -55,7 +57,7 @@ class Diagnostic:
             )
 
     def takes_s(self, repetitions: int) -> float:
-        """How long a launch takes, in seconds."""
+        """The time of a launch, in seconds."""
         return self.setup_s + repetitions * self.seconds
 
     def shows(self, mode: FailureMode, repetitions: int) -> float:
@@ -66,7 +68,7 @@ class Diagnostic:
 
     @property
     def alarm(self) -> float:
-        """The false-alarm rate as it is reckoned with."""
+        """The false-alarm rate used in computations: at least UNERRING."""
         return max(self.false_alarm, UNERRING)
 
 
@@ -85,7 +87,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class LaunchOutcome:
-    """How one launch came out; `because` is for people, above all where it was inconclusive."""
+    """How one launch ended; `reason` is for people, above all if it was inconclusive."""
 
     launch: Launch
     result: LaunchResult
@@ -94,7 +96,7 @@ class LaunchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CampaignRound:
-    """Launches on disjoint groups, to be run at once; `bits` is the information expected of them."""
+    """Launches on disjoint groups, to be run at once; `bits` is their expected information."""
 
     launches: tuple[Launch, ...]
     bits: float
@@ -115,7 +117,7 @@ class LaunchBudget:
     parallel: int = 1_000_000
 
     def after(self, spent: CampaignRound) -> "LaunchBudget":
-        """What is left when a round was run."""
+        """What is left after this round."""
         return replace(
             self,
             seconds=self.seconds - spent.seconds,

@@ -1,7 +1,7 @@
-"""The levels of the ladder as diagnostics of the planner, and how a launch of one came out by what its machines reported.
+"""The test levels as diagnostics of the planner, and the outcome of a launch by its machines' reports.
 
-Times are what a launch takes where it has been run, on a CPU with gloo, doubled for GPUs on which it has not; they decide
-only which test is planned before which. Shares of faults are equal for want of better: nobody publishes them.
+Times are of launches on a CPU with gloo, doubled for GPUs on which they have not been run. They only decide which test
+is planned first. The shares of faults are equal, for none are published.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,8 +12,8 @@ from hangdog_models.planning.campaign.grouping import GIVEN_UP
 from hangdog_models.planning.campaign.launch import Diagnostic, Launch, LaunchOutcome, LaunchResult
 from hangdog_models.reading.hardware.test_report import Diagnosed
 
-#: How a machine may fail: its memory, its units for products, always or at times, those that only a training step uses,
-#: what joins its devices, and its network cards. A faulty GPU may fail one small run of some (SDCHUNTER: one of 50, at worst).
+#: How a machine may fail: memory; matrix units, always or at times; units that only a training step uses; what joins
+#: its devices; network cards. A faulty GPU may fail one small run of some (SDCHUNTER: one of 50, at worst).
 MEMORY, PRODUCTS, RARELY, BESIDE = "memory", "products", "products at times", "computing beside products"
 INSIDE, NETWORK = "between its devices", "network"
 MODES = (
@@ -25,12 +25,12 @@ MODES = (
     FailureMode(NETWORK, 1.0, 1 / 6),
 )
 _COMPUTING = (MEMORY, PRODUCTS, RARELY, BESIDE)
-#: Offline tests find some 70 % of the bad GPUs of the field (ByteRobust, of the vendor's extended test).
+#: Offline tests find some 70 % of the bad GPUs of the field (ByteRobust, on the vendor's extended test).
 _MISS = 0.3
 #: Machines of one launch between machines: with three links or more they are judged by each other.
 _MOST = 4
 
-#: By level. The names are those under which the agent's levels report.
+#: The diagnostic of each level, by the name under which the agent reports it.
 LADDER: Mapping[int, Diagnostic] = {
     1: Diagnostic("one device", 15.0, 20.0, miss=_MISS, blind=(BESIDE, INSIDE, NETWORK)),
     2: Diagnostic("inside the machine", 20.0, 20.0, miss=0.1, blind=(*_COMPUTING, NETWORK)),
@@ -41,7 +41,7 @@ LADDER: Mapping[int, Diagnostic] = {
 
 @dataclass(frozen=True, slots=True)
 class LevelAnswer:
-    """What one machine of a launch answered: a report, or `silent` says why there is none. `out`: there will be none again."""
+    """What one machine of a launch answered. `silent`: why there is no report. `out`: it will not answer again."""
 
     report: Diagnosed | None = None
     silent: str = ""
@@ -50,9 +50,9 @@ class LevelAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """How a launch came out. Where it has no result: `silent` did not answer, `unable` have nothing that it could test.
+    """How a launch ended. If inconclusive, `silent` did not answer and `unable` have nothing that it could test.
 
-    Both give a reason for each machine. `out` are those of the silent that can be asked no more.
+    Both map a machine to its reason. `out` are the silent ones that will not answer again.
     """
 
     result: LaunchResult
@@ -63,25 +63,25 @@ class Conclusion:
 
 
 def diagnostics(levels: Collection[int], machines: int) -> tuple[Diagnostic, ...]:
-    """Those of the levels that so many machines can have launched."""
+    """Those of the levels that can be launched on so many machines."""
     return tuple(LADDER[level] for level in sorted(levels) if LADDER[level].least <= machines)
 
 
 def modes(chosen: Collection[Diagnostic]) -> tuple[FailureMode, ...]:
-    """The ways to fail that one of these could show: of the others nothing will be told, whatever is believed."""
+    """The failure modes that one of these could show: nothing would be learned about others."""
     seen = [mode for mode in MODES if any(mode.name not in one.blind for one in chosen)]
     share = sum(mode.share for mode in seen)
     return tuple(FailureMode(mode.name, mode.manifestation, mode.share / share) for mode in seen)
 
 
 def concluded(diagnostic: Diagnostic, answers: Mapping[str, LevelAnswer]) -> Conclusion:
-    """The outcome of a launch: one machine that reports a failure fails it, and only all together pass it.
+    """The outcome of a launch: one machine's failure fails it, and only all machines together pass it.
 
-    Who did not answer is known by its own silence, never by the word of the others: they may be cut off themselves.
+    A machine is silent only by its own missing answer, never because others say so: they may be cut off themselves.
     """
     reports = {name: one.report for name, one in answers.items() if one.report is not None}
     if failures := [words for report in reports.values() if (words := _failures(report))]:
-        return Conclusion(LaunchResult.FAIL, "; ".join(dict.fromkeys(failures)))  # the members of a group tell the same
+        return Conclusion(LaunchResult.FAIL, "; ".join(dict.fromkeys(failures)))  # members of a group report the same
     silent = {name: one.silent for name, one in answers.items() if one.report is None}
     unable = {name: why for name, report in reports.items() if (why := report.skipped.get(diagnostic.name))}
     open_ = {name: why for name, report in reports.items() if name not in unable and (why := _open(diagnostic, report))}
@@ -95,7 +95,7 @@ def concluded(diagnostic: Diagnostic, answers: Mapping[str, LevelAnswer]) -> Con
 
 
 def outcomes(launch: Launch, came: Conclusion) -> tuple[LaunchOutcome, ...]:
-    """What the planner is told of it: where single machines are why there is no result, it is theirs alone."""
+    """The outcomes for the planner. If single machines are the reason for no result, the outcome is theirs alone."""
     if came.result is not LaunchResult.INCONCLUSIVE or not (came.silent or came.unable):
         return (LaunchOutcome(launch, came.result, came.reason),)
     blamed = [*came.silent.items(), *list(came.unable.items()) * GIVEN_UP]
@@ -109,7 +109,7 @@ def _failures(report: Diagnosed) -> str:
 
 
 def _open(diagnostic: Diagnostic, report: Diagnosed) -> str:
-    """What keeps a report without failures from being a pass; empty where it is one."""
+    """Why a report without failures is not a pass; empty if it is one."""
     mine = [one for one in report.tests if one.of == diagnostic.name]
     reported = [f"{one.test}: {one.says}" for one in mine if one.outcome != "pass"]
     return "; ".join(reported) if mine else "its report tells nothing of this test"

@@ -1,9 +1,10 @@
-"""What follows from a belief: how probable each place is, which sets of faults explain what was seen, and what is left open.
+"""What follows from a belief: the probability of each place, the sets of faults that explain the outcomes, and what is
+open.
 
-Sets of faults have the weight  beside^(faults - 1) * product of their priors * likelihood of the outcomes,  and no fault at
-all its own prior. A launch passes with (1 - f) * product of (1 - s) over the faults it touches, so what passed multiplies
-each fault by itself; only what failed, 1 minus that, ties faults together (the noisy-or of diagnosis networks). Faults that
-no failed launch touches are therefore independent, and summed in closed form however many there are.
+The weight of a set is beside^(faults - 1) * product of its priors * likelihood of the outcomes; without a fault, the
+prior of none. A launch passes with (1 - f) * product of (1 - s) over the faults it touches. So a pass multiplies each
+fault by itself. Only a failure, 1 minus that, couples faults (the noisy-or of diagnosis networks). Faults that no
+failed launch touches are independent, and are summed in closed form however many there are.
 """
 
 from dataclasses import dataclass
@@ -17,21 +18,24 @@ from hangdog_models.planning.campaign.fault_sites import FaultSites, Numbers, lo
 from hangdog_models.planning.campaign.hypotheses import Atoms, Floats, Sets, weigh
 from hangdog_models.planning.campaign.launch import LaunchResult
 
-#: Sets of faults less probable than this are not looked at when the next launches are chosen.
+#: Sets of faults less probable than this are ignored when the next launches are chosen.
 FAINT = 1e-7
-#: Links that passed are followed one by one up to so many in all launches together, some tenths of a second; beyond, what
-#: passed speaks for machines and leafs only, and a link somewhere else stays as probable as it was.
+#: Links that passed are tracked one by one up to so many in all launches, some tenths of a second. Beyond, passes count
+#: for machines and leafs only, and a link elsewhere stays as probable as it was.
 PAIRS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """`place[number]` is the probability that a place is faulty, `none` that nothing is.
+    """The probability of every place and set of faults.
 
-    `rows` are the sets of faults by themselves, as atoms (place * modes + mode) padded with -1, the empty set among them;
-    `mass` is their probability; the first `joint` of them are those that failed launches bear on. `alone` is the probability
-    that no other place is faulty, given such a set. `seen` are the links, as low * machines + high, that have a place of
-    their own or were in a launch that passed; `rest` counts the others.
+    - `place[number]`: the probability that a place is faulty; `none`: that nothing is.
+    - `rows`: the sets of faults as atoms (place * modes + mode), padded with -1, with the empty set.
+    - `mass`: the probability of each set.
+    - `joint`: the first so many sets are those that failed launches affect.
+    - `alone`: the probability that no other place is faulty, given such a set.
+    - `seen`: links, as low * machines + high, with a place of their own or in a launch that passed; `rest` counts the
+      others.
     """
 
     places: FaultSites
@@ -46,14 +50,14 @@ class Posterior:
     rest: int
 
     def covered(self, named: frozenset[int]) -> float:
-        """The probability that every fault is at one of the named places: with nothing named, that there is none."""
+        """The probability that every fault is at one of the named places; with no name, that there is none."""
         sets = np.where(self.rows[: self.joint] < 0, -1, self.rows[: self.joint] // self.modes)
         inside = np.isin(sets, [-1, *named]).all(axis=1)
         return self.none + self.alone * float(self.mass[: self.joint][inside].sum())
 
     @cached_property
     def blame(self) -> Floats:
-        """How much of what was seen each place accounts for: a set of faults shares its probability out among its members."""
+        """How much of the outcomes each place accounts for: a set shares its probability equally among its members."""
         found = np.zeros(self.places.count)
         share = self.mass / np.maximum(1, (self.rows >= 0).sum(axis=1))
         for column in self.rows.T:
@@ -63,20 +67,20 @@ class Posterior:
 
     @cached_property
     def uncertainty(self) -> float:
-        """How many bits the sets of faults are short of certainty: no round tells more."""
+        """The entropy of the sets of faults, in bits: no round can gain more."""
         mass = self.mass[self.mass > 0] / self.mass.sum()
         return float(-(mass * np.log2(mass)).sum())
 
     @cached_property
     def bits(self) -> float:
-        """How many bits the blame is short of certainty."""
+        """The entropy of the blame, in bits."""
         mass = np.append(self.blame, max(0.0, 1 - float(self.blame.sum())))
         mass = mass[mass > 0]
         return float(-(mass * np.log2(mass)).sum())
 
 
 def infer(belief: Belief) -> Posterior:
-    """The posterior of a belief; the same for the same evidence, in whatever order it came."""
+    """The posterior of a belief; equal for equal evidence, in whatever order it came."""
     places = locate(belief)
     weight, seen, rest = _weights(belief, places)
     failed = [one.launch for one in belief.evidence if one.result is LaunchResult.FAIL]
@@ -99,7 +103,10 @@ def infer(belief: Belief) -> Posterior:
 
 
 def _weights(belief: Belief, places: FaultSites) -> tuple[Floats, Numbers, int]:
-    """The prior of each place and mode, times the probability of the passes given it; the links seen, and how many were not."""
+    """The prior of each place and mode, times the probability of the passes given it.
+
+    Also the links seen, and the number of the others.
+    """
     shares = np.array([mode.share for mode in belief.modes])
     count = len(places.names)
     pairs = max(1, count * (count - 1) // 2)
@@ -123,7 +130,9 @@ def _weights(belief: Belief, places: FaultSites) -> tuple[Floats, Numbers, int]:
 
 
 def _elsewhere(places: FaultSites, passed: list[tuple[Numbers, Floats]], left: Floats) -> tuple[Floats, Numbers]:
-    """How many of all links are left beside those with a place of their own, each counted by how it survived what passed."""
+    """The number of links without a place of their own, by mode, each weighted by its survival of the passes; and those
+    seen.
+    """
     count = len(places.names)
     own = places.links[:, 0] * count + places.links[:, 1]
     left = left - len(own)
@@ -152,10 +161,10 @@ def _summed(
     seen: Numbers,
     rest: int,
 ) -> Posterior:
-    """Adds the independent faults to the sets, and makes probabilities of all weights.
+    """Adds the independent faults to the sets, and normalises all weights to probabilities.
 
-    With A the weight of the sets and v the weights of the independent places, all weights together are
-    A * Z + none + (Z - 1) / beside, where Z is the product of (1 + beside * v).
+    With A the weight of the sets and v the weights of the independent places, all weights together are A * Z + none +
+    (Z - 1) / beside, where Z is the product of (1 + beside * v).
     """
     free = np.where(joint, 0.0, weight.sum(axis=1))
     log_z = float(np.log1p(beside * free).sum())

@@ -1,19 +1,21 @@
-"""Where a campaign begins: suspicion from the diagnosis, a prior for everybody else, and what machines did before."""
+"""Where a campaign begins: suspicion from the diagnosis, a prior for all other machines, and their history."""
 
 from collections.abc import Collection, Mapping, Sequence
 
 from hangdog_models.planning.campaign.belief import Belief
 from hangdog_models.planning.campaign.fault import FIXED, FailureMode
 
-#: Nothing that stop-time diagnostics could show: ByteRobust found 22.7 % of its large jobs' incidents gone on reattempt.
+#: The probability of a fault that no stop-time diagnostic shows. ByteRobust found 22.7 % of its large jobs' incidents
+#: gone on reattempt.
 NONE = 0.2
-#: It is one of those that the diagnosis does not suspect, where it suspects some at all. Our choice: a verdict that named its
-#: suspects with more certainty than this would have evicted them without a campaign.
+#: The probability that it is an unsuspected machine, if some are suspected. By judgement: a verdict surer of its
+#: suspects would have evicted them without a campaign.
 OTHERS = 0.1
-#: Another fault beside one: ByteRobust calls one faulty machine the common case, others saw two in some twentieth of cases.
+#: The probability of another fault beside one. ByteRobust calls one faulty machine the common case; others saw two in
+#: about a twentieth of cases.
 FURTHER = 0.05
-#: Each earlier offence makes a machine so many times as suspicious again as its first day did. Our choice: a few
-#: machines make most of the repeated failures of a fleet, yet one offence must not outweigh a present suspicion.
+#: What each earlier offence adds to a machine's weight of 1. By judgement: a few machines make most of a fleet's
+#: repeated failures, yet one offence must not outweigh a present suspicion.
 OFFENCE = 4.0
 
 
@@ -31,11 +33,15 @@ def begin(
     serials: Mapping[str, Collection[str]] | None = None,
     offences: Mapping[str, int] | None = None,
 ) -> Belief:
-    """The belief before any launch. `machines` stand in the topology's order: neighbours are tested beside each other.
+    """The belief before any launch.
 
-    `suspected` are relative weights; together they have what `none`, `leaf`, `link` and `others` leave. `others` is shared by
-    all other machines (it has everything where nobody is suspected). `offences` counts by serial number, of GPUs or machines,
-    how often one was convicted before; `serials` says which are in which machine now, so that history moves with the parts.
+    - `machines`: in the topology's order; neighbours are tested together.
+    - `suspected`: relative weights. Together they have what `none`, `leaf`, `link` and `others` leave.
+    - `others`: shared by all other machines; they have everything if none is suspected.
+    - `offences`: by serial number of GPUs or machines, how often each was convicted before.
+    - `serials`: which of these are in which machine now, so that history moves with the parts.
+
+    Raises ValueError for an unknown or repeated machine, or a negative weight.
     """
     weights = dict(suspected or {})
     if strange := weights.keys() - set(machines):

@@ -1,15 +1,16 @@
-"""Groups a job's machines for replay so that the groups that fail cross at the faulty machine: ByteRobust's two phases, and a third.
+"""Groups a job's machines for replay so that failing groups cross at the faulty machine.
 
-`size` machines a group, `count` groups, N = size * count machines, numbered so that one pipeline occupies consecutive
-numbers; TP and PP stay as they are, DP shrinks (ByteRobust, SOSP 2025, section 5.2). Group of machine x:
+These are ByteRobust's two phases, and a third. There are `count` groups of `size` machines, N = size * count. One
+pipeline has consecutive numbers; TP and PP stay as they are, DP shrinks (ByteRobust, SOSP 2025, section 5.2). The group
+of machine x:
 
     phase H, neighbours:  x div size
     phase V, strides:     x mod count
     phase D, diagonals:   (x div size + step * (x mod size)) mod count
 
-Two phases are exact for one fault that always shows, if size <= count. With `step` chosen so that any two machines share at
-most one group over all three phases, three are exact for two: a sound machine in a failed group of every phase would
-share two of them with one of the two faults.
+Two phases are exact for one fault that always shows, if size <= count. With a `step` by which any two machines share at
+most one group over all phases, three are exact for two faults. A sound machine in a failed group of every phase would
+share two of them with one of the faults.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,10 +20,10 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def phases(size: int, count: int, third: bool = True) -> tuple[Groups, ...]:
-    """The groups of H and V, and of D where it is asked for and there is a step for it: (groups of each phase).
+    """The groups of each phase: H and V, and D if `third` and a step exists.
 
-    Each group lists machine numbers; each phase holds every machine once. Raises ValueError if size > count: groups
-    of neighbours would then meet more than once.
+    Each group lists machine numbers; each phase has every machine once. Raises ValueError if size > count: groups of
+    neighbours would then meet more than once.
     """
     if not 1 <= size <= count:
         raise ValueError(f"groups of {size} need at least {size} of them, not {count}")
@@ -35,7 +36,7 @@ def phases(size: int, count: int, third: bool = True) -> tuple[Groups, ...]:
 
 
 def diagonal_step(size: int, count: int) -> int | None:
-    """The smallest step with which no two machines meet twice in H, V and D; None where there is none, as with (5, 6)."""
+    """The smallest step by which no two machines meet twice in H, V and D; None if there is none, as with (5, 6)."""
     return next((step for step in range(1, count) if separates(size, count, step)), None)
 
 
@@ -45,7 +46,7 @@ def separates(size: int, count: int, step: int) -> bool:
 
 
 def crossing(groups: Sequence[Groups], failed: Sequence[Collection[int]]) -> tuple[int, ...]:
-    """The machines that were in a failed group of every phase; `failed` holds the group numbers of each phase."""
+    """The machines in a failed group of every phase; `failed` has the group numbers of each phase."""
     left = [{x for number in numbers for x in phase[number]} for phase, numbers in zip(groups, failed, strict=True)]
     return tuple(sorted(set.intersection(*left))) if left else ()
 

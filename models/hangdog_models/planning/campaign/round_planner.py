@@ -1,4 +1,4 @@
-"""Plans the next round of a campaign, or says why there is none and what was found."""
+"""Plans the next round of a campaign, or says why it ends and what was found."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from hangdog_models.planning.campaign.launch import CampaignRound, Diagnostic, L
 from hangdog_models.planning.campaign.posterior import Posterior, infer
 from hangdog_models.planning.campaign.thresholds import USUAL, Thresholds
 
-#: Launches kept back for confirming a suspect: two failures convict, and one launch may be wasted.
+#: Launches kept back to confirm a suspect: two failures convict, and one launch may be wasted.
 CONFIRMING = 3
-#: How much of its capacity a launch with usual misses and false alarms delivers: 0.8 bits for one that could tell 1.
+#: The share of its capacity that a launch with usual misses and false alarms delivers: 0.8 of 1 bit.
 DELIVERED = 0.8
-#: Rounds whose score is this close to the best are as good, and the one with the fewest launches is taken. Any wider, and the
-#: last group of 64 would be left out for it, with the second fault in it.
+#: Rounds with a score this close to the best are as good, and the one with the fewest launches is taken. If it were
+#: wider, the last group of 64 would be left out for it, with the second fault in it.
 ALIKE = 0.001
 
 
@@ -39,10 +39,12 @@ class Because(StrEnum):
 class Stop:
     """The end of a campaign.
 
-    `evict` are the machines convicted; `tell` the links and leafs, which evict nobody: the people of the network are told.
-    `covered` is the probability that there is no fault but these (with none convicted: no fault at all), `ranked` what
-    else is probable, most first. `instead` are the fewest machines that, evicted now, would reach the target, where there
-    are such; `untested` those that never answered a diagnostic.
+    - `evict`: the convicted machines.
+    - `tell`: the convicted links and leafs. They evict no machine: the network team is told.
+    - `covered`: the probability that there are no other faults; without a conviction, no fault at all.
+    - `ranked`: what else is probable, most first.
+    - `instead`: the fewest machines whose eviction now would reach the target, if there are such.
+    - `untested`: the machines that never answered a diagnostic.
     """
 
     reason: Because
@@ -55,17 +57,18 @@ class Stop:
     untested: tuple[str, ...]
 
 
-#: What a report ranks: more than these nobody reads.
+#: Places in a report: a longer list is not read.
 RANKED = 16
 
 
 def plan(
     belief: Belief, diagnostics: Sequence[Diagnostic], budget: LaunchBudget, thresholds: Thresholds = USUAL
 ) -> CampaignRound | Stop:
-    """The next launches to run at once, or the end of the campaign. Deterministic; well under a second for 1,024 machines.
+    """The next launches to run at once, or the end of the campaign.
 
-    Of all rounds that the budget allows, the one that promises most bits for its time and price. As many launches run at
-    once as the launches left allow for the whole search. Order of `diagnostics` does not matter.
+    Of all rounds that the budget allows, it plans the one with most bits for its time and price. As many launches run
+    at once as the launches left allow for the whole search. Deterministic, whatever the order of `diagnostics`; well
+    under a second for 1,024 machines.
     """
     posterior = infer(belief)
     named = convicted(belief, posterior, thresholds)
@@ -122,7 +125,7 @@ def _again(
     named: frozenset[int],
     thresholds: Thresholds,
 ) -> Iterator[tuple[float, CampaignRound]]:
-    """Rounds that tell little but would convict: those who are sure, and have not failed often enough for it."""
+    """Rounds that add little information but would convict: places that are sure, and have not failed often enough."""
     unproven = [at for at in sure(posterior, thresholds) if at not in named]
     dealt = deck(belief, posterior, diagnostic, named)
     groups = alone(dealt, posterior.places, unproven, min(budget.parallel, budget.launches, dealt.groups))
@@ -133,10 +136,10 @@ def _again(
 
 
 def _formed(dealt: Deck, count: int) -> Iterator[list[Numbers]]:
-    """Groups to choose from: as many launches as may be, half of them, and so on down to one."""
+    """Groups to choose from: the most launches allowed, half of them, and so on down to one."""
     seen = set()
     while count:
-        for share in (1.0, count / (count + 1)):  # of everything; or leave as much out as is in each group
+        for share in (1.0, count / (count + 1)):  # of everything; or leave out as much as is in each group
             groups = spread(dealt, count, share)
             key = tuple(map(tuple, groups))
             if groups and key not in seen:
@@ -159,7 +162,7 @@ def _offer(
 
 
 def _at_once(bits: float, budget: LaunchBudget) -> int:
-    """The most launches at once with which the launches left suffice: k groups tell log2(k + 1) bits at best."""
+    """The most launches at once for which the launches left are enough: k groups gain at most log2(k + 1) bits."""
     left = min(budget.launches, budget.parallel * budget.rounds)
     most = min(budget.parallel, budget.launches)
 
@@ -174,7 +177,7 @@ def _at_once(bits: float, budget: LaunchBudget) -> int:
 
 
 def _repetitions(belief: Belief, diagnostic: Diagnostic, seconds: float, seen: float) -> Iterator[int]:
-    """1, 2, 4, ... up to what shows the rarest mode, as far as the time allows."""
+    """1, 2, 4, ... up to those that show the rarest mode, as far as time allows."""
     rarest = min((mode.manifestation for mode in belief.modes if mode.name not in diagnostic.blind), default=None)
     if rarest is None:
         return

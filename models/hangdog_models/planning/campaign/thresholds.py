@@ -1,30 +1,31 @@
-"""What may be tuned in a campaign, with the reason of each default: how sure is sure, and what is worth another launch."""
+"""The tunable thresholds of a campaign, with the reason of each default."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Probabilities unless a comment says otherwise. Raises ValueError for what makes no sense."""
+    """Probabilities unless a comment says otherwise. Raises ValueError for impossible values."""
 
-    #: A campaign ends when nobody but the convicted is at fault, as probably as this: the eviction target of a verdict.
+    #: A campaign ends when only the convicted are faulty with this probability: the eviction target of a verdict.
     target: float = 0.95
-    #: A place is convicted from so probable on. Ten times surer than a campaign must be as a whole: whoever is convicted
-    #: leaves the job for days, and one more launch costs minutes.
+    #: A place is convicted from this probability on. It is ten times surer than a campaign as a whole: a convicted
+    #: machine leaves the job for days, and one more launch costs minutes.
     sure: float = 0.995
-    #: And only after so many failed launches that it took part in: one may be a false alarm, whatever was believed before.
+    #: It must also have taken part in so many failed launches: one may be a false alarm, whatever the prior.
     failures: int = 2
-    #: And a machine only where less than this many sound ones would by chance alone have failed as often in as many launches:
-    #: the prior may be wrong that there is a fault at all, and of a thousand machines some fail twice by chance. Higher,
-    #: and a fault that nobody suspected takes a round less.
+    #: And fewer than so many sound machines may be expected to fail as often by chance. The prior may be wrong that
+    #: there is a fault at all, and of a thousand machines some fail twice by chance. A higher value saves a round for
+    #: an unsuspected fault.
     innocent: float = 0.001
-    #: Less than this many bits expected of the best round is nothing: the same launches would be repeated for ever.
+    #: If the best round is expected to gain fewer bits, the campaign ends: the same launches would be repeated for
+    #: ever.
     worth: float = 0.002
-    #: A mode is not repeated beyond the probability of seeing it: what is left is bought dearer elsewhere.
+    #: A mode is not repeated beyond this probability of seeing it: the rest costs less with other launches.
     seen: float = 0.99
-    #: Links are looked at in groups of their own when so much suspicion is on them: less is noise of the prior.
+    #: Links get groups of their own from this much suspicion on: less is noise of the prior.
     links_suspected: float = 0.05
-    #: The largest set offered for eviction without further tests: a pipeline of 8 machines is what ByteRobust over-evicts.
+    #: The largest set offered for eviction without further tests: ByteRobust over-evicts a pipeline of 8 machines.
     instead: int = 8
 
     def __post_init__(self) -> None:
