@@ -1,1 +1,1 @@
-"""What to look at next: pure, from what was judged so far to the evidence that would decide."""
+"""What to collect next: pure functions from the judgement so far to the evidence that would decide."""

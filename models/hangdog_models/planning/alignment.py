@@ -1,15 +1,19 @@
-"""Who computed other bits than its like: digests of equal work compared inside one cohort, by majority or by a golden answer.
+"""Which machine or device computed other bits than its peers: digests of equal work, compared by majority or a golden
+answer.
 
-Rules of the field (ByteRobust's bit-wise alignment; cuBLAS promises equal bits for one version on one architecture with one
-number of SMs): only answers under the same key are compared; three make a majority, two that differ need a third or a golden
-answer; where no majority is, key or software differ, and nobody is convicted.
+Rules of the field, by ByteRobust's bit-wise alignment (cuBLAS promises equal bits for one version, architecture and
+number of SMs):
+
+- Only answers under the same key are compared.
+- Three make a majority. Two that differ need a third or a golden answer.
+- Without a majority, key or software differ, and none is convicted.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-#: Members from which a majority counts: of two that differ nobody knows who is right.
+#: Members from which a majority counts: if two differ, either may be right.
 FEWEST = 3
 
 #: Digest of each item of the work, by the item's name.
@@ -18,7 +22,7 @@ Digests = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class GoldenAnswer:
-    """What one computed. `key` names all that the bits may depend on: device model, libraries, sizes."""
+    """The computed digests. `key` names all that the bits may depend on: device model, libraries, sizes."""
 
     name: str
     key: str
@@ -27,7 +31,7 @@ class GoldenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """One that computed otherwise, and in which items, in the order it computed them."""
+    """A member that computed otherwise, and in which items, in computing order."""
 
     name: str
     items: tuple[str, ...]
@@ -35,7 +39,7 @@ class Odd:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """The answers under one key. `agreed` names who computed what counts as right; `open` says why nothing counts."""
+    """The answers under one key. `agreed`: members with the right answer. `open`: why no answer counts as right."""
 
     key: str
     agreed: tuple[str, ...] = ()
@@ -49,7 +53,7 @@ def compare(
 ) -> tuple[Cohort, ...]:
     """One cohort for each key, in order of appearance. `golden` holds stored answers by exactly equal keys.
 
-    A golden answer that nobody of several reproduces is more likely wrong itself: that convicts nobody.
+    A golden answer that none of several members reproduces is more likely wrong itself: it convicts none.
     """
     keys = dict.fromkeys(answer.key for answer in answers)
     return tuple(

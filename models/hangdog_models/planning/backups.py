@@ -1,10 +1,12 @@
-"""Where the backup of each rank's checkpoint shard should lie, so that no one eviction takes both copies.
+"""Where to keep the backup of each rank's checkpoint shard, so that no one eviction takes both copies.
 
-ByteRobust (SOSP 2025, section 6.3): a rank backs up to one that shares none of its groups. Here what is evicted are
-machines, so a group stands for all machines it touches, and machine and leaf count like groups. Half a turn along data
-and pipeline parallelism does it for most layouts (in pairs where both are even); where it does not, other shifts are tried,
-and then a perfect matching, which finds a placement wherever one exists that gives each machine the copies of one other.
-Where none exists, as few kinds of eviction as possible are given up, and that is said.
+In ByteRobust (SOSP 2025, section 6.3) a rank backs up to one that shares none of its groups. Here machines are evicted,
+so a group stands for all machines it involves, and machine and leaf count like groups.
+
+Half a turn along data and pipeline parallelism is enough for most layouts (in pairs if both are even). Else other
+shifts are tried, and then a perfect matching. The matching finds a placement wherever one exists that gives each
+machine the copies of one other. If none exists, as few kinds of eviction as possible are given up, and the result says
+so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +25,9 @@ from hangdog_models.topology import Topology
 
 #: Places whose conflicts are held as a table: 16 MiB of it, 32,768 GPUs in machines of 8.
 MOST_PLACES = 4096
-#: Shifts tried before the matching, which takes longer and gives no pattern that people recognise.
+#: Shifts tried before the matching, which takes longer and gives no recognisable pattern.
 _SHIFTS = 512
-#: What is given up first where not everything can be had: what is evicted most rarely. A leaf in less than 1 % of days, a
+#: What is given up first if not all can be had: the rarest eviction. A leaf is evicted on less than 1 % of days, a
 #: data-parallel group hardly ever (it is all of a stage), a pipeline group by each over-eviction.
 _GIVEN_UP = (LEAF, "ep", "cp", "dp", "tp", "pp")
 
@@ -34,10 +36,12 @@ Conflicts = NDArray[numpy.bool_]
 
 @dataclass(frozen=True, slots=True)
 class BackupPlacement:
-    """`holder[rank]` keeps the backup of that rank's shard, besides the rank itself; empty where nobody else is there.
+    """`holder[rank]` keeps the backup of that rank's shard, besides the rank itself; empty if there is only one
+    machine.
 
-    `survives` are the kinds of eviction after which a copy of every shard is left, whichever one it is; `lost` are single
-    evictions that no placement survives or that this one does not, and `because` says why.
+    - `survives`: the kinds of eviction after which a copy of every shard is left, whichever one it is.
+    - `lost`: single evictions that no placement survives, or that this one does not.
+    - `reasons`: why.
     """
 
     holder: tuple[Rank, ...]
@@ -47,7 +51,7 @@ class BackupPlacement:
 
 
 def place(topology: Topology) -> BackupPlacement:
-    """Finds a placement; raises WrongUse for more machines than MOST_PLACES."""
+    """Finds a placement. Raises WrongUse for more machines than MOST_PLACES."""
     where = places(topology)
     if len(where) > MOST_PLACES:
         raise WrongUse(
@@ -99,7 +103,7 @@ def _conflicts(apart: Sequence[Domain], count: int) -> Conflicts:
 
 
 def _placed(topology: Topology, where: Sequence[EvictionDomain], conflicts: Conflicts) -> tuple[tuple[Rank, ...], str]:
-    """The holder of each rank's backup and how it was found; empty where there is none."""
+    """The holder of each rank's backup, and how it was found; empty where there is none."""
     if conflicts.all(axis=1).any():
         return (), ""
     place_of = numpy.zeros(topology.world_size, dtype=numpy.int64)

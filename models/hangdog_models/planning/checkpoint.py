@@ -1,8 +1,8 @@
-"""The checkpoint gate: before machines are evicted, whether every shard of the checkpoint keeps a copy elsewhere.
+"""The checkpoint gate: whether every shard of the checkpoint keeps a copy elsewhere when machines are evicted.
 
-Whoever copies the shards (torch DCP, NVRx, DLRover, torchft) says who holds which; hangdog only checks. Where nobody says,
-every copy in memory is taken to be lost with the eviction, and its price is told: the age of the last checkpoint that lies
-outside all machines, times the GPUs that have to train that time again.
+The software that copies the shards (torch DCP, NVRx, DLRover, torchft) reports which machines hold which; hangdog only
+checks. Without a report, every copy in memory counts as lost with the eviction, and its price is stated. The price is
+the age of the last checkpoint outside all machines, times the GPUs that have to train that time again.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,15 +16,16 @@ from hangdog_models.reading.printable import printable
 #: Machines that hold a copy of each shard of the newest checkpoint, by the shard's name.
 Copies = Mapping[str, Collection[str]]
 
-#: Characters of a text that says who holds copies: 100,000 shards.
+#: Longest report on copies, in characters: 100,000 shards.
 MOST = 16 << 20
-#: Shards named in one sentence, the rest is a number; and characters of such a name, which a checkpointer may choose freely.
+#: Shards named in one sentence, the rest is a number; and characters of such a name, which a checkpointer may choose
+#: freely.
 _NAMED, _NAME = 8, 120
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a checkpoint lost from memory costs: `age_s` of the newest one outside all machines (None: nobody knows), GPUs."""
+    """What a checkpoint lost from memory costs. `age_s`: the age of the newest one outside all machines; None: unknown."""
 
     age_s: float | None = None
     gpus: int = 0
@@ -38,7 +39,9 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointGate:
-    """Which machines may go. None may where every choice loses shards: diagnose first. `lost` names the shards, by choice."""
+    """The machines that may go; empty if every choice loses shards: diagnose first. `lost`: the lost shards of each
+    choice.
+    """
 
     machines: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -46,7 +49,7 @@ class CheckpointGate:
 
 
 def read_copies(text: str) -> Copies:
-    """What a checkpointer says, as JSON: `{"shard": ["machine", ...]}`; raises UnreadableEvidence."""
+    """Reads a checkpointer's report, JSON: `{"shard": ["machine", ...]}`. Raises UnreadableEvidence."""
     if len(text) > MOST:
         raise UnreadableEvidence(f"it is longer than {MOST >> 20} MiB")
     document = read_json(text)
@@ -56,20 +59,22 @@ def read_copies(text: str) -> Copies:
 
 
 def lost(machines: Iterable[str], copies: Copies) -> tuple[str, ...]:
-    """The shards of which no copy would be left without these machines, in the order of `copies`."""
+    """The shards without a copy left if these machines go, in the order of `copies`."""
     gone = frozenset(machines)
     return tuple(shard for shard, holders in copies.items() if gone.issuperset(holders))
 
 
 def remaining(copies: Copies, out: Collection[str]) -> Copies:
-    """The copies without those on machines that are `out` of use already; no shard that had no other: it was lost before."""
+    """The copies without those on machines that are `out` already. Shards without another copy are dropped: they were
+    lost before.
+    """
     return {shard: held for shard, holders in copies.items() if (held := frozenset(holders).difference(out))}
 
 
 def gate(choices: Sequence[Sequence[str]], copies: Copies | None, price: Price | None = None) -> CheckpointGate:
-    """The first of these sets of machines, the best one first, that takes no shard's last copy with it.
+    """The first of these sets of machines, best first, that takes no shard's last copy with it.
 
-    Without `copies` the best one may go, and the price is told.
+    Without `copies` the best set may go, and the price is stated.
     """
     sets = [tuple(machines) for machines in choices if machines]
     if not sets:
@@ -90,9 +95,9 @@ def gate(choices: Sequence[Sequence[str]], copies: Copies | None, price: Price |
 
 
 def forbids(machines: Iterable[str], out: Collection[str], copies: Copies) -> str:
-    """Why these machines may not go together, and which of them may; empty where every shard keeps a copy.
+    """Why these machines may not go together, and which of them may; empty if every shard keeps a copy.
 
-    A copy on a machine that is `out` of use already counts for nothing, and a shard without any other was lost before.
+    A copy on a machine that is `out` already does not count, and a shard without another was lost before.
     """
     asked = tuple(dict.fromkeys(machines))
     left = remaining(copies, out)

@@ -1,4 +1,4 @@
-"""What may be evicted together: a machine, a leaf switch, and the machines of any one parallel group."""
+"""What may be evicted together: a machine, a leaf switch, or the machines of one parallel group."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.topology import DATA, MODEL, WORLD, Topology
 
 MACHINE, LEAF = "machine", "leaf"
-#: Groups made of other groups, or of everybody: nobody is evicted with those.
+#: Groups made of other groups, or of all ranks: they are never evicted.
 _COMPOSED = frozenset({WORLD, MODEL, DATA})
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionDomain:
-    """A machine and its ranks; a rank whose machine nobody named is a place of its own."""
+    """A machine and its ranks; a rank whose machine is unknown is a place of its own."""
 
     name: str
     ranks: tuple[Rank, ...]
@@ -21,7 +21,9 @@ class EvictionDomain:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Places that one eviction takes together. `kind` is machine, leaf, or the dimension of the group; numbers are places."""
+    """Places that one eviction takes together. `kind` is machine, leaf, or the dimension of the group; numbers are
+    places.
+    """
 
     kind: str
     name: str

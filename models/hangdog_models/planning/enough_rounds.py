@@ -1,15 +1,15 @@
-"""Whether looks at a slow job suffice, so that no more are taken than are needed."""
+"""Whether the rounds of a slow job are enough, so that no more are taken than needed."""
 
 from hangdog_models.verdict import Kind, Verdict
 
-#: A degrader is named from so probable on, and so sure must be whatever else ends the looks.
+#: A degrader is named from this probability on; any other verdict must be as sure to end the rounds.
 SURE = 0.9
-#: Verdicts that more looks may overturn: a job that moves is found sound as long as nobody is found slow.
+#: Verdicts that more rounds may overturn: a moving job is found sound until some machine is found slow.
 OPEN = (Kind.NONE, Kind.UNDETERMINED)
 
 
 def enough(before: Verdict | None, now: Verdict) -> bool:
-    """Whether two judgements in a row are sure and name the same: what the next look adds would change neither."""
+    """Whether two judgements in a row are sure and name the same: the next round would change neither."""
     return (
         before is not None
         and _sure(before)

@@ -1,4 +1,4 @@
-"""Chooses the ranks whose native stacks decide something: reading one stops its process, so few are, and only while they wait."""
+"""Chooses the ranks whose native stacks decide something. Reading one stops its process, so they are few, and waiting."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,23 +10,24 @@ from hangdog_models.stack import TRAINER, Frame, ProcessTrace
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity, ClusterView, Kind, Verdict
 
-#: A verdict this sure stands by itself: bench/accuracy finds no more than 1 in 100 of them wrong, and each native look stops
-#: a process for half a second.
+#: A verdict this sure stands by itself: bench/accuracy finds no more than 1 in 100 of them wrong, and each native
+#: capture stops a process for half a second.
 SURE = 0.9
-#: Less sure, a verdict knows who it is and not why, and native stacks may tell.
+#: A less sure verdict knows the culprit but not the cause, and native stacks may show it.
 DECIDED = 0.5
-#: Verdicts that native stacks cannot mend: a job that moves, and ranks that called different operations, which Python shows.
+#: Verdicts that native stacks cannot improve: a job that moves, and ranks that called different operations, as Python
+#: shows.
 SETTLED = (Kind.NONE, Kind.SLOW, Kind.SOFTWARE)
-#: Places that Python frames leave open: what the host does there, or for whom it waits, is decided in C.
+#: Activities that Python frames leave open: what the host does there, or whom it waits for, is decided in C.
 OPEN = (
     Activity.UNKNOWN, Activity.COMPUTE, Activity.LAUNCH, Activity.DEVICE_SYNC, Activity.COLLECTIVE, Activity.P2P,
     Activity.RENDEZVOUS, Activity.LOCK, Activity.IDLE,
 )  # fmt: skip
-#: From this share of the ranks a cluster is large: it is known by a few of its members, and smaller ones stand out.
+#: From this share of the ranks on a cluster is large: a few members represent it, and smaller clusters are outliers.
 LARGE = 0.25
-#: Representatives of one large cluster: two that agree may do so by chance, three hardly.
+#: Representatives of one large cluster: two may agree by chance, three hardly.
 REPRESENTATIVES = 3
-#: Ranks that stand out and suspects take up to this share of all: the rest shows what they are to be compared with.
+#: Outliers and suspects take up to this share of all choices: the rest shows what to compare them with.
 OUTLIERS = 0.5
 
 
@@ -41,15 +42,16 @@ class NativeChoice:
 def deciding(
     snapshot: Snapshot, topology: Topology, verdict: Verdict, most: int, each: int
 ) -> tuple[NativeChoice, ...]:
-    """The ranks to read natively, the most telling first: `most` in all, `each` on one machine; none where none decides.
+    """The ranks to capture natively, most telling first: `most` in all, `each` on one machine; empty if none would
+    decide.
 
-    Only ranks that stood still between the last two looks are chosen: who gets on is never stopped.
+    Only ranks that did not move between the last two rounds are chosen: a rank that makes progress is never stopped.
     """
     if settled(verdict):
         return ()
     still = stalled_frames(snapshot)
     if any(frame.native for frames in still.values() for frame in frames):
-        return ()  # somebody has read native stacks already
+        return ()  # native stacks were captured already
     places = [cluster for cluster in verdict.clusters if cluster.ranks]
     if not still or not places:
         return ()
@@ -57,15 +59,15 @@ def deciding(
     large = [cluster for cluster in places if len(cluster.ranks) >= LARGE * seen]
     apart = sorted((c for c in places if c not in large), key=lambda c: (len(c.ranks), c.ranks))
     if apart and not any(cluster.activity in OPEN for cluster in apart):
-        return ()  # whoever stands out does so for what Python shows
+        return ()  # outliers differ in what Python shows
     doubtful = {rank for cluster in places if cluster.activity in OPEN for rank in cluster.ranks} & still.keys()
     return _bounded(_wanted(verdict, topology, large, apart, most), doubtful, topology, most, each)
 
 
 def settled(verdict: Verdict) -> bool:
-    """Whether no native stack would change a verdict: it is sure, or of a kind that they tell nothing of.
+    """Whether no native stack would change a verdict: it is sure, or of a kind on which they say nothing.
 
-    Of code at work they do: a collection of garbage that does not end looks like that.
+    On code at work they do: a garbage collection that does not end looks like that.
     """
     suspected = set(verdict.suspects[0].ranks) if verdict.suspects else set()
     at_work = any(c.activity is Activity.COMPUTE and suspected & set(c.ranks) for c in verdict.clusters)
@@ -77,7 +79,7 @@ def settled(verdict: Verdict) -> bool:
 
 
 def stalled_frames(snapshot: Snapshot) -> dict[Rank, tuple[Frame, ...]]:
-    """The main thread's frames of each trainer that stood at one line in the last two looks, with nothing in its way."""
+    """The main thread's frames of each trainer that was at one line in the last two rounds, and was captured in full."""
     if len(snapshot.rounds) < 2:
         return {}
     before, last = (
@@ -101,7 +103,7 @@ def _main(trace: ProcessTrace) -> tuple[Frame, ...]:
 def _wanted(
     verdict: Verdict, topology: Topology, large: Sequence[ClusterView], apart: Sequence[ClusterView], most: int
 ) -> Iterator[NativeChoice]:
-    """Who would tell something, the most telling first; the same rank may come twice."""
+    """The ranks that would be telling, the most telling first; a rank may come twice."""
     odd: dict[Rank, str] = {}
     crowded = {rank for cluster in large for rank in cluster.ranks}
     for suspect in verdict.suspects:
@@ -123,17 +125,17 @@ def _wanted(
             ]
             yield from waits[: max(1, most // 4)]
     yield from (NativeChoice(rank, why) for rank, why in odd.items())
-    if not apart and len(large) == 1:  # all stand at one place: who differs in C is found only by looking
+    if not apart and len(large) == 1:  # all are at one call site: only a capture finds which differ in C
         yield from (NativeChoice(rank, "all ranks stand at one place in Python") for rank in large[0].ranks)
 
 
 def _spread(ranks: Sequence[Rank], number: int) -> Rank:
-    """The first, the last and the middle one of a cluster, so that they lie on different machines where there are several."""
+    """The first, the last and the middle one of a cluster, so that they are on different machines if there are several."""
     return ranks[(0, len(ranks) - 1, len(ranks) // 2)[number]]
 
 
 def _beside(odd: Sequence[Rank], verdict: Verdict, topology: Topology) -> Iterator[Rank]:
-    """The next ranks in the groups of those that stand out: the ones that wait for them, if anybody does."""
+    """The next ranks in the groups of outliers: those that wait for them, if any do."""
     for group in verdict.groups:
         yield from (rank for rank in group.ranks if rank not in odd)
     for rank in odd:

@@ -1,10 +1,10 @@
-"""Puts native stacks that were read later below the Python stacks of the looks before, where both show the same standstill.
+"""Adds native stacks that were captured later below the Python stacks of earlier rounds, if both show the same stall.
 
-A native look is no further look at the job: it would compare with none of those before it. It only tells what the C code
-below one Python line does, so it counts for a rank only if that line is where its last look saw it.
+A native capture is not another round: it would compare with none of the earlier ones. It only shows what the C code
+below one Python line does. So it counts for a rank only if that line is where its last round showed it.
 
-A place in Python that some of its ranks were read at counts as read for all of them: else those that nobody read would
-seem to stand elsewhere, and be suspected for it.
+If some ranks of a Python call site were captured, all of them count as captured. Else the others would seem to be
+elsewhere, and be suspected for it.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from hangdog_models.rules.ruleset import RuleSet
 from hangdog_models.snapshot import Round, Snapshot
 from hangdog_models.stack import TRAINER, Frame, ProcessTrace, Thread
 
-#: Reasons told in one note each; the first show what is in the way.
+#: Reasons that get a note of their own; the first show what is in the way.
 SHOWN = 4
 
 Where = tuple[int, Rank]
@@ -28,7 +28,9 @@ Where = tuple[int, Rank]
 
 @dataclass(frozen=True, slots=True)
 class Deepened:
-    """The snapshot with native frames: of the ranks `own`, and of those taken to be `like` them. Without any it is the old one."""
+    """The snapshot with native frames: of the ranks `own`, and of those assumed to be `like` them. Without any, the old
+    one.
+    """
 
     snapshot: Snapshot
     own: tuple[Rank, ...] = ()
@@ -37,14 +39,16 @@ class Deepened:
 
 @dataclass(slots=True)
 class _DepthPlace:
-    """The ranks at one place in Python, each with the look that saw it there last; and the native stacks read there."""
+    """The ranks at one Python call site, each with the last round that shows it there; and the native stacks of that
+    site.
+    """
 
     ranks: dict[Rank, Where] = field(default_factory=dict)
     read: dict[Rank, ProcessTrace] = field(default_factory=dict)
 
 
 def deepen(snapshot: Snapshot, asked: Iterable[Rank], traces: Iterable[ProcessTrace], rules: RuleSet) -> Deepened:
-    """Adds the native stacks of `traces` to the looks; why those of other `asked` ranks are not in it becomes a note."""
+    """Adds the native stacks of `traces` to the rounds. A note says why stacks of other `asked` ranks were not added."""
     came = {trace.rank: trace for trace in traces if trace.role == TRAINER}
     latest = _latest(snapshot)
     places: dict[str, _DepthPlace] = {}
@@ -84,7 +88,7 @@ def deepen(snapshot: Snapshot, asked: Iterable[Rank], traces: Iterable[ProcessTr
 
 
 def _latest(snapshot: Snapshot) -> dict[Rank, tuple[int, ProcessTrace]]:
-    """The last look that shows a rank's stack, and what it shows: it is the one that a diagnosis goes by."""
+    """The last round with a rank's stack, and its trace: a diagnosis uses this one."""
     found: dict[Rank, tuple[int, ProcessTrace]] = {}
     for at, round_ in enumerate(snapshot.rounds):
         for trace in round_.traces:
@@ -98,7 +102,7 @@ def _replaced(trace: ProcessTrace, deeper: ProcessTrace | None) -> ProcessTrace:
 
 
 def _joined(last: ProcessTrace | None, native: ProcessTrace | None) -> ProcessTrace | str:
-    """The last look's trace with native frames in every thread that stands where it stood; else why not."""
+    """The last round's trace, with native frames in every thread that is where it was; else the reason against it."""
     if native is None:
         return "no answer in time"
     if not any(frame.native for thread in native.threads for frame in thread.frames):
@@ -113,7 +117,7 @@ def _joined(last: ProcessTrace | None, native: ProcessTrace | None) -> ProcessTr
 
 
 def _same(thread: Thread, native: Iterable[Thread]) -> tuple[Frame, ...]:
-    """The frames of the same thread where it stands as it did: told by its id, or by its name where ids were not kept."""
+    """The frames of the same thread if it is where it was; matched by id, or by name if ids were not kept."""
     mine = (one for one in native if (one.tid == thread.tid if thread.tid else one.name == thread.name))
     return next((one.frames for one in mine if one.frames and _python(one.frames) == thread.frames), ())
 
@@ -124,7 +128,7 @@ def _deeper(thread: Thread, native: Iterable[Thread]) -> Thread:
 
 
 def _typical(traces: Iterable[ProcessTrace], rules: RuleSet) -> tuple[Frame, ...] | None:
-    """What is called at a place by most of those that were read there; None where no more than half of them agree."""
+    """What most captured ranks of a call site call there; None if no more than half of them agree."""
     states = [(read(trace, rules).place, trace) for trace in traces]
     place, times = Counter(place for place, _ in states).most_common(1)[0]
     if 2 * times <= len(states):

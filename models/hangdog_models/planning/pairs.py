@@ -1,4 +1,4 @@
-"""Which pairs are slow, and from pairs that failed to what broke: an end that fails with most partners, or a link."""
+"""Which pairs are slow, and what failing pairs have in common: an end that fails with most partners, or a link."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,15 +6,15 @@ from statistics import median
 
 Pair = tuple[str, str]
 
-#: An end must fail with so many partners before it is blamed rather than the links to them (field practice: two).
+#: An end must fail with so many partners to be blamed rather than the links to them (field practice: two).
 FEWEST = 2
 
 
 def slow_pairs(rates: Mapping[Pair, float], drop: float, floor: float | None = None) -> dict[Pair, str]:
     """The pairs whose rate is too low, and why: more than `drop` below the faster half of the others, or below `floor`.
 
-    The faster half, because one broken end slows all of its pairs, which in a small group are most. A pair alone has only
-    the floor to be judged by.
+    The faster half counts because one broken end slows all of its pairs, which are most pairs of a small group. A
+    single pair is only compared with the floor.
     """
     found = {}
     for pair, rate in rates.items():
@@ -30,8 +30,8 @@ def slow_pairs(rates: Mapping[Pair, float], drop: float, floor: float | None = N
 def blame(pairs: Sequence[Pair], bad: Iterable[Pair]) -> tuple[tuple[str, ...], tuple[Pair, ...]]:
     """The ends that explain the bad pairs, and the pairs left over: links, either end of which may be sound.
 
-    `pairs` are all that were tested. An end is blamed when it failed with two partners at least and with more than half of
-    all it was tested with; the one that explains most first, until none does.
+    `pairs` are all that were tested. An end is blamed if it failed with at least two partners and more than half of all
+    it was tested with. The one that explains most comes first, until none does.
     """
     tested = Counter(end for pair in dict.fromkeys(map(_sorted, pairs)) for end in pair)
     left = dict.fromkeys(_sorted(pair) for pair in bad)

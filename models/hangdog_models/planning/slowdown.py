@@ -1,8 +1,8 @@
-"""Whether the steps of a job have come to take longer than they used to: a sequential test of each job against its own past.
+"""Whether the steps of a job take longer than before: a sequential test of each job against its own past.
 
-A sample is the time of a step, averaged over some seconds. It is high where it lies above nearly all samples of the past, and
-above their middle by a share. High samples in a row, or nearly so, make a slowdown. A pause of any length, as for a checkpoint, is
-one sample only.
+A sample is the time of a step, averaged over some seconds. It is high if it is above nearly all past samples, and above
+their median by a share. High samples in a row, or nearly so, make a slowdown. A pause of any length, as for a
+checkpoint, is one sample only.
 """
 
 from collections import deque
@@ -10,26 +10,31 @@ from dataclasses import dataclass
 from math import ceil, log
 from statistics import median
 
-#: Nine samples in ten of a job's past lie below the limit, so of a sound job that many of those to come do.
+#: Nine in ten past samples are below the limit, so for a sound job as many future ones are.
 _SOUND_QUANTILE = 0.9
-#: The test tells a share of high samples of `_SOUND_HIGH` at most, some more than the quantile leaves, from one of `_SLOW_HIGH`.
+#: The test separates a share of high samples of at most `_SOUND_HIGH`, a little above what the quantile leaves, from
+#: one of `_SLOW_HIGH`.
 _SOUND_HIGH, _SLOW_HIGH = 0.15, 0.85
-#: What a high sample adds to the logarithm of the odds, and any other takes away: the two shares add up to 1.
+#: What a high sample adds to the logarithm of the odds, and any other subtracts: the two shares add up to 1.
 _GAIN = log(_SLOW_HIGH / _SOUND_HIGH)
-#: Samples of the past at least: of fewer the quantile is a guess. So many are kept, however old they are; and never more than these.
+#: The fewest past samples: with fewer, the quantile is a guess. So many are kept however old they are, and never more
+#: than the second number.
 _LEAST, _MOST = 20, 1024
-#: High samples that ended by themselves were a phase of the job: the next one must be longer by so much.
+#: High samples that ended by themselves were a phase of the job: the next one must be longer by this factor.
 _LONGER = 1.5
-#: However long a phase was, so many times the samples are enough that are needed without any.
+#: However long a phase was, so many times the samples needed without one are enough.
 _MOST_NEEDED = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SlowdownSettings:
-    """How a slowdown is told. `share`: the least rise of the time of a step, as a share of it; 0: none is told.
+    """When a slowdown is reported.
 
-    A sample lasts `sample_s`, or one step. The past is known after `settle_s`, and reaches back `usual_s`. A slowdown that lasts
-    for so long is the job's new pace. With independent samples a sound job is told slow once in `alarm_h` hours at the most.
+    - `share`: the least rise of the step time, as a share of it; 0: none is reported.
+    - `sample_s`: the length of a sample, unless one step takes longer.
+    - `settle_s`: the past is known after so long.
+    - `usual_s`: how far the past reaches back. A slowdown that lasts so long is the job's new pace.
+    - `alarm_h`: with independent samples, a sound job is reported slow at most once in so many hours.
     """
 
     share: float
@@ -40,7 +45,10 @@ class SlowdownSettings:
 
     @property
     def needed(self) -> int:
-        """High samples in a row that make a slowdown: Page's test errs once in e^h samples at the most, where they add up to h."""
+        """High samples in a row that make a slowdown.
+
+        Page's test errs at most once in e^h samples, where they add up to h.
+        """
         return ceil(log(max(2.0, self.alarm_h * 3600.0 / max(1.0, self.sample_s))) / _GAIN)
 
 
@@ -54,7 +62,7 @@ class Slowdown:
 
     @property
     def why(self) -> str:
-        """In words."""
+        """The slowdown as text."""
         rise = 100 * (self.step_s / self.usual_s - 1)
         return f"a step takes {_time(self.step_s)}, {rise:.0f} % more than the {_time(self.usual_s)} it took before"
 
@@ -68,7 +76,7 @@ class StepPace:
 
 
 class StepTimes:
-    """The times of the steps of one rank, and whether they rose. Its moments are of a clock that nobody sets."""
+    """The step times of one rank, and whether they rose. Its times are of a monotonic clock."""
 
     def __init__(self, settings: SlowdownSettings) -> None:
         self._settings = settings
@@ -79,7 +87,9 @@ class StepTimes:
         self.begin()
 
     def take(self, steps: float, at: float) -> None:
-        """Takes how many steps there were when the last one ended, `at` that moment; where they are fewer, it began anew."""
+        """Takes the number of steps so far and the time `at` which the last one ended. Fewer steps than before are a
+        restart.
+        """
         if self._mark is None or steps < self._mark[0]:
             self.begin()
             self._mark = steps, at
@@ -91,7 +101,7 @@ class StepTimes:
 
     @property
     def slowdown(self) -> Slowdown | None:
-        """How much slower it is; None while it is not, or nobody knows."""
+        """How much slower it is; None while it is not, or is unknown."""
         if not self._slow:
             return None
         lately = list(self._run)[-self._settings.needed :]
@@ -109,7 +119,7 @@ class StepTimes:
         return len(self._past) >= _LEAST and self._past[-1][0] - self._past[0][0] >= self._settings.settle_s
 
     def begin(self) -> None:
-        """Forgets all: what comes now is another count, or another run of the job."""
+        """Forgets everything: what comes now is another count, or another run of the job."""
         self._mark = None
         self._past.clear()
         self._run.clear()
@@ -138,7 +148,7 @@ class StepTimes:
             self._end(at)
 
     def _end(self, at: float) -> None:
-        """The samples of the run belong to the past: it ended by itself, or has become the pace of the job."""
+        """Moves the samples of the run to the past: it ended by itself, or has become the job's pace."""
         self._past.extend(self._run)
         while len(self._past) > _LEAST and at - self._past[0][0] > self._settings.usual_s:
             self._past.popleft()

@@ -1,9 +1,9 @@
-"""How many spare machines to keep warm: the demand for them while one that left is being replaced, and what too few would cost.
+"""How many spare machines to keep warm: the demand while a machine is being replaced, and what too few would cost.
 
-Incidents fall independently on machines at a daily rate, and a machine taken out is replaced after the replenish time: so
-many incidents of that time compete for the spares. ByteRobust (SOSP 2025, section 6.2) sizes by the 99th percentile of a
-binomial, one machine an incident: `single`. An over-eviction takes a whole parallel group, which a binomial does not know:
-`compound` counts a Poisson number of incidents, each of a size drawn from shares, by Panjer's recursion (1981).
+Incidents hit machines independently at a daily rate, and a machine is replaced after the replenish time. The incidents
+of that time compete for the spares. ByteRobust (SOSP 2025, section 6.2) sizes by the 99th percentile of a binomial with
+one machine an incident: `single`. An over-eviction takes a whole parallel group, which a binomial lacks. `compound`
+counts a Poisson number of incidents, each of a size drawn from shares, by Panjer's recursion (1981).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,24 +13,24 @@ from math import exp, expm1, log, log1p
 from hangdog_models.errors import WrongUse
 
 DAY_S = 86400.0
-#: Probability left out at the end of a demand: far below any percentile somebody sizes by.
+#: Probability left out at the end of a demand: far below any percentile in use.
 _END = 1e-12
-#: The logarithm of a probability after which those that follow, each smaller than the one before, sum to less than that.
+#: The logarithm of a probability below which all later, smaller ones sum to less than that.
 _NEGLIGIBLE = -46.0
-#: Sums are scaled down beyond this, so that the recursion neither overflows nor begins at an exp(-rate) that is 0.
+#: Sums are scaled down beyond this, so that the recursion neither overflows nor begins at an exp(-rate) of 0.
 _HUGE = 1e200
-#: Machines one may ask about: ten times the largest published cluster. A recursion over as many takes a second.
+#: The largest fleet: ten times the largest published cluster. A recursion over so many takes a second.
 MOST_MACHINES = 1_000_000
 
-#: Probability that 0, 1, 2, ... machines are wanted at once; what is left out beyond its end is below 1e-12.
+#: Probability that 0, 1, 2, ... machines are needed at once; what is left out beyond its end is below 1e-12.
 Demand = Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
 class FleetDemand:
-    """Machines of a job, incidents a machine and day, and how long it takes until one that left is replaced.
+    """Machines of a job, incidents a machine and day, and the time until a machine is replaced.
 
-    `sizes` gives the share of incidents that take so many machines; the shares sum to 1. Raises WrongUse where they do not.
+    `sizes`: the share of incidents that take so many machines; they sum to 1. Raises WrongUse if they do not.
     """
 
     machines: int
@@ -62,13 +62,13 @@ class FleetDemand:
 
     @property
     def mean_size(self) -> float:
-        """Machines one incident takes, on average."""
+        """Mean machines that one incident takes."""
         return sum(size * share for size, share in self.sizes.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """So many spares: how probably they fall short while one machine is replaced, and by how many machines on average."""
+    """So many spares: the probability that they fall short while one machine is replaced, and the mean number missing."""
 
     spares: int
     short: float
@@ -76,7 +76,7 @@ class Pool:
 
 
 def single(fleet: FleetDemand) -> Demand:
-    """The demand if each machine failed at most once and alone: binomial, as ByteRobust sizes. Shares are not looked at."""
+    """The demand if each machine fails at most once and alone: binomial, as ByteRobust sizes. Shares are ignored."""
     chance = -expm1(-fleet.daily * fleet.replenish_s / DAY_S) if fleet.replenish_s != DAY_S else fleet.daily
     odds = log(chance) - log1p(-chance)
     logs = [fleet.machines * log1p(-chance)]
@@ -100,7 +100,7 @@ def compound(fleet: FleetDemand) -> Demand:
 
 
 def spares(demand: Demand, quantile: float) -> int:
-    """The fewest spares that suffice with this probability; all that were reckoned with where even they do not."""
+    """The fewest spares that are enough with this probability; if none are, as many as the demand covers."""
     total = 0.0
     for count, probability in enumerate(demand):
         total += probability
@@ -116,7 +116,7 @@ def pool(demand: Demand, count: int) -> Pool:
 
 
 def _scaled(values: list[float], scale: float) -> float:
-    """Divides all values once the last is huge; the logarithm of what they are now to be multiplied with."""
+    """Divides all values once the last is huge. Returns the logarithm of the factor that restores them."""
     if values[-1] < _HUGE:
         return scale
     values[:] = [value / _HUGE for value in values]
@@ -124,5 +124,5 @@ def _scaled(values: list[float], scale: float) -> float:
 
 
 def _ended(values: list[float], scale: float, at: int, mean: float) -> bool:
-    """Whether the rest is negligible: beyond the mean, probabilities fall. Looked at more rarely as a sum takes longer."""
+    """Whether the rest is negligible: beyond the mean, probabilities fall. Checked more rarely for longer sums."""
     return at > mean and at % (16 + int(mean) // 16) == 0 and sum(values) * exp(scale) >= 1 - _END
