@@ -1,1 +1,1 @@
-"""The nouns of the domain (ranks, stacks, snapshots, verdicts) and the pure thinking upon them: no I/O, clock or network."""
+"""The nouns of the domain (ranks, stacks, snapshots, verdicts) and pure functions on them: no I/O, clock or network."""

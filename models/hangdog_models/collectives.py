@@ -1,4 +1,4 @@
-"""What the collectives libraries themselves say: operations each rank enqueued and finished, and what NCCL RAS counts."""
+"""What collectives libraries report: the operations that each rank enqueued and finished, and the counts of NCCL RAS."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,35 +7,38 @@ from enum import StrEnum
 from hangdog_models.progress.collective_progress import Transfer
 from hangdog_models.ranks import Rank
 
-#: Where counters come from.
+#: Sources of counters.
 FLIGHT_RECORDER, WATCHDOG, NCCL_LOG = "flight recorder", "watchdog", "NCCL log"
-#: It counts what completed only, each kind of operation by itself.
+#: It counts completions only, for each kind of operation separately.
 INSPECTOR = "NCCL Inspector"
-#: It counts the operations of a communicator, which is its group, and knows which the device has begun.
+#: It counts the operations of each communicator, which is the group, and records which of them the device has begun.
 PROFILER = "NCCL profiler"
-#: How the recorder begins the names of operations that hosts carry out, without any device.
+#: Prefix of recorded operations that hosts carry out, without any device.
 BY_HOSTS = "gloo:"
 #: How the recorder writes the end of a batch of sends and receives.
 COALESCED = "coalesced"
-#: How the sends and receives of an all-to-all are called where they are recorded one by one.
+#: The name of an all-to-all whose sends and receives are recorded one by one.
 EXCHANGE = "all_to_all"
-#: What tells the sends and receives of a group from its collectives where both are added up.
+#: Suffix of a group's name for its sends and receives, to keep them apart from its collectives in sums.
 P2P = " point-to-point"
 
 
 @dataclass(frozen=True, slots=True)
 class CollectiveRecord:
-    """One operation of one rank. `sequence` counts within the process group; `done` says it was retired.
+    """One operation of one rank.
 
-    Sends and receives (`p2p`) have a sequence of their own in the same group. `started`: it runs on the device (None:
-    not known). `created_ns`: wall-clock time of its launch by this host's clock (0: not known).
-
-    `took_ns`: from its beginning on this rank's device to its end, which all members share, so who joins last has the
-    shortest (0: not known). `apart_ns`: how long the operations of each other group took that were launched on this rank
-    between its group's operation before and this one; point-to-point ones stand apart, by the group's name and `P2P`
-    (None: the operation before is not in the record, or not timed).
-
-    `transfers`: what the network moves for it, under way, as NCCL's profiler counts; their peers are numbers in the group.
+    - `sequence`: its number within the process group. Sends and receives (`p2p`) are numbered separately.
+    - `done`: it was retired.
+    - `started`: it runs on the device (None: unknown).
+    - `created_ns`: wall-clock time of its launch by this host's clock (0: unknown).
+    - `took_ns`: from its start on this rank's device to its end, which all members share. The last to join has the
+      shortest
+    (0: unknown).
+    - `apart_ns`: by other group, how long the operations took that this rank launched since its group's operation
+      before.
+    Point-to-point ones are separate, under the group's name and `P2P` (None: the operation before is not recorded or
+    not timed).
+    - `transfers`: network transfers under way for it, by NCCL's profiler; their peers are numbers in the group.
     """
 
     group: str
@@ -54,19 +57,23 @@ class CollectiveRecord:
 
     @property
     def created_s(self) -> float:
-        """Unix time of its launch by this host's clock (0: not known)."""
+        """Unix time of its launch by this host's clock (0: unknown)."""
         return self.created_ns / 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class RankCounters:
-    """What one rank counted: a PyTorch flight recorder dump, or the same numbers from its log, reduced to what diagnosis uses.
+    """What one rank counted: a PyTorch flight recorder dump, or the same numbers from its log, reduced to what
+    diagnosis uses.
 
-    A process group goes by its name, which all its members share; a dump's numbers for it differ between ranks.
-    `enqueued`, `started` and `completed` map a group to its last collective's sequence number (-1: none yet). A group
-    that `completed` or `started` does not hold is one of which the source does not tell (NCCL's log tells no completion).
-    `age_s`: so many seconds before it was asked for, its process wrote it by itself; 0 where it answered, or nobody knows.
-    `members` maps a group to its ranks where the dump says so (gloo's does not). `entries` run from old to new.
+    A process group is identified by its name, which all members share; a dump's numbers for it differ between ranks.
+
+    - `enqueued`, `started`, `completed`: the sequence number of each group's last collective (-1: none yet). In the
+      latter
+    two, a missing group is unknown to the source (NCCL's log has no completions).
+    - `members`: the ranks of each group, where the dump lists them (gloo's does not).
+    - `entries`: from old to new.
+    - `age_s`: the process dumped it by itself so many seconds before it was requested; 0 if requested or unknown.
     """
 
     rank: Rank
@@ -94,7 +101,7 @@ def counts_of(records: Iterable[CollectiveRecord]) -> tuple[dict[str, int], dict
             done[record.group] = max(done.get(record.group, -1), record.sequence)
         else:
             pending[record.group] = min(pending.get(record.group, record.sequence), record.sequence)
-    # Completed means that nothing before it is still under way; what is complete itself may not be in the record.
+    # Completed means that nothing before it is under way. The completed operation itself may not be recorded.
     return enqueued, {group: pending[group] - 1 if group in pending else done.get(group, -1) for group in enqueued}
 
 
@@ -115,7 +122,7 @@ def _last_messages(record: RankCounters) -> dict[str, int]:
 
 
 class RasStatus(StrEnum):
-    """What RAS says of one member of a communicator."""
+    """The status of one member of a communicator, as RAS reports it."""
 
     RUNNING = "running"
     INIT = "init"
@@ -129,11 +136,13 @@ class RasStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RasMember:
-    """One member of a communicator: `number` is its rank *in the communicator*, which is no global rank.
+    """One member of a communicator.
 
-    `launched` is the number of operations launched there, by kind (`""` where the report gives only their sum); empty
-    where the report does not speak of this member. Launched says nothing of completion. `error` is what NCCL reported
-    there, in its own words (`Remote process error` is a sufferer's), whatever the status.
+    - `number`: its rank *in the communicator*, not its global rank.
+    - `launched`: operations launched there, by kind (`""` if the report has only their sum). Empty if the report does
+      not list
+    the member. A launch is not a completion.
+    - `error`: what NCCL reported there, in its own words, whatever the status. `Remote process error` is of a victim.
     """
 
     number: int
@@ -147,9 +156,9 @@ class RasMember:
 
 @dataclass(frozen=True, slots=True)
 class RasCommunicator:
-    """One communicator: `members` holds those the report speaks of, which in the text report are the odd ones only.
+    """One communicator; `members` are those that the report lists, in the text report only the odd ones.
 
-    `classes` are the text report's counts of members by the operation launched last: `((6650, 26), (6649, 6))`.
+    `classes`: the text report's counts of members by the operation launched last: `((6650, 26), (6649, 6))`.
     """
 
     name: str
@@ -160,7 +169,7 @@ class RasCommunicator:
 
 @dataclass(frozen=True, slots=True)
 class RasReport:
-    """One answer of NCCL RAS. `lost` are processes it cannot reach, by host and pid, whatever communicator they are in."""
+    """One answer of NCCL RAS. `lost`: processes that it cannot reach, by host and pid, in whatever communicator."""
 
     communicators: tuple[RasCommunicator, ...]
     lost: tuple[RasMember, ...] = ()

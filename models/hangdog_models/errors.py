@@ -29,7 +29,7 @@ class UnreadableBundle(HangdogError):
 
 
 class UnreadableEvidence(HangdogError):
-    """Raised by readers; the opener of the bundle turns it into an entry of the report and reads on."""
+    """Raised by readers. The opener of the bundle turns it into an entry of the report and reads on."""
 
     exit_code = 65
 
@@ -43,6 +43,6 @@ class OurFault(HangdogError):
 
 
 class NotAllowed(HangdogError):
-    """Who asks showed no token or certificate that counts, or one that allows less than was asked."""
+    """The request had no valid token or certificate, or one that does not permit it."""
 
     exit_code = 77

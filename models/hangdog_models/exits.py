@@ -1,4 +1,4 @@
-"""How trainers ended, and whether that is a crash of their job, its usual end, or an order from outside."""
+"""How trainers ended: whether that is a crash of their job, its normal end, or an order from outside."""
 
 import signal
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ from hangdog_models.ranks import Rank
 
 #: Signals by which people, launchers and schedulers end a process that did nothing wrong.
 _ORDERS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-#: Statuses of a process that was ended so: by the signal itself, or as a shell and many a handler write it.
+#: Exit statuses after such a signal: of the signal itself, or as a shell and many handlers write it.
 STOPPED = frozenset(status for number in _ORDERS for status in (-number, 128 + number))
-#: Codes of what a log says where somebody was told to end: the launcher, and a rank.
+#: Codes of log findings that say that a process was ordered to end: the launcher, and a rank.
 STOP_ORDER = "told to stop"
 _INTERRUPTED = frozenset({STOP_ORDER, "interrupted"})
-#: What a log says of the machine itself: nobody's order explains that.
+#: Findings on the machine itself: no order explains them.
 _HARDWARE = frozenset({Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS})
-#: What a rank's log says where it failed by itself.
+#: Findings in a rank's log if it failed by itself.
 OWN = _HARDWARE | {Impact.PROGRAM, Impact.NUMBERS, Impact.SERVICE}
-#: The launcher's words of whoever it saw end first, which are no words of a victim.
+#: The launcher's codes for the rank that it saw end first; they do not mark a victim.
 _OF_THE_LAUNCHER = frozenset({"first observed failure", "killed"})
-#: Signals that no order to end sends: the process did something.
+#: Signals that no order sends: the process itself caused them.
 _BY_ITSELF = frozenset(
     -number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 )
-#: Code, bearing and sentence of the exit codes that tell more: the signals that end a process.
+#: Code, impact and sentence of the exit codes of signals.
 SIGNALS = {
     "-4": ("illegal instruction", Impact.PROGRAM, "SIGILL, code that this processor does not have"),
     "-7": ("bus error", Impact.PROGRAM, "SIGBUS, mostly shared memory that is used up, a setting of the container"),
@@ -34,7 +34,7 @@ SIGNALS = {
     "-11": ("segmentation fault", Impact.PROGRAM, "SIGSEGV, code of a native library"),
     "-15": ("ended by the launcher", Impact.TELLS_NOTHING, "SIGTERM, the launcher or the scheduler ended it"),
 }  # fmt: skip
-#: Where all were killed within so long, their launcher as well, somebody removed the job: a container, or a user. Seconds.
+#: If all were killed within so many seconds, the launcher as well, the job was removed: its container, or by a user.
 AT_ONCE_S = 1.0
 
 
@@ -42,8 +42,9 @@ AT_ONCE_S = 1.0
 class Exit:
     """The end of one rank's trainer, at `at_s` seconds of one clock for all of them.
 
-    `status` is its exit code, negative for the signal that ended it; None where nobody could tell. `oom`: its control group
-    killed a process for memory meanwhile. `ran_s` is for how long it had run; 0: unknown.
+    - `status`: its exit code, negative for the signal that ended it; None if unknown.
+    - `oom`: its control group killed a process for memory meanwhile.
+    - `ran_s`: for how long it had run; 0: unknown.
     """
 
     rank: Rank
@@ -71,7 +72,7 @@ class Ending(StrEnum):
 
 
 def signal_name(number: int) -> str:
-    """A signal as people call it."""
+    """The name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -79,9 +80,9 @@ def signal_name(number: int) -> str:
 
 
 def failed(exits: Sequence[Exit], findings: Sequence[Finding]) -> tuple[Exit, ...]:
-    """Those that did not end well and were not told to end, the first one first.
+    """Those that failed and were not ordered to end, the first one first.
 
-    Of one whose status nobody could tell only its own words count: that it ended is no fault.
+    If the status is unknown, only the rank's own log counts: its end alone is no fault.
     """
     interrupted = {one.rank for one in findings if one.code in _INTERRUPTED}
     spoke = {one.rank for one in findings if one.impact in OWN}
@@ -96,10 +97,11 @@ def failed(exits: Sequence[Exit], findings: Sequence[Finding]) -> tuple[Exit, ..
 
 
 def ending(exits: Sequence[Exit], findings: Sequence[Finding], launcher_killed_s: float | None = None) -> Ending:
-    """What these ends of one machine's trainers are, by what logs say of them.
+    """What the ends of one machine's trainers are together, with the findings of logs.
 
-    Whoever is told to end may fail on the way, and say so: only what no order explains counts then.
-    `launcher_killed_s`: when SIGKILL ended what had started them, on the clock of `exits`; None: it did not.
+    A process ordered to end may fail on the way, and log that. Then only what no order explains counts.
+
+    `launcher_killed_s`: when SIGKILL ended their launcher, on the clock of `exits`; None: it did not.
     """
     fell = failed(exits, findings)
     if not fell:
@@ -114,9 +116,9 @@ def ending(exits: Sequence[Exit], findings: Sequence[Finding], launcher_killed_s
 
 
 def first_failed(exits: Sequence[Exit], findings: Sequence[Finding]) -> Exit | None:
-    """The one with which it began: the first to fail that does not say that somebody else was lost to it.
+    """The exit that began the crash: the first failure whose log does not say that it lost another rank.
 
-    None where all that failed say so: then it began elsewhere.
+    None if all say so: then it began elsewhere.
     """
     victims = {one.rank for one in findings if one.impact is Impact.VICTIM and one.code not in _OF_THE_LAUNCHER}
     owners = {one.rank for one in findings if one.impact in OWN}

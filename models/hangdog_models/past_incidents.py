@@ -1,4 +1,4 @@
-"""What is kept of an incident so that the next one like it is known again: where its culprit stood, and what came of it."""
+"""What is kept of an incident to recognise the next one like it: where its culprit was, and the outcome."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,19 +7,20 @@ from typing import TypeAlias
 
 
 class Outcome(StrEnum):
-    """What is known of the culprit's machine, apart from what the verdict said of it."""
+    """What is known about the culprit's machine, apart from the verdict."""
 
     OPEN = "open"
     CONVICTED = "convicted"  # tests found a fault in it, or people say that it was the machine
-    CLEARED = "cleared"  # tests were run and found none, or people say that it was the code
+    CLEARED = "cleared"  # tests ran and found none, or people say that it was the code
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentFeatures:
-    """By what incidents are compared: one machine's ranks that held the job up, what they did and where.
+    """What incidents are compared by: one machine's ranks that held the job up, their activity and their call site.
 
-    `place` is the stack of the first of them, outermost frame first. `waits` says what the others stood in, as parts of all.
-    `evidence` names what speaks against the machine by itself, such as `Xid 79`.
+    - `place`: the stack of the first of them, outermost frame first.
+    - `waits`: where the other ranks were, as shares of all.
+    - `evidence`: codes against the machine itself, such as `Xid 79`.
     """
 
     machine: str
@@ -40,7 +41,7 @@ class EarlierIncident:
     outcome: Outcome = Outcome.OPEN
 
 
-#: Incidents of one kind, as far as their places tell.
+#: Incidents of one kind, by their call sites.
 Family: TypeAlias = Sequence[EarlierIncident]
 
 

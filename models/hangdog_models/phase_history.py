@@ -1,7 +1,8 @@
-"""What a job was seen to survive: how long its ranks worked at each place while the others waited, kept across its restarts.
+"""The phases that a job went through: how long ranks worked at each call site while others waited, kept across
+restarts.
 
-An evaluation, a checkpoint or a compilation of one rank looks like a standstill, but it ends. One that ended is known by its
-call site, and the next one there is borne for a multiple of it. A job that was watched for a short time only has not shown
+An evaluation, a checkpoint or a compilation on one rank looks like a stall, but it ends. A phase that ended is known by
+its call site, and the next one there is tolerated for a multiple of it. A job watched for a short time has not shown
 all of its phases yet. `now` is in seconds on a steady clock; nothing here waits.
 """
 
@@ -14,15 +15,15 @@ from hangdog_models.stall_timeouts import Doing, Sign, StallTimeouts
 
 #: Call sites remembered of one job; most have a handful of phases. Of more, the shortest are forgotten.
 PLACES = 256
-#: No phase is remembered as longer: a job that stood for a night must not be borne for three. Seconds.
+#: No phase is remembered as longer, in seconds: a job stalled for a night must not be tolerated for three.
 LONGEST_S = 3600.0
-#: A phase that lasts longer than ever by less than this part of it tells nothing that is worth noting at once.
+#: A phase that is longer than ever by less than this share is not worth saving at once.
 NOTABLE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class PastPhases:
-    """What is kept of a job when nobody watches it: for how many seconds it was watched, and its phases by call site."""
+    """What is kept of an unwatched job: the seconds it was watched, and its longest phases by call site."""
 
     watched_s: float
     longest: Mapping[str, float]
@@ -38,9 +39,9 @@ class PastPhases:
 
 @dataclass(slots=True)
 class PhaseHistory:
-    """The phases of one job, `since` when it is watched, and by call site for how many seconds others waited there.
+    """The phases of one job: `since` when it is watched, and by call site the seconds that others waited there.
 
-    `learned`: a phase was seen to end that lasted notably longer than any before it at its place.
+    `learned`: a phase ended that was notably longer than any before at its call site.
     """
 
     since: float
@@ -54,9 +55,10 @@ class PhaseHistory:
         return bool(self._under_way)
 
     def watch(self, signs: Mapping[Rank, Sign], machines: Mapping[str, Collection[Rank]]) -> None:
-        """Takes what all ranks show now; one that still runs on the `machines` and shows nothing any more has gone on.
+        """Takes what all ranks show now. A rank that still runs on the `machines` and shows nothing any more has moved
+        on.
 
-        A rank that runs no more has ended in the middle of its phase, which may be why: nothing is learned.
+        A rank that no longer runs ended in the middle of its phase, which may be the cause: nothing is learned.
         """
         waited = max((sign.seconds for sign in signs.values() if sign.waits), default=0.0)
         for rank, sign in signs.items():
@@ -70,9 +72,9 @@ class PhaseHistory:
                 self._learn(places)
 
     def bears(self, sign: Sign, timeouts: StallTimeouts, now: float) -> float:
-        """For how many seconds the others may wait for a rank that shows this.
+        """The seconds that the others may wait for a rank with this sign.
 
-        One that is overdue is known to wait in a loop, or has got on for too long, by its own rhythm.
+        An overdue rank is known to wait in a loop, or has worked for too long by its own baseline.
         """
         patience = timeouts.of(sign.doing)
         if not sign.overdue:
@@ -82,13 +84,13 @@ class PhaseHistory:
         return max(patience, timeouts.factor * self.longest.get(sign.place, 0.0))
 
     def past(self, timeouts: StallTimeouts, now: float) -> PastPhases:
-        """What is worth keeping of it: phases so short that anybody is borne for longer are not."""
+        """What is worth keeping: phases longer than any rank is tolerated for anyway."""
         least = min(timeouts.of(doing) for doing in Doing if doing is not Doing.STILL)
         longest = {place: seconds for place, seconds in self.longest.items() if timeouts.factor * seconds > least}
         return PastPhases(now - self.since, longest)
 
     def recall(self, past: PastPhases, now: float) -> None:
-        """Takes up what was kept of the job, beside what was seen of it since it is watched again."""
+        """Adds what was kept of the job to what was seen since it is watched again."""
         self.since = min(self.since, now - past.watched_s)
         learned = self.learned
         self._learn(past.longest)
@@ -104,6 +106,6 @@ class PhaseHistory:
 
 
 def _longest_of(longest: Mapping[str, float]) -> dict[str, float]:
-    """As many phases as are remembered, the longest ones."""
+    """The longest phases, as many as are remembered."""
     kept = sorted(longest, key=longest.__getitem__, reverse=True)[:PLACES]
     return {place: longest[place] for place in kept}

@@ -1,4 +1,4 @@
-"""What the process groups of a job are called by the programs that make them, and what they tell of its shape."""
+"""The process groups of a job, by the names that programs give them, and the job's shape that follows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.topology import DATA, MODEL, Groups, Layout
 
-#: Megatron-Core's descriptions (parallel_state.py) of the groups that have a name of one or two letters in the field.
+#: Megatron-Core's descriptions (parallel_state.py) of the groups that have a short name in the field.
 _MEGATRON = {
     "TENSOR_MODEL_PARALLEL_GROUP": "tp",
     "CONTEXT_PARALLEL_GROUP": "cp",
@@ -17,27 +17,27 @@ _MEGATRON = {
     "MODEL_PARALLEL_GROUP": MODEL,
     "DATA_PARALLEL_GROUP_WITH_CP": DATA,
 }
-#: What PyTorch writes before the name of a dimension of a device mesh.
+#: PyTorch's prefix for a dimension of a device mesh.
 _MESH = "mesh_"
-#: Kinds of groups that are believed; Megatron-Core makes about thirty.
+#: The most kinds of groups that are used; Megatron-Core makes about thirty.
 _MOST = 64
 
 
 def dim_of(description: str) -> str:
-    """The dimension that a description means, in the field's short name where it has one."""
+    """The dimension that a description means, by the field's short name where it has one."""
     return _MEGATRON.get(description) or description.removeprefix(_MESH)
 
 
 def with_seen(layout: Layout, records: Iterable[RankCounters], reports: Sequence[RasReport]) -> Layout:
-    """The declared layout, filled where nobody declared it by what flight recorders and RAS reports list.
+    """The declared layout, with undeclared parts filled in from flight recorders and RAS reports.
 
-    For whoever judges: the server and a reader of bundles must see one shape of a job.
+    Every judge uses it: the server and a reader of bundles must see one shape of a job.
     """
     return _with_reported(_with_recorded(layout, records), reports)
 
 
 def _with_recorded(layout: Layout, records: Iterable[RankCounters]) -> Layout:
-    """The layout with the groups and the number of ranks that recorders list, where nobody declared any."""
+    """The layout, with the groups and the number of ranks that recorders list, where these are not declared."""
     members: dict[str, set[tuple[Rank, ...]]] = {}
     highest = -1
     met: set[tuple[str, int]] = set()  # by identity: all ranks of a large job list the same long groups
@@ -57,10 +57,9 @@ def _with_recorded(layout: Layout, records: Iterable[RankCounters]) -> Layout:
 
 
 def _with_reported(layout: Layout, reports: Sequence[RasReport]) -> Layout:
-    """The layout with the number of ranks, and with the hosts of those that the communicator of all ranks lists, where
-    nobody declared any.
+    """The layout, with the number of ranks and the hosts that the communicator of all ranks lists, where not declared.
 
-    Hosts that were made unreadable are none: without a letter or digit, or one name for two GPUs of one number.
+    Redacted hosts are not used: names without a letter or digit, or one name for two GPUs with one number.
     """
     last = reports[-1].communicators if reports else ()
     world = layout.world_size or layout.product() or max((one.size for one in last), default=0)
@@ -81,7 +80,7 @@ def _with_reported(layout: Layout, reports: Sequence[RasReport]) -> Layout:
 
 
 def _partitions(members: Mapping[str, set[tuple[Rank, ...]]], world: int) -> dict[str, Groups]:
-    """The kinds of which no rank is in two groups, each partition once, under its shortest name."""
+    """The kinds in which no rank is in two groups; each partition once, under its shortest name."""
     found: dict[str, Groups] = {}
     known: set[Groups] = set()
     for dim in sorted(members, key=lambda dim: (dim not in _MEGATRON.values(), len(dim), dim)):

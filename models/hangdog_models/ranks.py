@@ -6,15 +6,15 @@ from typing import NewType
 from hangdog_models.errors import WrongUse
 
 Rank = NewType("Rank", int)
-#: A rank set as its runs of neighbours, ascending and apart: a stage of a large job is a few hundred of them.
+#: A rank set as its runs of neighbours, ascending and separate: a stage of a large job has a few hundred.
 Runs = tuple[tuple[int, int], ...]
 
-#: The largest rank we believe; ten times the largest published job (about 100,000 GPUs) and far below what exhausts memory.
+#: The largest valid rank: ten times the largest published job (about 100,000 GPUs), far below what exhausts memory.
 MAX_RANK = 1 << 20
 
 
 def parse_ranks(text: str) -> tuple[Rank, ...]:
-    """Reads a rank set, `"0-3,7,16-31"` (inclusive ranges), into ascending distinct ranks; raises WrongUse."""
+    """Reads a rank set, `"0-3,7,16-31"` (inclusive ranges), into ascending distinct ranks. Raises WrongUse."""
     found: set[int] = set()
     for part in text.replace(" ", "").split(","):
         if not part:
@@ -30,12 +30,12 @@ def parse_ranks(text: str) -> tuple[Rank, ...]:
 
 
 def format_ranks(ranks: Iterable[int]) -> str:
-    """Writes ranks as a rank set: ascending, distinct, runs joined: `"0-3,7"`; the empty set is `""`."""
+    """Writes ranks as a rank set, ascending and distinct with runs joined: `"0-3,7"`; the empty set is `""`."""
     return format_runs(runs_of(ranks))
 
 
 def runs_of(ranks: Iterable[int]) -> Runs:
-    """The runs of neighbouring ranks in a set, ascending, each by its first and its last rank."""
+    """The runs of neighbouring ranks in a set, ascending, each as its first and last rank."""
     runs: list[list[int]] = []
     for rank in sorted(set(ranks)):
         if runs and rank == runs[-1][1] + 1:
@@ -46,7 +46,7 @@ def runs_of(ranks: Iterable[int]) -> Runs:
 
 
 def united(many: Iterable[Runs]) -> Runs:
-    """The runs of several sets together: its cost is that of the runs, not of the ranks."""
+    """The runs of several sets together. The cost depends on the runs, not on the ranks."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(run for runs in many for run in runs):
         if found and low <= found[-1][1] + 1:
@@ -57,7 +57,7 @@ def united(many: Iterable[Runs]) -> Runs:
 
 
 def size(runs: Runs) -> int:
-    """How many ranks these are."""
+    """The number of ranks."""
     return sum(high - low + 1 for low, high in runs)
 
 

@@ -1,4 +1,4 @@
-"""A snapshot: everything known about a job at one or more moments, and an account of what was read to know it."""
+"""A snapshot: all evidence about a job at one or more moments, and an account of what was read for it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _Noun = TypeVar("_Noun")
 class Job:
     """Which job this is; `framework` is a hint only (megatron, deepspeed, fsdp, ddp, jax, other or empty).
 
-    `stalled_s`: for how many seconds nothing of it had been seen to move when it was captured; None when nobody says.
+    `stalled_s`: the seconds for which nothing had moved at capture; None if unknown.
     """
 
     id: str = ""
@@ -31,7 +31,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One look at the job: at most one trace for each (rank, role)."""
+    """One capture round of the job: at most one trace for each (rank, role)."""
 
     number: int
     traces: tuple[ProcessTrace, ...]
@@ -39,7 +39,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of every file (or message) the snapshot was made from; paths are relative to the bundle."""
+    """What became of every file (or message) of the snapshot; paths are relative to the bundle."""
 
     files_read: int = 0
     ignored: tuple[str, ...] = ()
@@ -49,14 +49,18 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All rounds, oldest first, `interval_s` seconds apart (None: unknown), and what libraries, logs and hardware say.
+    """All rounds, oldest first, and what libraries, logs and hardware report.
 
-    `progress` is how far the operations of each rank have come, by NCCL's profiler. `ras` holds reports of one job from old to new; `findings` are what logs and hardware say by themselves.
-    `got_on` are the ranks that completed operations between the last two rounds that hold a flight record of them.
-    `past` are earlier incidents of whoever may know them, by their kind. `exits` are the ends of trainers, where the job
-    crashed. `log_ends` say until when logs go, which dates what stands in them. `checked` is the machine
-    whose checks asked for a verdict: the question is whether it is at fault, for its job runs. `numbers` are what its ranks logged
-    and is wrong, where that asked for a verdict: the job runs, too.
+    - `interval_s`: seconds between two rounds; None: unknown.
+    - `progress`: how far the operations of each rank are, by NCCL's profiler.
+    - `ras`: reports of NCCL RAS on one job, from old to new.
+    - `findings`: what logs and hardware report.
+    - `got_on`: ranks that completed operations between the last two rounds with a flight record of them.
+    - `past`: earlier known incidents, by their kind.
+    - `exits`: the ends of trainers, if the job crashed.
+    - `log_ends`: how far logs reach, which dates their events.
+    - `checked`: the machine whose checks requested a verdict on it. Its job runs.
+    - `numbers`: wrong numbers that ranks logged, if these requested a verdict. The job runs, too.
     """
 
     job: Job
@@ -75,7 +79,7 @@ class Snapshot:
     progress: tuple[RankProgress, ...] = ()
 
     def highest_rank(self) -> Rank | None:
-        """The highest rank any evidence speaks of, None when there is none."""
+        """The highest rank in any evidence; None if there is none."""
         ranks = [trace.rank for round_ in self.rounds for trace in round_.traces]
         ranks += [record.rank for record in self.counters]
         ranks += [ring.rank for ring in self.progress]
@@ -85,11 +89,12 @@ class Snapshot:
 
 
 def merged(parts: Iterable[Snapshot]) -> Snapshot:
-    """Unites partial snapshots of the same moments, as of several machines; their order and grouping do not matter.
+    """Unites partial snapshots of the same moments, as of several machines. Their order and grouping do not matter.
 
-    Rounds of one number are one round. Of two traces of one (rank, role), or two counters of one (rank, source), the
-    one that tells more is kept. RAS reports and findings that several parts hold count once. Traces come out by rank,
-    reports by age. Raises WrongUse when there are no parts or they name different jobs.
+    Rounds with one number are one round. Of two traces of one (rank, role), or two counters of one (rank, source), the
+    fuller one is kept. Equal RAS reports and findings count once. Traces are ordered by rank, reports by age.
+
+    Raises WrongUse if there are no parts or they name different jobs.
     """
     them = sorted(parts, key=lambda part: (part.job.id, part.job.framework))
     ids = {part.job.id for part in them if part.job.id}
@@ -136,7 +141,7 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
 
 
 def _completeness(trace: ProcessTrace) -> int:
-    """How much a trace tells, to choose between two: frames count, and a capture without reservation, and the kernel's view."""
+    """How full a trace is, to choose between two: by frames, a capture without a failure, and the kernel's state."""
     frames = sum(len(thread.frames) for thread in trace.threads)
     return 4 * frames + 2 * (trace.missing is None) + (trace.state is not None)
 
@@ -144,7 +149,7 @@ def _completeness(trace: ProcessTrace) -> int:
 def _fullest(
     nouns: Iterable[_Noun], whose: Callable[[_Noun], tuple[Rank, str]], reported: Callable[[_Noun], int]
 ) -> tuple[_Noun, ...]:
-    """The noun of each owner that tells most, by owner; between two that tell as much, their written form decides."""
+    """The fullest noun of each owner, ordered by owner; among equals their text decides."""
     best: dict[tuple[Rank, str], _Noun] = {}
     for noun in nouns:
         owner = whose(noun)

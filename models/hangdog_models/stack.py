@@ -1,7 +1,7 @@
-"""What one process of a job looked like at one moment: frames, threads, kernel state, or why it could not be seen.
+"""What one process of a job looked like at one moment: frames, threads, kernel state, or why it was not captured.
 
-An incident makes a hundred of these for each machine. As msgspec's structures they are made seven times as fast as frozen
-dataclasses, and no garbage collection visits them: what never changes is in no circle.
+An incident makes a hundred of these for each machine. msgspec's structs are made seven times as fast as frozen
+dataclasses. The garbage collector skips them: immutable objects form no cycles.
 """
 
 from enum import StrEnum
@@ -14,9 +14,9 @@ TRAINER = "trainer"
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """One call: `function` as the tool names it, `file` without machine-specific prefix, `line` 0 when unknown.
+    """One call: `function` as the tool names it, `file` without machine-specific prefix, `line` 0 if unknown.
 
-    `module` is the library a native frame lives in, and None for a Python frame: it tells the two apart.
+    `module`: the library of a native frame; None for a Python frame, which distinguishes the two.
     """
 
     function: str
@@ -30,9 +30,9 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class Thread(msgspec.Struct, frozen=True, gc=False):
-    """One thread; `frames` run from the outermost call to the innermost. `active` and `gil` are None when unknown.
+    """One thread; `frames` run from the outermost call to the innermost. `active` and `gil` are None if unknown.
 
-    `tid` is the kernel's id of it; 0 when unknown, or not kept so that ranks that look the same may share their threads.
+    `tid`: the kernel's id. It is 0 if unknown, or if dropped so that ranks with equal threads can share them.
     """
 
     name: str | None
@@ -43,12 +43,12 @@ class Thread(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProcessState(msgspec.Struct, frozen=True, gc=False):
-    """What the kernel says of a process without touching it (`/proc`); empty strings and None mean unknown.
+    """What the kernel reports of a process without touching it (`/proc`); empty strings and None mean unknown.
 
-    `state` is the letter of proc(5): R running, S sleeping, D uninterruptible, T stopped, t traced, Z zombie, X dead.
-    `cpu_s` are seconds of processor time of all its threads so far, `ran_s` those of the thread that trains, and `wakes` how
-    often that thread was put on a processor: a thread that is stuck is not. `steps`: how often the job's own progress was seen
-    to advance there, by its step lines, its heartbeat file or the collectives that libraries counted.
+    - `state`: the letter of proc(5): R running, S sleeping, D uninterruptible, T stopped, t traced, Z zombie, X dead.
+    - `cpu_s`: CPU seconds of all its threads so far; `ran_s`: those of the training thread.
+    - `wakes`: how often the training thread was scheduled. A stuck thread is not.
+    - `steps`: how often the job's own progress advanced, by step lines, heartbeat file or counted collectives.
     """
 
     pid: int
@@ -83,7 +83,7 @@ class Reason(StrEnum):
     NO_EVIDENCE = "no evidence"
 
 
-#: Failures of a capture that say nothing new of the process.
+#: Failures of a capture that show nothing about the process.
 MERELY_FAILED = frozenset(
     {
         Reason.TOOL_FAILED,
@@ -98,7 +98,7 @@ MERELY_FAILED = frozenset(
 
 
 class Missing(msgspec.Struct, frozen=True, gc=False, rename={"message": "words"}):
-    """A capture that failed or had to be less than asked for, in the tool's own words."""
+    """A capture that failed or was reduced, with the tool's own message."""
 
     reason: Reason
     message: str
@@ -110,7 +110,7 @@ class Missing(msgspec.Struct, frozen=True, gc=False, rename={"message": "words"}
 class ProcessTrace(msgspec.Struct, frozen=True, gc=False):
     """All stacks of one process at one moment.
 
-    `missing` may stand beside `threads`: a stopped process is read without being attached to, and the reason is kept.
+    It may have both `missing` and `threads`: a stopped process is read without attaching, and the reason is kept.
     """
 
     rank: Rank

@@ -9,13 +9,13 @@ from hangdog_models.ranks import Rank
 
 #: Parallel dimensions in the field's conventional order, fastest-varying first (Megatron-Core's default).
 DEFAULT_ORDER = ("tp", "cp", "ep", "dp", "pp")
-#: The dimension of the group that holds every rank.
+#: The dimension of the group of all ranks.
 WORLD = "world"
 #: Tensor times pipeline: the ranks that together hold one replica of the model (Megatron's model-parallel group).
 MODEL = "mp"
 #: Data times context: the ranks that sum gradients, for each holds other tokens.
 DATA = "dp-cp"
-#: Groups that exist only where a job splits both ways, with what they are where it does not.
+#: Groups that exist only if a job splits both ways, with their replacement if it does not.
 NARROWER = {DATA: "dp"}
 
 Groups = tuple[tuple[Rank, ...], ...]
@@ -23,7 +23,7 @@ Groups = tuple[tuple[Rank, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What somebody declared about a job's shape; every part may be absent (None or empty)."""
+    """A job's declared shape; every part may be absent (None or empty)."""
 
     world_size: int | None = None
     order: tuple[str, ...] = DEFAULT_ORDER
@@ -34,13 +34,15 @@ class Layout:
     switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def product(self) -> int | None:
-        """Ranks the declared sizes multiply to (`ep` multiplies nothing); None when no size is declared."""
+        """The product of the declared sizes, in ranks (`ep` multiplies nothing); None if no size is declared."""
         return prod(size for dim, size in self.sizes.items() if dim != "ep") if self.sizes else None
 
 
 @dataclass(frozen=True)
 class Topology:
-    """The shape of a job: `groups[dim]` partitions the ranks that have such a group, `machines` places them."""
+    """The shape of a job: `groups[dim]` partitions the ranks with such a group, `machines` lists the ranks of each
+    machine.
+    """
 
     world_size: int
     groups: Mapping[str, Groups]
@@ -57,7 +59,9 @@ class Topology:
 
     @cached_property
     def _group_of(self) -> dict[str, list[tuple[Rank, ...] | None]]:
-        """For each dimension the group of every rank, as a list by rank: a dictionary of a million costs ten times that."""
+        """For each dimension the group of every rank, as a list by rank: a dictionary of a million costs ten times
+        that.
+        """
         found: dict[str, list[tuple[Rank, ...] | None]] = {}
         for dim, groups in self.groups.items():
             of = found[dim] = [None] * self._places
@@ -68,7 +72,7 @@ class Topology:
 
     @cached_property
     def _places(self) -> int:
-        """Ranks to make room for: explicit groups and machines may name more than the world has."""
+        """The number of ranks to make room for: explicit groups and machines may name more than the world has."""
         named = (
             rank for groups in (self.machines.values(), *self.groups.values()) for ranks in groups for rank in ranks
         )
@@ -83,7 +87,7 @@ class Topology:
 
     @cached_property
     def _machine_by_host(self) -> dict[str, str | None]:
-        """Machines by the first part of their names, None where two share it."""
+        """Machines by the first part of their names; None if two share it."""
         found: dict[str, str | None] = {}
         for name in self.machines:
             short = name.partition(".")[0]
@@ -91,7 +95,7 @@ class Topology:
         return found
 
     def machine_called(self, host: str) -> str | None:
-        """The machine of the job that a host name means, with or without its domain; None where the job has none of it."""
+        """The machine of the job with this host name, with or without its domain; None if there is none."""
         if host in self.machines:
             return host
         short, _, domain = host.partition(".")
@@ -99,12 +103,12 @@ class Topology:
         return found if found is not None and (not domain or "." not in found) else None
 
     def machines_of(self, ranks: Iterable[Rank]) -> tuple[str, ...]:
-        """The machines these ranks run on, in the topology's order, without the unknown ones."""
+        """The known machines of these ranks, in the topology's order."""
         wanted = {self.machine(rank) for rank in ranks}
         return tuple(name for name in self.machines if name in wanted)
 
     def group(self, dim: str, rank: Rank) -> tuple[Rank, ...] | None:
-        """The members, in rank order, of the group of `rank` along `dim`; None where it has none."""
+        """The members, in rank order, of the group of `rank` along `dim`; None if it has none."""
         of = self._group_of.get(dim)
         return of[rank] if of is not None and rank < self._places else None
 
@@ -115,9 +119,9 @@ class Topology:
 
 
 def build(layout: Layout, highest_rank: Rank | None) -> tuple[Topology, tuple[str, ...]]:
-    """Works out the topology of a job from its declared layout and the ranks seen; also says what does not fit.
+    """The topology of a job from its declared layout and the ranks seen; also notes on what does not fit.
 
-    A declaration that contradicts the ranks seen is not trusted: then only explicit groups and machines are used.
+    A declaration that contradicts the ranks seen is not trusted. Then only explicit groups and machines are used.
     """
     notes: list[str] = []
     product = layout.product()
@@ -148,7 +152,7 @@ def _derived(layout: Layout, world: int) -> dict[str, Groups]:
         stride *= layout.sizes.get(dim, 1)
 
     def corners(dims: Iterable[str]) -> list[Rank]:
-        """The ranks that come first along every dimension but these, ascending."""
+        """The ranks that are first along every dimension but these, ascending."""
         found = [Rank(0)]
         for dim in dims:
             steps = range(0, layout.sizes.get(dim, 1) * strides[dim], strides[dim])
@@ -156,7 +160,7 @@ def _derived(layout: Layout, world: int) -> dict[str, Groups]:
         return sorted(found)
 
     def along(*dims: str) -> Groups:
-        members = corners(dims)  # each group is the first one, moved: of a million ranks none is divided
+        members = corners(dims)  # each group is the first one, shifted: cheap for a million ranks
         firsts = corners(dim for dim in order if dim not in dims)
         return tuple(tuple(map(first.__add__, members)) for first in firsts)  # type: ignore[arg-type]  # sums of ranks are ranks
 
@@ -176,7 +180,7 @@ def _derived(layout: Layout, world: int) -> dict[str, Groups]:
 
 
 def _placed(layout: Layout, world: int) -> dict[str, tuple[Rank, ...]]:
-    """Machine of each rank: as declared, the rest by `ranks_per_machine` under the name `node-<k>`."""
+    """The ranks of each machine: as declared, the rest by `ranks_per_machine` under the name `node-<k>`."""
     machines = dict(layout.machines)
     declared = {rank for ranks in machines.values() for rank in ranks}
     per = layout.ranks_per_machine

@@ -1,12 +1,12 @@
-"""Tells which thread of a trainer trains: the main one, except where a library has the training function run in one of its own."""
+"""Finds the training thread of a trainer: the main one, unless a library runs the training function in another."""
 
 from collections.abc import Iterable
 from itertools import islice
 
 from hangdog_models.stack import Frame, Thread
 
-#: Who has the training function run in a thread of its own: the ends of a file and of a function there. Both versions of Ray
-#: Train in Ray 2.60; with the first one functions of Ray Tune.
+#: Libraries that run the training function in a thread of its own: the ends of a file and of a function there. Both
+#: versions of Ray Train in Ray 2.60; the first one also runs functions of Ray Tune.
 _RUNNERS = (
     ("ray/train/v2/_internal/execution/worker_group/thread_runner.py", "_run_target"),
     ("ray/air/_internal/util.py", "run"),
@@ -16,9 +16,10 @@ _OUTERMOST = 8
 
 
 def training_thread(threads: Iterable[Thread], pid: int | None) -> Thread | None:
-    """The thread of process `pid` that runs the training loop; None when none is told to.
+    """The thread of process `pid` that runs the training loop; None if it cannot be identified.
 
-    By who started it, else by Python's name of the main thread, else by its id, else the last one of those without names.
+    By the library that started it, else by Python's name of the main thread, else by its id. If no thread has a name,
+    the last.
     """
     threads = tuple(threads)
     for thread in threads:

@@ -9,12 +9,12 @@ from hangdog_models.numbers.wrong_number import WrongNumbers
 from hangdog_models.ranks import Rank, format_ranks, parse_ranks
 
 SCHEMA = "hangdog.verdict/1"
-#: The parts of what a step costs, as the JSON names them.
+#: The parts of a step's cost, as the JSON names them.
 COSTS = ("waiting", "machines", "people")
 
 
 class Kind(StrEnum):
-    """What is the matter, in one word."""
+    """The verdict in one word."""
 
     MACHINE = "machine"
     GROUP = "group"
@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 
 class StallCause(StrEnum):
-    """Why a job stands, each with a probability of its own."""
+    """Why a job is stalled; each cause has a probability."""
 
     MACHINE = "machine"
     GROUP = "group"
@@ -56,7 +56,7 @@ ISOLATES = (Act.EVICT, Act.ISOLATE_GROUP)
 
 
 class Activity(StrEnum):
-    """What a rank is doing, as far as its evidence tells."""
+    """What a rank is doing, as far as its evidence shows."""
 
     COLLECTIVE = "collective"
     P2P = "p2p"
@@ -82,7 +82,7 @@ class Activity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """One hypothesis: one machine or one group, the ranks it rests on and its probability."""
+    """One hypothesis: a machine or a group, the ranks it rests on and its probability."""
 
     ranks: tuple[Rank, ...]
     machines: tuple[str, ...]
@@ -92,9 +92,9 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """Who holds the job up, whatever the cause: the ranks, their machines, and the probability that it is they.
+    """The ranks that hold the job up, whatever the cause, their machines, and the probability that it is they.
 
-    `causes` are the parts of that probability that each cause gives it: why they hold it up, where it is they.
+    `causes`: the part of that probability by each cause.
     """
 
     ranks: tuple[Rank, ...]
@@ -106,7 +106,9 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """What a step is expected to cost, in minutes of one GPU: the job's that wait, those of innocent machines, people's worth."""
+    """The expected cost of a step, in minutes of one GPU: of the waiting job, of innocent machines, and of people's
+    time.
+    """
 
     waiting: float
     machines: float
@@ -115,7 +117,10 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class JobCrash:
-    """How a job ended that crashed: the rank that failed first, on which machine, and how (`by SIGSEGV`); None where none did by itself."""
+    """How a crashed job ended: the rank that failed first, its machine, and how (`by SIGSEGV`).
+
+    `rank` is None if none failed by itself.
+    """
 
     rank: Rank | None = None
     machine: str = ""
@@ -124,7 +129,7 @@ class JobCrash:
 
 @dataclass(frozen=True, slots=True)
 class MachineCheck:
-    """What the checks of a machine found, where they opened the incident: its codes, the gravest first (`GPU lost`)."""
+    """What a machine's checks found, if they opened the incident: its codes, the gravest first (`GPU lost`)."""
 
     machine: str
     found: tuple[str, ...]
@@ -132,7 +137,7 @@ class MachineCheck:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do now, to which machines if it is about machines, and why; `cost` is None where it follows from another."""
+    """One thing to do now, to which machines if any, and why; `cost` is None if it follows from another step."""
 
     do: Act
     machines: tuple[str, ...]
@@ -142,7 +147,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """What automatic triage would isolate now, and the probability that the fault is inside: of several, the least sure one's."""
+    """What automatic triage would isolate now, and the probability that the fault is inside.
+
+    For several machines it is the probability of the least sure one.
+    """
 
     machines: tuple[str, ...] = ()
     coverage: float = 0.0
@@ -157,7 +165,7 @@ class StuckGroup:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A cluster as the reader of a verdict sees it; `stack` runs from the outermost frame to the innermost."""
+    """A cluster as a verdict shows it; `stack` runs from the outermost frame to the innermost."""
 
     id: int
     ranks: tuple[Rank, ...]
@@ -169,7 +177,7 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Which ranks were expected, captured and missing; `failed` keeps the reason of each failed or partial capture."""
+    """Which ranks were expected, captured and missing; `failed`: the reason of each failed or partial capture."""
 
     expected: int
     captured: int
@@ -199,24 +207,24 @@ class Verdict:
     coverage: Coverage
     evidence: EvidenceReport
     rules: str
-    #: None where nobody stands out. Verdicts of older versions have neither culprit, causes nor steps.
+    #: None if no rank stands out. Verdicts of older versions have neither culprit, causes nor steps.
     culprit: Culprit | None = None
     causes: Mapping[StallCause, float] = field(default_factory=dict)
     next: tuple[Step, ...] = ()
-    #: All steps that were compared by their costs, the cheapest first; no part of the JSON.
+    #: All steps that were compared by their costs, the cheapest first; not in the JSON.
     compared: tuple[Step, ...] = field(default=(), compare=False)
-    #: Where the job crashed: it does not stand still, it has ended.
+    #: If the job crashed: it is not stalled, it has ended.
     crash: JobCrash | None = None
-    #: Where a machine's checks opened it: then nothing says that the job stands still.
+    #: If a machine's checks opened it: then the job is not known to be stalled.
     check: MachineCheck | None = None
-    #: Where what its ranks logged opened it: the job may run on.
+    #: If numbers that its ranks logged opened it: the job may run on.
     numbers: WrongNumbers | None = None
-    #: What speaks against the culprit's machines by itself, such as `Xid 79`: kept with an incident, and no part of the JSON.
+    #: Codes against the culprit's machines themselves, such as `Xid 79`: kept with an incident, and not in the JSON.
     signs: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def exit_code(self) -> int:
-        """0 none, 2 undetermined, 1 anything that names a cause."""
+        """0 for none, 2 for undetermined, 1 for any other kind."""
         return {Kind.NONE: 0, Kind.UNDETERMINED: 2}.get(self.kind, 1)
 
 
@@ -304,7 +312,7 @@ def _causes_to_json(causes: Mapping[StallCause, float]) -> dict[str, float]:
 
 
 def from_json(document: Mapping[str, Any]) -> Verdict:
-    """Reads back what `to_json` wrote; raises KeyError, TypeError or ValueError on anything else."""
+    """Reads what `to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
     if document["schema"] != SCHEMA:
         raise ValueError(f"{document['schema']!r} is not {SCHEMA}")
     evidence, coverage = document["evidence"], document["coverage"]

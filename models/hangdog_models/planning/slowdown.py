@@ -81,7 +81,7 @@ class StepTimes:
     def __init__(self, settings: SlowdownSettings) -> None:
         self._settings = settings
         self._mark: tuple[float, float] | None = None
-        # (when it ended, seconds a step) of each sample
+        # (end, seconds a step) of each sample
         self._past: deque[tuple[float, float]] = deque(maxlen=_MOST)
         self._run: deque[tuple[float, float]] = deque(maxlen=_MOST)
         self.begin()
