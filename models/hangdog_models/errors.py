@@ -1,12 +1,12 @@
 """What can go wrong, what the user can do about it, and the exit status that says so.
 
 HangdogError
-├── WrongUse            64  the command or its input asks for something impossible
+├── WrongUse            64  the command or its input requests something impossible
 ├── UnreadableBundle    65  a bundle holds no evidence we can read
 ├── UnreadableEvidence  65  one file is not what it claims to be; the rest of the bundle is still used
 ├── ServerUnreachable   69  no server answers at the address given
 ├── OurFault            70  a bug of hangdog's own
-└── NotAllowed          77  the server does not know who asks, or does not let them
+└── NotAllowed          77  no valid token or certificate, or one that does not permit the request
 """
 
 

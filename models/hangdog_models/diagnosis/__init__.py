@@ -4,10 +4,10 @@ The words
     frame       one call; every frame is kept or dropped, and a dropped one names the rule
     signature   the kept frames of one thread, written down so that equal call sites read equal on every machine
     call site   a signature understood: operation, parallel dimension, caller
-    rank state  what one rank does: its call site, its kernel state, whom it waits for
+    rank state  what one rank does: its call site, its kernel state, what it waits for
     cluster     ranks whose states are alike
     group wait  ranks at one call site of one process group, and the members that are elsewhere
-    root        a rank that waits for nobody while others wait
+    root        a rank that waits for no other while others wait
     hypothesis  one explanation of the waits, with odds
     suspect     what a hypothesis blames; the verdict lists them, most probable first
 

@@ -31,7 +31,7 @@ from hangdog_models.verdict import Activity, Verdict
 
 
 def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Verdict:
-    """Judges a snapshot: the verdict says who holds the job up, and why.
+    """Judges a snapshot: the verdict says which machines hold the job up, and why.
 
     Pure: equal arguments give equal verdicts, in whatever order the evidence came.
     """

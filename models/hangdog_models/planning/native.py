@@ -18,7 +18,7 @@ DECIDED = 0.5
 #: Verdicts that native stacks cannot improve: a job that moves, and ranks that called different operations, as Python
 #: shows.
 SETTLED = (Kind.NONE, Kind.SLOW, Kind.SOFTWARE)
-#: Activities that Python frames leave open: what the host does there, or whom it waits for, is decided in C.
+#: Activities that Python frames leave open: what the host does there, or waits for, is decided in C.
 OPEN = (
     Activity.UNKNOWN, Activity.COMPUTE, Activity.LAUNCH, Activity.DEVICE_SYNC, Activity.COLLECTIVE, Activity.P2P,
     Activity.RENDEZVOUS, Activity.LOCK, Activity.IDLE,

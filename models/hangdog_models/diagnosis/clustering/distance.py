@@ -113,7 +113,7 @@ def distance(one: StackFeatures, other: StackFeatures, *, operation: bool, group
     """
     if one.path == other.path:
         return 0.0
-    if other.path < one.path:  # among equally long alignments, take the same one whoever asks
+    if other.path < one.path:  # among equally long alignments, take the same one in both directions
         one, other = other, one
     cost = _cost(one, other, DEEPER if operation else DEEPER_UNKNOWN)
     return min(1.0, cost * (AGREED if group else 1.0))

@@ -1,4 +1,4 @@
-"""Which candidate the labels of all ranks point at: the one whose relations to the others best explain who is where.
+"""Which candidate the labels of all ranks point at: the one whose relations to the others best explain which rank is where.
 
 Where frames name no group, the pattern still does. The tensor peers of a culprit are at one call site, the stages after
 it at another, all other replicas at a third. A candidate is a rank, a machine, a process group or a switch. Its score

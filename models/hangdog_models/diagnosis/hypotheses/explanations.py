@@ -64,7 +64,7 @@ def explain_unseen(scene: Scene) -> list[Hypothesis]:
 
 
 def explain_moment(scene: Scene) -> list[Hypothesis]:
-    """One round may have caught a healthy step; asked only where nothing shows what moves."""
+    """One round may have caught a healthy step; empty where something shows what moves."""
     if scene.motion.known:
         return []
     found = moment(scene.look, scene.waits, scene.topology)
@@ -77,7 +77,7 @@ def explain_moment(scene: Scene) -> list[Hypothesis]:
 
 
 def explain_slow_step(scene: Scene) -> list[Hypothesis]:
-    """The job may be in a slow step; asked only if it moved on in an earlier round."""
+    """The job may be in a slow step; empty unless it moved on in an earlier round."""
     return [slow_step(scene.motion)] if scene.motion.moved_on and scene.motion.rounds > 1 else []
 
 
@@ -121,7 +121,7 @@ def slow_step(motion: Motion) -> Hypothesis:
 def _left(scene: Scene) -> Mapping[str, tuple[Rank, ...]]:
     """The ranks that left no evidence, by machine, where all others are seen to wait for them; else nothing.
 
-    Then no other rank can be the culprit. A rank that does not show whom it waits for may wait for any rank.
+    Then no other rank can be the culprit. A rank whose stack names no peer may wait for any rank.
     """
     look, waits, topology = scene.look, scene.waits, scene.topology
     missing = waits.roots

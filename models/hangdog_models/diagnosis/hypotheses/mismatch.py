@@ -46,7 +46,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
 
 
 def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list[Hypothesis]:
-    """Ranks in different operations that wait for each other; asked only if no captured rank is outside of all waits.
+    """Ranks in different operations that wait for each other; empty if a captured rank is outside of all waits.
 
     The ranks named are those inside an operation whose other members are elsewhere, the smallest side first. Two equal
     sides give no direction. One round of stacks may have caught a healthy step, so counters or a second round decide.

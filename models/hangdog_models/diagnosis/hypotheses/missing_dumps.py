@@ -28,7 +28,7 @@ LOST_DUMP_INSIDE = likelihood("lost_dump_inside")
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
-    """Two hypotheses for each awaited rank without counters, asked only where no group is seen whole.
+    """Two hypotheses for each awaited rank without counters; empty if a group is seen whole.
 
     The ranks that wait for it are in an operation. Either it has not entered that operation, or all have and a link,
     adapter or device is broken. Only the missing dump would show which. In both cases the fault is among these ranks,

@@ -1,4 +1,4 @@
-"""What a rank is doing and whom it waits for: read off its stacks, its kernel state, or the reason its capture failed."""
+"""What a rank is doing and what it waits for: read off its stacks, its kernel state, or the reason its capture failed."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace

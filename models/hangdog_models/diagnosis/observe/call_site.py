@@ -1,4 +1,4 @@
-"""Applies the rules to a signature: what is done there, whom it waits for, in which group, and called from where."""
+"""Applies the rules to a signature: what is done there, what it waits for, in which group, and called from where."""
 
 import re
 from dataclasses import dataclass

@@ -35,7 +35,7 @@ def excesses(records: Iterable[RankCounters], topology: Topology) -> Iterator[Ex
             if entry.operation.startswith(BY_HOSTS) and entry.done and entry.created_ns and not entry.p2p:
                 groups.setdefault(entry.group, {}).setdefault(record.rank, {})[entry.sequence] = entry.created_ns
     for groups in launches.values():
-        if groups:  # the busiest: whoever was late for another one just before comes to this one in time
+        if groups:  # the busiest: a rank that was late for another just before is in time for this one
             group, by_rank = max(groups.items(), key=lambda item: (sum(map(len, item[1].values())), item[0]))
             most = max(len(mine) for mine in by_rank.values())
             kept = {rank: mine for rank, mine in by_rank.items() if len(mine) >= KNOWN * most}

@@ -1,6 +1,6 @@
 """Whether others wait for a rank that works longer: an operation that it holds up keeps another member waiting.
 
-A rank can look busy for another reason. Between two operations it may have waited in something that no recorder shows.
+A rank can seem busy for another reason. Between two operations it may have waited in something that no recorder shows.
 Then no rank waits for it: in its next operation the others have come no sooner.
 """
 

@@ -31,7 +31,7 @@ ONE_END = "nobody is evicted: that is one end of a path, and either end may be a
 MANY_ENDS = (
     "nobody is evicted: most of these machines are sound; look at the switches between them, or test them in pairs"
 )
-#: What is said of a machine that only others name.
+#: For a machine that only others name.
 HEARSAY = "nobody is evicted: others name it, and nothing of its own does"
 #: For a group whose machines are unknown.
 NO_MACHINE = "nothing tells which machine it is: test them pairwise (bisection) to find it"

@@ -63,7 +63,7 @@ def conclude(case: Case) -> Verdict:
     share = {kind: sum(p for hypothesis, p in weighed if hypothesis.kind is kind) for kind in Kind}
     causes, culprit = who_and_why.causes(weighed), who_and_why.culprit(weighed, case.topology)
     best = max((kind for kind in Kind if kind is not Kind.UNDETERMINED), key=lambda kind: (share[kind], kind))
-    # who it is may be known where why is open: then the likeliest cause is told
+    # the culprit may be known and the cause open: then the likeliest cause is shown
     known = culprit is not None and _tells_why(culprit)
     kind = best if share[best] >= DECIDES or known else Kind.UNDETERMINED
     # a cause behind most of the job blames no machine; it is left out if a culprit is known

@@ -1,1 +1,1 @@
-"""Who waits for whom: by frames and topology, and exactly where collective counters are known."""
+"""Which rank waits for which: by frames and topology, and exactly where collective counters are known."""

@@ -1,4 +1,4 @@
-"""Exact waits from collective counters: which operation each process group is stuck in, who is inside, who has not
+"""Exact waits from collective counters: which operation each process group is stuck in, which ranks are inside, which have not
 come.
 """
 

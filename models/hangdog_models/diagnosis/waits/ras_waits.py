@@ -147,7 +147,7 @@ def _lagging(
 
 
 def _in_front(communicator: RasCommunicator, most: int) -> int:
-    """The number of members that launched the last operation, or may have by the time the others were asked.
+    """The number of members that launched the last operation, or may have by the time the others answered.
 
     A text report lists only the odd ones, and counts the rest in its classes.
     """

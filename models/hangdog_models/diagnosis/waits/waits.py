@@ -1,4 +1,4 @@
-"""Who waits for whom: group waits (ranks at one call site and the members that are missing), roots, and joined groups."""
+"""Which ranks wait for which: group waits (ranks at one call site and the missing members), roots, and joined groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -106,7 +106,7 @@ class Waits:
 
     @cached_property
     def loose(self) -> frozenset[Rank]:
-        """Waiting ranks that do not show whom they wait for: it may be any rank."""
+        """Waiting ranks without a known peer: they may wait for any rank."""
         known = {rank for hold in self.holds if hold.awaited or not hold.complete for rank in hold.inside}
         return frozenset(self.waiting) - known
 

@@ -1,4 +1,4 @@
-"""Convicted places: they are surely faulty, and failed more often than sound machines do by chance."""
+"""Convicted sites: they are surely faulty, and failed more often than sound machines do by chance."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from hangdog_models.planning.campaign.thresholds import USUAL, Thresholds
 
 
 def convicted(belief: Belief, posterior: Posterior, thresholds: Thresholds = USUAL) -> frozenset[int]:
-    """The numbers of the places that are sure enough and failed often enough. A convicted link or leaf evicts no
+    """The numbers of the sites that are sure enough and failed often enough. A convicted link or leaf evicts no
     machine.
 
-    The surest come first. A failure that includes a place already convicted is no evidence against another.
+    The surest come first. A failure that includes a site already convicted is no evidence against another.
     """
     prior = np.array(list(belief.machines.values()))
     found: set[int] = set()
@@ -33,7 +33,7 @@ def convicted(belief: Belief, posterior: Posterior, thresholds: Thresholds = USU
 
 
 def sure(posterior: Posterior, thresholds: Thresholds = USUAL) -> list[int]:
-    """The numbers of the places that are nearly certain. Most are so for good reason."""
+    """The numbers of the sites that are nearly certain. Most are so for good reason."""
     return [int(at) for at in np.flatnonzero(posterior.place >= thresholds.sure) if at != posterior.places.elsewhere]
 
 

@@ -1,4 +1,4 @@
-"""Numbers every place where a fault may be, and says which of them a launch touches."""
+"""Numbers every site where a fault may be, and says which of them a launch touches."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,16 +12,16 @@ from hangdog_models.planning.campaign.launch import Launch, LaunchResult
 
 Numbers = NDArray[np.int64]
 
-#: The links inside a failed group become places of their own up to this size. A larger group has thousands, of which
+#: The links inside a failed group become sites of their own up to this size. A larger group has thousands, of which
 #: none would stand out; smaller groups that fail later bring them in.
 LINKED = 48
-#: At most so many links are places of their own, those of the smallest failed groups first. It bounds time only.
+#: At most so many links are sites of their own, those of the smallest failed groups first. It bounds time only.
 LINKS = 4096
 
 
 @dataclass(frozen=True)
 class FaultSites:
-    """Numbers of places: first the machines, then the leafs, then some links, last all other links together."""
+    """Numbers of sites: first the machines, then the leafs, then some links, last all other links together."""
 
     names: tuple[str, ...]
     leafs: tuple[str, ...]
@@ -34,7 +34,7 @@ class FaultSites:
 
     @property
     def elsewhere(self) -> int:
-        """The number of all links that are no places of their own; no launch is known to touch them."""
+        """The number of all links that are no sites of their own; no launch is known to touch them."""
         return self.count - 1
 
     @cached_property
@@ -42,7 +42,7 @@ class FaultSites:
         return len(self.names) + len(self.leafs)
 
     def place(self, number: int) -> FaultSite:
-        """The place of this number. ValueError for `elsewhere`, which is many."""
+        """The site of this number. ValueError for `elsewhere`, which is many."""
         if number < len(self.names):
             return FaultSite(Where.MACHINE, (self.names[number],))
         if number < self.first_link:
@@ -53,7 +53,7 @@ class FaultSites:
         raise ValueError("this stands for all links that nobody suspects by name")
 
     def touched(self, group: Numbers, network: bool) -> Numbers:
-        """The places a launch on these machines would show: leafs and links only if the machines communicate."""
+        """The sites a launch on these machines would show: leafs and links only if the machines communicate."""
         if not network or len(group) < 2:
             return group
         inside = np.zeros(len(self.names), dtype=bool)
@@ -64,7 +64,7 @@ class FaultSites:
 
 
 def locate(belief: Belief) -> FaultSites:
-    """All machines and leafs of a belief, and the links that failed launches make worth a place."""
+    """All machines and leafs of a belief, and the links that failed launches make worth a site."""
     number = belief.number
     under = np.zeros((len(belief.leafs), len(number)), dtype=bool)
     for at, names in enumerate(belief.leafs.values()):

@@ -4,7 +4,7 @@
 separates the suspects of a failed group, like the second phase, but only those that are left.
 - `cross` combines machines that may fail only together, which any spreading separates.
 - `scatter` combines machines that never met, where a faulty link may be anywhere.
-- `alone` tests one place again.
+- `alone` tests one site again.
 """
 
 from collections.abc import Sequence
@@ -134,7 +134,7 @@ def scatter(posterior: Posterior, deck: Deck, count: int) -> list[Numbers]:
 
 
 def alone(deck: Deck, places: FaultSites, suspects: Sequence[int], count: int) -> list[Numbers]:
-    """At most `count` groups that test one place again: its machine, both ends of its link, or two machines of its
+    """At most `count` groups that test one site again: its machine, both ends of its link, or two machines of its
     leaf.
     """
     groups: list[list[int]] = []

@@ -1,7 +1,7 @@
 """Weighs which sets of faults explain the failed launches: all sets if they are few, else the likeliest.
 
 Only faults that a failed launch touches are weighed together here. All others are independent and need no sets. An
-*atom* is a place with a failure mode.
+*atom* is a site with a failure mode.
 
 Sets grow one atom at a time from the likeliest so far, which is exact as long as the limits below do not bind. An atom
 multiplies a set's weight by at most what it is worth alone: a failure that is half explained already gains less. So
@@ -33,7 +33,7 @@ CHUNK = 16
 
 @dataclass(frozen=True, slots=True)
 class Atoms:
-    """Faults that failed launches touch: prior weight after the passes, place, and survival of each failed launch."""
+    """Faults that failed launches touch: prior weight after the passes, site, and survival of each failed launch."""
 
     weight: Floats
     place: Numbers
@@ -69,7 +69,7 @@ def weigh(atoms: Atoms, alarms: Floats, beside: float) -> Sets:
         grown = _ratios(survive, atoms.survive[joined], alarms)
         grown += prior[joined[rows]].sum(axis=1)[:, None] + prior[joined] + depth * np.log(beside)
         for column in rows.T:
-            grown[kin[column]] = -np.inf  # a place fails in one mode only
+            grown[kin[column]] = -np.inf  # a site fails in one mode only
         chosen = _largest(grown.ravel(), KEPT * (depth + 1))  # a set is reached from each of its members
         chosen = chosen[grown.ravel()[chosen] > -np.inf]
         parents, added = np.divmod(chosen, len(joined))

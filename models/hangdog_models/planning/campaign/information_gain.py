@@ -22,7 +22,7 @@ class GroupReach:
 
     - `which`: the meeting.
     - `mode`: the fault's mode.
-    - `part`: the share of the place that is in the group; below 1 for links elsewhere.
+    - `part`: the share of the site that is in the group; below 1 for links elsewhere.
     """
 
     posterior: Posterior
@@ -34,7 +34,7 @@ class GroupReach:
 
 
 def reach(posterior: Posterior, network: bool, groups: Sequence[Numbers], links: bool = False) -> GroupReach:
-    """What disjoint groups touch. With `links`, links without a place of their own count, too."""
+    """What disjoint groups touch. With `links`, links without a site of their own count, too."""
     places = posterior.places
     touched = [places.touched(group, network) for group in groups]
     parts = [np.ones(len(group)) for group in touched]
@@ -82,7 +82,7 @@ def gained(reached: GroupReach, modes: Sequence[FailureMode], diagnostic: Diagno
 
 
 def unseen(posterior: Posterior, group: Numbers) -> Numbers:
-    """The links inside a group without a place of their own that never passed; empty if a failure would add too many."""
+    """The links inside a group without a site of their own that never passed; empty if a failure would add too many."""
     if len(group) > LINKED:
         return np.zeros(0, dtype=np.int64)
     low, high = np.triu_indices(len(group), 1)

@@ -1,4 +1,4 @@
-"""What follows from a belief: the probability of each place, the sets of faults that explain the outcomes, and what is
+"""What follows from a belief: the probability of each site, the sets of faults that explain the outcomes, and what is
 open.
 
 The weight of a set is beside^(faults - 1) * product of its priors * likelihood of the outcomes; without a fault, the
@@ -27,14 +27,14 @@ PAIRS = 1_000_000
 
 @dataclass(frozen=True)
 class Posterior:
-    """The probability of every place and set of faults.
+    """The probability of every site and set of faults.
 
-    - `place[number]`: the probability that a place is faulty; `none`: that nothing is.
-    - `rows`: the sets of faults as atoms (place * modes + mode), padded with -1, with the empty set.
+    - `place[number]`: the probability that a site is faulty; `none`: that nothing is.
+    - `rows`: the sets of faults as atoms (site * modes + mode), padded with -1, with the empty set.
     - `mass`: the probability of each set.
     - `joint`: the first so many sets are those that failed launches affect.
-    - `alone`: the probability that no other place is faulty, given such a set.
-    - `seen`: links, as low * machines + high, with a place of their own or in a launch that passed; `rest` counts the
+    - `alone`: the probability that no other site is faulty, given such a set.
+    - `seen`: links, as low * machines + high, with a site of their own or in a launch that passed; `rest` counts the
       others.
     """
 
@@ -50,14 +50,14 @@ class Posterior:
     rest: int
 
     def covered(self, named: frozenset[int]) -> float:
-        """The probability that every fault is at one of the named places; with no name, that there is none."""
+        """The probability that every fault is at one of the named sites; with no name, that there is none."""
         sets = np.where(self.rows[: self.joint] < 0, -1, self.rows[: self.joint] // self.modes)
         inside = np.isin(sets, [-1, *named]).all(axis=1)
         return self.none + self.alone * float(self.mass[: self.joint][inside].sum())
 
     @cached_property
     def blame(self) -> Floats:
-        """How much of the outcomes each place accounts for: a set shares its probability equally among its members."""
+        """How much of the outcomes each site accounts for: a set shares its probability equally among its members."""
         found = np.zeros(self.places.count)
         share = self.mass / np.maximum(1, (self.rows >= 0).sum(axis=1))
         for column in self.rows.T:
@@ -103,7 +103,7 @@ def infer(belief: Belief) -> Posterior:
 
 
 def _weights(belief: Belief, places: FaultSites) -> tuple[Floats, Numbers, int]:
-    """The prior of each place and mode, times the probability of the passes given it.
+    """The prior of each site and mode, times the probability of the passes given it.
 
     Also the links seen, and the number of the others.
     """
@@ -130,7 +130,7 @@ def _weights(belief: Belief, places: FaultSites) -> tuple[Floats, Numbers, int]:
 
 
 def _elsewhere(places: FaultSites, passed: list[tuple[Numbers, Floats]], left: Floats) -> tuple[Floats, Numbers]:
-    """The number of links without a place of their own, by mode, each weighted by its survival of the passes; and those
+    """The number of links without a site of their own, by mode, each weighted by its survival of the passes; and those
     seen.
     """
     count = len(places.names)
@@ -163,7 +163,7 @@ def _summed(
 ) -> Posterior:
     """Adds the independent faults to the sets, and normalises all weights to probabilities.
 
-    With A the weight of the sets and v the weights of the independent places, all weights together are A * Z + none +
+    With A the weight of the sets and v the weights of the independent sites, all weights together are A * Z + none +
     (Z - 1) / beside, where Z is the product of (1 + beside * v).
     """
     free = np.where(joint, 0.0, weight.sum(axis=1))

@@ -40,7 +40,7 @@ class Stop:
     """The end of a campaign.
 
     - `evict`: the convicted machines.
-    - `tell`: the convicted links and leafs. They evict no machine: the network team is told.
+    - `tell`: the convicted links and leafs. They evict no machine: they are reported to the network team.
     - `covered`: the probability that there are no other faults; without a conviction, no fault at all.
     - `ranked`: what else is probable, most first.
     - `instead`: the fewest machines whose eviction now would reach the target, if there are such.
@@ -57,7 +57,7 @@ class Stop:
     untested: tuple[str, ...]
 
 
-#: Places in a report: a longer list is not read.
+#: Sites in a report: a longer list is not read.
 RANKED = 16
 
 
@@ -125,7 +125,7 @@ def _again(
     named: frozenset[int],
     thresholds: Thresholds,
 ) -> Iterator[tuple[float, CampaignRound]]:
-    """Rounds that add little information but would convict: places that are sure, and have not failed often enough."""
+    """Rounds that add little information but would convict: sites that are sure, and have not failed often enough."""
     unproven = [at for at in sure(posterior, thresholds) if at not in named]
     dealt = deck(belief, posterior, diagnostic, named)
     groups = alone(dealt, posterior.places, unproven, min(budget.parallel, budget.launches, dealt.groups))

@@ -9,7 +9,7 @@ class Thresholds:
 
     #: A campaign ends when only the convicted are faulty with this probability: the eviction target of a verdict.
     target: float = 0.95
-    #: A place is convicted from this probability on. It is ten times surer than a campaign as a whole: a convicted
+    #: A site is convicted from this probability on. It is ten times surer than a campaign as a whole: a convicted
     #: machine leaves the job for days, and one more launch costs minutes.
     sure: float = 0.995
     #: It must also have taken part in so many failed launches: one may be a false alarm, whatever the prior.
