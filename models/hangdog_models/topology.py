@@ -40,9 +40,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Topology:
-    """The shape of a job: `groups[dim]` partitions the ranks with such a group, `machines` lists the ranks of each
-    machine.
-    """
+    """The shape of a job: `groups[dim]` partitions the ranks with such a group, `machines` lists each machine's ranks."""
 
     world_size: int
     groups: Mapping[str, Groups]

@@ -106,9 +106,7 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """The expected cost of a step, in minutes of one GPU: of the waiting job, of innocent machines, and of people's
-    time.
-    """
+    """The expected cost of a step, in minutes of one GPU: the waiting job's, innocent machines', and people's time."""
 
     waiting: float
     machines: float

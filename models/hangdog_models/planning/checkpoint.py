@@ -39,8 +39,9 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointGate:
-    """The machines that may go; empty if every choice loses shards: diagnose first. `lost`: the lost shards of each
-    choice.
+    """The machines that may go; empty if every choice loses shards: diagnose first.
+
+    `lost`: the lost shards of each choice.
     """
 
     machines: tuple[str, ...]
@@ -65,9 +66,7 @@ def lost(machines: Iterable[str], copies: Copies) -> tuple[str, ...]:
 
 
 def remaining(copies: Copies, out: Collection[str]) -> Copies:
-    """The copies without those on machines that are `out` already. Shards without another copy are dropped: they were
-    lost before.
-    """
+    """The copies without those on machines that are `out` already. Shards without another copy were lost before."""
     return {shard: held for shard, holders in copies.items() if (held := frozenset(holders).difference(out))}
 
 

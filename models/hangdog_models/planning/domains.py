@@ -21,9 +21,7 @@ class EvictionDomain:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Places that one eviction takes together. `kind` is machine, leaf, or the dimension of the group; numbers are
-    places.
-    """
+    """Places that one eviction takes together, by their numbers. `kind` is machine, leaf, or the group's dimension."""
 
     kind: str
     name: str

@@ -28,9 +28,7 @@ Where = tuple[int, Rank]
 
 @dataclass(frozen=True, slots=True)
 class Deepened:
-    """The snapshot with native frames: of the ranks `own`, and of those assumed to be `like` them. Without any, the old
-    one.
-    """
+    """The snapshot with native frames: of the ranks `own`, and of those assumed to be `like` them."""
 
     snapshot: Snapshot
     own: tuple[Rank, ...] = ()
@@ -39,9 +37,7 @@ class Deepened:
 
 @dataclass(slots=True)
 class _DepthPlace:
-    """The ranks at one Python call site, each with the last round that shows it there; and the native stacks of that
-    site.
-    """
+    """The ranks at one Python call site, each with the last round that shows it there; and the site's native stacks."""
 
     ranks: dict[Rank, Where] = field(default_factory=dict)
     read: dict[Rank, ProcessTrace] = field(default_factory=dict)

@@ -87,9 +87,7 @@ class StepTimes:
         self.begin()
 
     def take(self, steps: float, at: float) -> None:
-        """Takes the number of steps so far and the time `at` which the last one ended. Fewer steps than before are a
-        restart.
-        """
+        """Takes the number of steps so far and the time `at` which the last one ended. A lower number is a restart."""
         if self._mark is None or steps < self._mark[0]:
             self.begin()
             self._mark = steps, at

@@ -233,9 +233,7 @@ def _relations(members: tuple[Rank, ...], domains: Domains, plain: Plain) -> tup
 
 
 def _gain(ranks: Sequence[Rank], reported: Encoding, places: Sequence[LabelCounts], plain: Plain) -> tuple[float, int]:
-    """Bits saved if these ranks are described by themselves, or with the best-fitting call site; and the index of that
-    one.
-    """
+    """Bits saved if these ranks are described by themselves or with the best-fitting call site; and that site's index."""
     if not ranks:
         return 0.0, 0
     counts = plain.count(ranks)

@@ -1,4 +1,4 @@
-"""What earlier incidents of the same kind show: one call site on several machines is the code, again on one machine the
+"""Earlier incidents of the same kind: one call site on several machines blames the code, on one machine again the
 machine.
 """
 
@@ -44,8 +44,8 @@ class Recurrence:
 
     @cached_property
     def elsewhere(self) -> float:
-        """The weight, in machines, of what points at the code: the machines where the incident occurred as often as
-        here.
+        """The weight, in machines, of what points at the code: machines where the incident occurred at least as often
+        as here.
 
         A machine that tests convicted, or with evidence of its own against it, does not count. One that tests cleared
         counts for more.
@@ -61,9 +61,7 @@ class Recurrence:
 
     @cached_property
     def here(self) -> float:
-        """The weight, in incidents, of what points at this machine: those with other ranks, and those after which tests
-        convicted it.
-        """
+        """The weight, in incidents, of what points at this machine: other ranks were in it, or tests convicted it."""
         mine = [one for one in self.family if one.features.machine == self.machine]
         convicted = sum(one.outcome is Outcome.CONVICTED for one in mine)
         moved = sum(one.outcome is Outcome.OPEN and self._moved(one) for one in mine)

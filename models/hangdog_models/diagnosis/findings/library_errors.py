@@ -1,6 +1,4 @@
-"""Errors that NCCL itself reports, in a log or in RAS: ranks run different operations, or an operation failed on a
-rank.
-"""
+"""Errors that NCCL itself reports, in a log or in RAS: operations that differ between ranks, or failed on one."""
 
 from collections.abc import Mapping, Sequence
 

@@ -21,7 +21,7 @@ def placed(snapshot: Snapshot, topology: Topology) -> Topology:
 
 
 def check_of(snapshot: Snapshot) -> MachineCheck | None:
-    """What the checks found; None if none requested a verdict."""
+    """What the checks found; None if no check requested a verdict."""
     if not snapshot.checked:
         return None
     own = [one for one in snapshot.findings if one.machine == snapshot.checked and one.impact in AGAINST]

@@ -95,7 +95,7 @@ def wrong_first(numbers: Iterable[WrongNumber]) -> WrongNumber | None:
 
 
 def summary(snapshot: Snapshot) -> WrongNumbers | None:
-    """The number that went wrong first; None if none requested a verdict."""
+    """The number that went wrong first; None if no number requested a verdict."""
     if not snapshot.numbers:
         return None
     lead = wrong_first(snapshot.numbers)

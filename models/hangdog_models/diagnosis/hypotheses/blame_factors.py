@@ -126,9 +126,7 @@ def goes_about(rank: Rank, state: RankState, motion: Motion) -> bool:
 
 
 def compiling(state: RankState) -> bool:
-    """Whether it compiles, which takes minutes: being unchanged there proves nothing. Loading a compiled kernel does
-    not count.
-    """
+    """Whether it compiles, beyond loading a compiled kernel: that takes minutes, so being unchanged proves nothing."""
     return state.activity is Activity.COMPILE and state.operation != LOAD
 
 

@@ -114,9 +114,7 @@ def _left_out(hold: GroupWait, ranks: Sequence[Rank], records: Mapping[Rank, Ran
 def _ways(
     records: Sequence[RankCounters], groups: set[str]
 ) -> dict[tuple[Operation, Operation], tuple[list[Rank], list[Rank]]]:
-    """For each two operations under way on a rank: the ranks that launched one first, and those that launched the other
-    first.
-    """
+    """For each two operations under way on a rank: the ranks that launched the one first, and those the other."""
     found: dict[tuple[Operation, Operation], tuple[list[Rank], list[Rank]]] = {}
     for record in records:
         first: dict[str, int] = {}

@@ -1,6 +1,4 @@
-"""Awaited ranks whose flight recorder dump is missing: they, and the ranks that wait for them, may be in a stuck
-collective.
-"""
+"""Awaited ranks without a flight recorder dump: they, and the ranks that wait for them, may be in a stuck collective."""
 
 from collections.abc import Container, Mapping, Sequence
 

@@ -158,8 +158,9 @@ def _machines_share(unit: str, ranks: Sequence[Rank], factors: tuple[Factor, ...
 
 
 def _common(found: Hypothesis, scene: Scene) -> list[Hypothesis]:
-    """What is behind all of them. Of a service there are two: it does not answer, or it does and a phase of the job
-    takes its time.
+    """What is behind all of them.
+
+    A service gives two hypotheses: it does not answer, or it does and a phase of the job takes its time.
     """
     if found.kind is Kind.UNDETERMINED:
         return [replace(found, ranks=(), units=())]

@@ -1,6 +1,4 @@
-"""Ranks elsewhere than their peers, the smallest process group that holds them all, and the messages stuck between
-them.
-"""
+"""Ranks elsewhere than their peers, the smallest process group that holds them all, and messages stuck between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

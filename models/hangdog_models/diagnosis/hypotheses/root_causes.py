@@ -124,8 +124,9 @@ def _duty_of_all(lead: RankState, scene: Scene) -> str | None:
 
 
 def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
-    """What a rank does for the whole job: it works while the others let it, or is in a function only it is in that says
-    so.
+    """What a rank does for the whole job, else None.
+
+    It works while the others let it, or it is in a function that says so and that no other rank is in.
     """
     works = works_for_all(state, rank in scene.motion.still, rank in scene.motion.working)
     meanwhile = let_one_work(scene.look, scene.waits)

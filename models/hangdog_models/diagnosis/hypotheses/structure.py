@@ -1,6 +1,4 @@
-"""Hypotheses by structure alone: where frames name no rank, the pattern of call sites shows which group holds the
-others up.
-"""
+"""Hypotheses by structure alone: if frames name no rank, the pattern of call sites shows which group is at fault."""
 
 from hangdog_models.diagnosis.clustering import relations
 from hangdog_models.diagnosis.clustering.relations import Candidate

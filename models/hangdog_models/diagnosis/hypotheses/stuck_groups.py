@@ -1,5 +1,6 @@
-"""Stuck groups: all members joined and the operation does not complete. A link, a switch or a machine's network is
-broken.
+"""Stuck groups: all members joined and the operation does not complete.
+
+A link, a switch or a machine's network is broken, or the code differs in a way that frames do not show.
 """
 
 from collections.abc import Sequence

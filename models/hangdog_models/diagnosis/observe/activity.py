@@ -176,9 +176,7 @@ class RankStateReader:
 
 
 def sites(look: Mapping[Rank, RankState]) -> list[tuple[RankState, list[Rank]]]:
-    """The distinct states of a round with their ranks, ascending, so that work is done once a state and not once a
-    rank.
-    """
+    """The distinct states of a round with their ranks, ascending, so that work is done once for each state."""
     found: dict[int, tuple[RankState, list[Rank]]] = {}
     before: RankState | None = None
     ranks: list[Rank] = []

@@ -36,9 +36,7 @@ _STARTS = {("subprocess.py", "Popen._execute_child"), ("subprocess.py", "_execut
 
 
 def activity(state: ProcessState | None, frames: Sequence[Frame]) -> Activity | None:
-    """What a process in state D does, by its wait channel and its stack (outermost frame first); None in any other
-    state.
-    """
+    """What a process in state D does, by its wait channel and its stack (outermost frame first); else None."""
     if state is None or state.state != "D":
         return None
     if state.wchan.startswith(_DRIVERS):

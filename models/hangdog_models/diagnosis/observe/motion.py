@@ -212,9 +212,7 @@ def _digest(state: RankState) -> str:
 
 
 def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
-    """The ranks freed from their waits between two rounds, and those whose stacks changed; each empty below its
-    threshold.
-    """
+    """The ranks freed from waits between two rounds, and those whose stacks changed; each empty below its threshold."""
     held = _held(before, after)
     freed: list[Rank] = []
     left: list[Rank] = []

@@ -123,9 +123,7 @@ def _cpu_s(state: ProcessState) -> float | None:
 
 
 def _seconds(rounds: Sequence[Round]) -> dict[Rank, float]:
-    """The CPU seconds of each trainer between the last two rounds: of the training thread where known, else of all
-    threads.
-    """
+    """The CPU seconds of each trainer between the last two rounds: of the training thread if known, else of all."""
     return {**_spent(rounds, _cpu_s), **_spent(rounds, _ran_s)}
 
 

@@ -155,9 +155,7 @@ def _likely(looks: Sequence[Look], topology: Topology, more: int) -> Slowness:
 
 
 def _all(total: float) -> float:
-    """The odds of all possibilities, where a sound job has 1: no degrader, one that rounds do not show, one that they
-    do.
-    """
+    """The odds of all possibilities relative to a sound job: 1, a degrader that rounds do not show, one that they do."""
     return 1 + STRAGGLER_PRIOR * (1 - LATE_SHOWN + LATE_SHOWN * total)
 
 

@@ -85,8 +85,9 @@ def ballots(looks: Sequence[Look], topology: Topology) -> list[Ballot]:
 
 
 def served(look: Look, topology: Topology) -> tuple[Rank, ...]:
-    """The late ranks that wait for a service outside of the job, if they are most of the late ones and on most
-    machines.
+    """The late ranks that wait for a service outside of the job.
+
+    They count if they are most of the late ranks and on most machines; else empty.
     """
     seen = [rank for rank, state in look.items() if state.activity not in _UNSEEN]
     late = [rank for rank in seen if not look[rank].waits]

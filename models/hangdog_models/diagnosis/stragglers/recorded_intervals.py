@@ -19,8 +19,9 @@ COMPARED_ONE_BY_ONE = 32
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """From one operation of a group to its next on one rank, `span_ns`; `waited`: nanoseconds waited in each kind of
-    group.
+    """The time from one operation of a group to its next on one rank, `span_ns`.
+
+    `waited`: the nanoseconds waited in each kind of group.
     """
 
     waited: Mapping[str, int]

@@ -117,8 +117,9 @@ def probabilities(hypotheses: Sequence[Hypothesis]) -> list[tuple[Hypothesis, fl
 
 
 def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kind) -> tuple[Suspect, ...]:
-    """One entry for each machine (or group) that hypotheses of the verdict's kind name; if undetermined, of any blaming
-    kind.
+    """One entry for each machine (or group) that hypotheses of the verdict's kind name.
+
+    If the verdict is undetermined, each entry is of the likeliest kind that blames it.
     """
     causes: dict[_Key, dict[Kind, list[tuple[Hypothesis, float]]]] = {}
     for hypothesis, p in weighed:

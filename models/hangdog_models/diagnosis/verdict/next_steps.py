@@ -135,9 +135,7 @@ def after_check(check: MachineCheck, evict: Eviction, steps: Sequence[Step], *, 
 
 
 def after_numbers(suspects: Sequence[Suspect], evict: Eviction, steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps after wrong numbers of a job. They accuse no machine, so tests come first. None is started
-    automatically.
-    """
+    """The steps after wrong numbers of a job. They accuse no machine, so tests come first and none starts by itself."""
     if evict.machines:
         return (
             next(step for step in steps if step.do in ISOLATES),

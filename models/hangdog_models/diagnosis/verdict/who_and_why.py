@@ -1,6 +1,4 @@
-"""The posterior beyond the verdict's kind: which ranks hold the job up, whatever the cause, and the probability of each
-cause.
-"""
+"""The posterior beyond the verdict's kind: the ranks that hold the job up, and the probability of each cause."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias

@@ -1,6 +1,4 @@
-"""Exact waits from collective counters: which operation each process group is stuck in, which ranks are inside, which have not
-come.
-"""
+"""Exact waits from collective counters: each group's stuck operation, the ranks inside, and those that have not come."""
 
 import sys
 from collections.abc import Container, Mapping, Sequence

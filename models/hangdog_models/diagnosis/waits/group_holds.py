@@ -104,9 +104,7 @@ def one_of_several(group: Group, groups: Mapping[Group, Mapping[Rank, Position]]
 def _may_be_more(
     members: Sequence[Rank], unrecorded: Container[Rank], look: Look, with_them: Container[object]
 ) -> bool:
-    """Whether an unlisted group may have more members: it has only one, or ranks without a record are at its call
-    sites.
-    """
+    """Whether an unlisted group may have more members: it has one only, or unrecorded ranks are at its call sites."""
     known = frozenset(members)
     return len(known) < 2 or any(
         rank in unrecorded and rank not in known and state.place in with_them for rank, state in look.items()
@@ -148,8 +146,9 @@ def _members(name: str, positions: Mapping[Rank, Position], topology: Topology) 
 
 
 def _dim(members: tuple[Rank, ...], topology: Topology) -> str | None:
-    """The dimension that has exactly these members as a group. The first member's groups are looked up, not searched
-    for.
+    """The dimension that has exactly these members as a group.
+
+    The first member's groups are looked up, which needs no search.
     """
     if members:
         for dim in topology.dims:

@@ -80,9 +80,7 @@ def _of(hold: GroupWait, positions: Positions, waits_in: Mapping[Rank, Sequence[
 
 
 def _behind(record: RankCounters, group: str, number: int) -> Iterable[tuple[str, int]]:
-    """What a rank launched in other groups after an operation that runs, and that has not begun: the first of each
-    group.
-    """
+    """What a rank launched in other groups after an operation that runs, and has not begun: the first of each group."""
     found: dict[str, int] = {}
     runs = False
     for entry in record.entries:

@@ -31,9 +31,7 @@ def assumed_once(holds: Sequence[GroupWait], recorded: Container[Rank]) -> list[
 def assumed_in_the_first(
     holds: Sequence[GroupWait], pairs: Sequence[GroupWait], recorded: Container[Rank]
 ) -> list[GroupWait]:
-    """The group waits, with no rank without a dump inside an operation that follows a message another rank awaits of
-    it.
-    """
+    """The group waits, with no rank without a dump inside operations that follow a message awaited from it."""
     for_messages: dict[Rank, list[GroupWait]] = {}
     for pair in pairs:
         for rank in pair.awaited:

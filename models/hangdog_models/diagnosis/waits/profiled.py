@@ -173,9 +173,7 @@ def _unlaunched(operation: Operation) -> bool:
 
 
 def _is_exchange(one: CollectiveProgress) -> bool:
-    """Whether its sends and receives under way are an all-to-all: NCCL makes one of a send and a receive for each
-    member.
-    """
+    """Whether its sends and receives under way are an all-to-all, which NCCL makes of both for each member."""
     others = set(range(one.ranks)) - {one.rank}
     calls = [each.call for each in _under_way(one) if not each.call.collective]
     ways = ("Send", "Recv")

@@ -90,8 +90,9 @@ def hear(
 
 
 def _alone_outside(lag: "_Lag", look: Look) -> bool:
-    """Whether a single rank is outside of all waits. Other ranks that wait may be unable to launch what they have not
-    launched.
+    """Whether a single rank is outside of all waits.
+
+    Other ranks that wait may be unable to launch what they have not launched.
     """
     state = look.get(lag.hold.awaited[0])
     outside = state is not None and bool(state.frames) and not state.waits
@@ -168,9 +169,7 @@ def _members(communicator: RasCommunicator, ranks: Mapping[Rank | None, int], to
 
 
 class Places:
-    """The global rank of a communicator's member: by its process, its device, or its number in the world's
-    communicator.
-    """
+    """The global rank of a communicator's member: by process, by device, or by number in the world's communicator."""
 
     def __init__(self, snapshot: Snapshot, topology: Topology) -> None:
         self._topology = topology

@@ -106,9 +106,7 @@ def _links(flows: _Flows) -> Iterator[tuple[Rank, Rank]]:
 
 
 def _is_held_up(out: Transfer, into: Transfer) -> bool:
-    """Whether the network holds up a transfer: the receiver waits with a buffer for the next step, which the sender has
-    ready.
-    """
+    """Whether the network holds up a transfer: the sender has the data, and the receiver a buffer for it."""
     return into.awaits is Awaited.DATA and out.ready > into.ready and into.posted > into.ready
 
 

@@ -1,6 +1,4 @@
-"""Sends and receives under way, by flight recorders: which wait for their other ends, and which joined and do not
-complete.
-"""
+"""Sends and receives under way, by flight recorders: which wait for other ends, and which joined and do not complete."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

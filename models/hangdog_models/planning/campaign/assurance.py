@@ -18,8 +18,9 @@ ENDLESS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Assurance:
-    """What one diagnostic proves for one machine. `detection`: the probability that a fault of each mode would have
-    shown.
+    """What one diagnostic proves for one machine.
+
+    `detection`: the probability that a fault of each mode would have shown.
     """
 
     machine: str

@@ -33,7 +33,7 @@ def convicted(belief: Belief, posterior: Posterior, thresholds: Thresholds = USU
 
 
 def sure(posterior: Posterior, thresholds: Thresholds = USUAL) -> list[int]:
-    """The numbers of the sites that are nearly certain. Most are so for good reason."""
+    """The numbers of the sites that are nearly certain. `convicted` decides whether they failed often enough."""
     return [int(at) for at in np.flatnonzero(posterior.place >= thresholds.sure) if at != posterior.places.elsewhere]
 
 

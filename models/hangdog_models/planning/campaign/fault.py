@@ -16,8 +16,9 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FaultSite:
-    """A machine; the link between two machines, with all that lies on it; or a leaf switch. `names` in the belief's
-    order.
+    """A machine; the link between two machines, with all that lies on it; or a leaf switch.
+
+    `names` are in the belief's order.
     """
 
     where: Where

@@ -134,9 +134,7 @@ def scatter(posterior: Posterior, deck: Deck, count: int) -> list[Numbers]:
 
 
 def alone(deck: Deck, places: FaultSites, suspects: Sequence[int], count: int) -> list[Numbers]:
-    """At most `count` groups that test one site again: its machine, both ends of its link, or two machines of its
-    leaf.
-    """
+    """At most `count` groups that test one site again: a machine, both ends of a link, or two machines of a leaf."""
     groups: list[list[int]] = []
     for place in suspects:
         if place < len(deck.mass):
@@ -185,9 +183,7 @@ def _filled(deck: Deck, groups: list[list[int]]) -> list[Numbers]:
 
 
 def _silent(belief: Belief, diagnostic: Diagnostic) -> tuple[Numbers, frozenset[int]]:
-    """How often each machine was in a launch without an answer, if it never was in one with an answer; and those given
-    up.
-    """
+    """How often each machine was in a launch without an answer, if never in one with an answer; and those given up."""
     mine = [one for one in belief.evidence if one.launch.diagnostic.name == diagnostic.name]
     groups = [(set(members(belief, one.launch)), one.result is LaunchResult.INCONCLUSIVE) for one in mine]
     answered = set().union(*(group for group, lost in groups if not lost))

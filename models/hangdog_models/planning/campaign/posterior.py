@@ -130,9 +130,7 @@ def _weights(belief: Belief, places: FaultSites) -> tuple[Floats, Numbers, int]:
 
 
 def _elsewhere(places: FaultSites, passed: list[tuple[Numbers, Floats]], left: Floats) -> tuple[Floats, Numbers]:
-    """The number of links without a site of their own, by mode, each weighted by its survival of the passes; and those
-    seen.
-    """
+    """The links without a site of their own, counted by mode and weighted by survival of the passes; and those seen."""
     count = len(places.names)
     own = places.links[:, 0] * count + places.links[:, 1]
     left = left - len(own)
@@ -163,8 +161,8 @@ def _summed(
 ) -> Posterior:
     """Adds the independent faults to the sets, and normalises all weights to probabilities.
 
-    With A the weight of the sets and v the weights of the independent sites, all weights together are A * Z + none +
-    (Z - 1) / beside, where Z is the product of (1 + beside * v).
+    With A the weight of the sets and v those of the independent sites, the sum is A * Z + none + (Z - 1) / beside.
+    There Z is the product of (1 + beside * v).
     """
     free = np.where(joint, 0.0, weight.sum(axis=1))
     log_z = float(np.log1p(beside * free).sum())
