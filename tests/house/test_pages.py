@@ -16,6 +16,7 @@ from hangdog.main import LINES, main
 from hangdog_agent.discovery.environ_names import JOB_NAMES
 from hangdog_models import errors
 from hangdog_models.diagnosis.prices import Prices
+from support.markdown import anchors, links
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -84,19 +85,12 @@ def test_every_rule_set_is_named() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if "://" in target:
-            continue
-        file, _, anchor = target.partition("#")
-        other = (page.parent / file).resolve() if file else page
-        assert other.is_file(), target
+    for other, anchor in links(page.read_text(encoding="utf-8"), page):
+        assert other.is_file(), other
         if other.suffix == ".png":
-            assert not anchor, target
-            continue
-        headings = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), re.MULTILINE)
-        anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-        assert not anchor or anchor in anchors, target
+            assert not anchor, other
+        elif anchor:
+            assert anchor in anchors(other.read_text(encoding="utf-8")), f"{other}#{anchor}"
 
 
 def test_every_page_is_in_the_index() -> None:
