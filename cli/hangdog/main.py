@@ -46,7 +46,7 @@ COMMANDS = {
         "release": "Bring a machine back that hangdog took out of use.",
         "ack": "Take an incident: others see who has it.",
         "note": "Write a note on an incident.",
-        "resolve": "Say what an incident turned out to be.",
+        "resolve": "Close an incident: say what it turned out to be.",
         "reopen": "Open an incident again that was resolved or dismissed.",
         "test": "Test machines that run no job, level by level, until one is convicted.",
     },

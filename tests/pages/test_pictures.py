@@ -4,9 +4,9 @@ import re
 from dataclasses import replace
 
 from hangdog_models.ranks import Rank, runs_of
-from hangdog_models.views.icicle import Box
+from hangdog_models.views.pictures.icicle import Box
+from hangdog_models.views.pictures.waiting_funnel import Band, Funnel
 from hangdog_models.views.stack_tree import Call
-from hangdog_models.views.waiting_funnel import Band, Funnel
 from hangdog_models.views.waits_view import Known
 from hangdog_server.cluster.job_activity import RankMotion
 from hangdog_server.web.incident_page import incident_page

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangdog_models.views.timeline import NOTHING, Event, EventKind, Timeline
+from hangdog_models.views.timeline import NOTHING, Event, EventKind, IncidentTimeline
 from hangdog_server.web.timeline_part import APART, EVENTS, TICKS, timeline_part
 
 NOON = 1_800_000_000.0
 
 
-def line(*after: float, since: float | None = None, until: float | None = None) -> Timeline:
-    return Timeline(tuple(Event(NOON + one, EventKind.ACT, f"<b>{one}</b>") for one in after), since, until, 8)
+def line(*after: float, since: float | None = None, until: float | None = None) -> IncidentTimeline:
+    return IncidentTimeline(tuple(Event(NOON + one, EventKind.ACT, f"<b>{one}</b>") for one in after), since, until, 8)
 
 
 def marks(page: str) -> list[tuple[float, str]]:

@@ -5,7 +5,7 @@ import pytest
 from hangdog_models.ranks import Rank, meet, runs_of, size
 from hangdog_models.stack import Frame
 from hangdog_models.views.collapsed_tree import folded
-from hangdog_models.views.icicle import PYTHON, Box, boxes, library
+from hangdog_models.views.pictures.icicle import PYTHON, Box, boxes, library
 from hangdog_models.views.stack_tree import Call, merged
 from support.cases.stalled import judged, stalled
 
@@ -33,7 +33,7 @@ def frames(*named: str) -> tuple[Frame, ...]:
         ("multiprocessing/connection.py", False, PYTHON),
         ("/usr/lib/x86_64-linux-gnu/libc.so.6", True, "libc.so.6"),
         ("train.py", False, ""),
-        ("/home/ada/megatron-fork/train.py", False, ""),
+        ("/opt/megatron-fork/train.py", False, ""),
         ("torch.py", False, ""),
         ("ourmodel/layers.py", False, ""),
     ],

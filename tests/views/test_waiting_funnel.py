@@ -8,7 +8,7 @@ from hangdog_models.diagnosis.verdict.conclude import conclude
 from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
 from hangdog_models.ranks import Rank, size
 from hangdog_models.verdict import Suspect
-from hangdog_models.views.waiting_funnel import BANDS, DEEPEST, Funnel, funnel
+from hangdog_models.views.pictures.waiting_funnel import BANDS, DEEPEST, Funnel, funnel
 from hangdog_models.views.waits_view import Known
 from support.cases.stalled import stalled
 

@@ -12,7 +12,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Suspect, Verdict
 from hangdog_models.views.answer_text import LEAST, RECENT_S, accuses
 from hangdog_models.views.job_state import JobState
-from hangdog_models.views.timeline import NOTHING, Timeline
+from hangdog_models.views.timeline import NOTHING, IncidentTimeline
 from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import ActionLine, MachineLine
@@ -35,7 +35,7 @@ class Accusation:
     incident: Incident
     entry: VerdictMention
     suspects: tuple[Suspect, ...]
-    timeline: Timeline = NOTHING
+    timeline: IncidentTimeline = NOTHING
     similar: SimilarIncidents = NOT_SEEN
 
 

@@ -14,9 +14,9 @@ from hangdog_models.views import (
     rounds_view,
     stack_tree,
     unique_stacks,
-    waiting_funnel,
     waits_view,
 )
+from hangdog_models.views.pictures import waiting_funnel
 
 #: Findings shown: those that speak against a machine first.
 FINDINGS = 60

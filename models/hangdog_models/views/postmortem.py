@@ -9,7 +9,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Verdict
 from hangdog_models.views.answer_text import BLAMELESS, doing, judged_by, percent, rank_text
 from hangdog_models.views.first_line import headline
-from hangdog_models.views.timeline import NOTHING, Timeline, impact, utc
+from hangdog_models.views.timeline import NOTHING, IncidentTimeline, impact, utc
 
 #: How many of each are written; the verdict's JSON holds everything.
 SUSPECTS, CLUSTERS, REASONS = 10, 16, 16
@@ -19,18 +19,18 @@ WIDTH, SENTENCE = 200, 600
 _SYNTAX = re.compile(r"([\\`*_{}\[\]<>#|~!])")
 
 
-def markdown(verdict: Verdict, line: Timeline = NOTHING, now: float = 0.0) -> str:
+def markdown(verdict: Verdict, line: IncidentTimeline = NOTHING, now: float = 0.0) -> str:
     """The page; `line` is what happened when, as far as that is known at `now`, Unix seconds."""
     return "\n".join(_lines(verdict, line, now)) + "\n"
 
 
-def _lines(verdict: Verdict, line: Timeline, now: float) -> Iterator[str]:
+def _lines(verdict: Verdict, line: IncidentTimeline, now: float) -> Iterator[str]:
     yield f"# {plain(verdict.job_id or 'A job')}: {plain(headline(verdict))}"
     yield ""
     yield f"{counted(verdict.world_size, 'rank')}, judged by {plain(judged_by(verdict.rules))}."
     if line.events:
-        told = impact(line, now) or "Since when the job stood still was not seen."
-        yield from ("", "## Impact", "", f"{plain(told)}", "", "## What happened when", "")
+        cost = impact(line, now) or "Since when the job stood still was not seen."
+        yield from ("", "## Impact", "", f"{plain(cost)}", "", "## What happened when", "")
         yield from (f"- {utc(one.at)}, {one.kind}: {plain(one.text)}" for one in line.events)
     yield from ("", "## Why", "")
     for reason in verdict.because:

@@ -30,7 +30,7 @@ class EventKind(StrEnum):
 
 
 #: Sorts that the words of an event say already.
-SAID = (EventKind.LOOK, EventKind.ACT, EventKind.TEST, EventKind.RESPONSE, EventKind.SETTLED)
+WORDED = (EventKind.LOOK, EventKind.ACT, EventKind.TEST, EventKind.RESPONSE, EventKind.SETTLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class IncidentTimeline:
     """The events of one incident, the earliest first, and how long its job stood.
 
     `since`: from when its job was not seen to move; None: nobody saw that. `until`: when it was seen to move again; None: it
@@ -71,10 +71,10 @@ class Timeline:
 
 
 #: Where nobody says when anything was.
-NOTHING = Timeline(())
+NOTHING = IncidentTimeline(())
 
 
-def timeline(incident: Incident, since: float | None, ranks: int, more: Iterable[Event] = ()) -> Timeline:
+def timeline(incident: Incident, since: float | None, ranks: int, more: Iterable[Event] = ()) -> IncidentTimeline:
     """What is known of an incident, with `more` that happened: acts, tests.
 
     `since`: from when its job was not seen to move, where somebody saw it.
@@ -82,14 +82,14 @@ def timeline(incident: Incident, since: float | None, ranks: int, more: Iterable
     if incident.kind in _MOVED or incident.why.startswith((*RUNS_ON, SLOWED_WHY, CRASHED_WHY)):
         since = None  # it moves, or is gone: no ranks wait
     until = since + incident.went_on_s if since is not None and incident.went_on_s else None
-    moments = [*_told(incident, since, until), *more]
+    moments = [*_of_incident(incident, since, until), *more]
     # what began is told before what it led to in the same moment
     order = {kind: place for place, kind in enumerate(EventKind)}
     events = tuple(sorted(moments, key=lambda one: (one.at, order[one.kind])))
-    return Timeline(events, since, until, ranks)
+    return IncidentTimeline(events, since, until, ranks)
 
 
-def impact(line: Timeline, now: float) -> str:
+def impact(line: IncidentTimeline, now: float) -> str:
     """How long the job stood and what that cost, in a sentence; empty where nobody saw since when."""
     stood_s, hours = line.stood_s(now), line.gpu_hours(now)
     if stood_s is None:
@@ -114,7 +114,7 @@ def utc(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _told(incident: Incident, since: float | None, until: float | None) -> Iterator[Event]:
+def _of_incident(incident: Incident, since: float | None, until: float | None) -> Iterator[Event]:
     """What the incident itself tells."""
     if since is not None:
         yield Event(since, EventKind.PROGRESS, "nothing of the job was seen to move since then")

@@ -23,7 +23,7 @@ from hangdog_models.past_incidents import SimilarIncident, SimilarIncidents
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Verdict, from_json
 from hangdog_models.views.job_state import JobCondition, JobState
-from hangdog_models.views.timeline import Event, EventKind, Timeline
+from hangdog_models.views.timeline import Event, EventKind, IncidentTimeline
 from hangdog_proto.client.lazy_channel import LazyChannel
 from hangdog_proto.codec import findings as found
 from hangdog_proto.codec import owners
@@ -120,7 +120,7 @@ class IncidentRecord:
     verdict: Verdict | None
     entries: tuple[ResponseEntry, ...]
     similar: SimilarIncidents
-    timeline: Timeline
+    timeline: IncidentTimeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,11 +354,11 @@ def _settled(settled: pb.SettledCause) -> SettledCause:
     return SettledCause(settled.cause, tuple(settled.machines), settled.reason, settled.who, settled.at)
 
 
-def _timeline(line: pb.IncidentTimeline) -> Timeline:
+def _timeline(line: pb.IncidentTimeline) -> IncidentTimeline:
     since = line.since if line.HasField("since") else None
     until = line.until if line.HasField("until") else None
     events = tuple(Event(one.at, EventKind(one.kind), one.text) for one in line.events if one.kind in KINDS)
-    return Timeline(events, since, until, line.ranks)
+    return IncidentTimeline(events, since, until, line.ranks)
 
 
 def _response(stated: pb.Response) -> IncidentResponse:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from hangdog_models.counts import named
 from hangdog_models.incident import Incident, ResponseEntry, ResponseKind
-from hangdog_models.views.timeline import Event, EventKind, Timeline, timeline
+from hangdog_models.views.timeline import Event, EventKind, IncidentTimeline, timeline
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.campaigns import campaign_report
 from hangdog_server.store import actions, campaigns
@@ -19,41 +19,41 @@ from hangdog_server.store.store import Store
 ITSELF = "hangdog"
 
 
-class Standstill(NamedTuple):
+class StallSpan(NamedTuple):
     """From when a job was not seen to move (None: nobody saw that), and how many ranks it has (0: not known)."""
 
     since: float | None
     ranks: int
 
 
-async def of(store: Store, incident: Incident) -> Timeline:
+async def of(store: Store, incident: Incident) -> IncidentTimeline:
     """The timeline of an incident; raises HangdogError."""
     acts = await store.ask(actions.of, incident.id)
     tests = await store.ask(campaigns.about, incident.id)
     answers = await store.ask(responses.of, incident.id)
-    return put_together(incident, await standstill(store, incident), acts, tests, answers)
+    return put_together(incident, await stall_span(store, incident), acts, tests, answers)
 
 
-def packed(line: Timeline) -> pb.IncidentTimeline:
+def packed(line: IncidentTimeline) -> pb.IncidentTimeline:
     """The timeline as it is told over the wire."""
     events = [pb.IncidentEvent(at=one.at, kind=one.kind, text=one.text) for one in line.events]
     return pb.IncidentTimeline(events=events, since=line.since, until=line.until, ranks=line.ranks)
 
 
-async def standstill(store: Store, incident: Incident) -> Standstill:
+async def stall_span(store: Store, incident: Incident) -> StallSpan:
     """The standstill in which it was looked; raises HangdogError."""
     asked = {} if incident.id in store.unwritten else (await store.kept(incident.id))[0]
     stood_s, looked = asked.get("stood_s"), asked.get("began", incident.began)
-    return Standstill(looked - stood_s if stood_s else None, _ranks(incident, asked))
+    return StallSpan(looked - stood_s if stood_s else None, _ranks(incident, asked))
 
 
 def put_together(
     incident: Incident,
-    stood: Standstill,
+    stood: StallSpan,
     acts: Iterable[ActionRecord],
     tests: Iterable[Campaign],
     answers: Iterable[ResponseEntry],
-) -> Timeline:
+) -> IncidentTimeline:
     """The timeline of an incident, of what is kept of it."""
     return timeline(incident, stood.since, stood.ranks, {*_acted(acts), *_tested(tests), *_answered(answers)})
 
@@ -83,8 +83,8 @@ def _ranks(incident: Incident, asked: Mapping[str, Any]) -> int:
 
 def _answered(answers: Iterable[ResponseEntry]) -> Iterator[Event]:
     """What people did about the incident, but for notes, and for what they said that it was: that the incident tells."""
-    told = (ResponseKind.NOTED, ResponseKind.RESOLVED)
-    return (Event(one.at, EventKind.RESPONSE, str(one)) for one in answers if one.what not in told)
+    left_out = (ResponseKind.NOTED, ResponseKind.RESOLVED)
+    return (Event(one.at, EventKind.RESPONSE, str(one)) for one in answers if one.what not in left_out)
 
 
 def _acted(acts: Iterable[ActionRecord]) -> Iterator[Event]:

@@ -14,9 +14,9 @@ from hangdog_models.views.answer_text import BLAMELESS, CODE_BUG, answer, doing,
 from hangdog_models.views.collapsed_tree import Branch, folded
 from hangdog_models.views.exports import collapsed, speedscope
 from hangdog_models.views.first_line import order
-from hangdog_models.views.icicle import boxes
 from hangdog_models.views.incident_json import document
 from hangdog_models.views.incident_view import IncidentView
+from hangdog_models.views.pictures.icicle import boxes
 from hangdog_models.views.postmortem import markdown, whose
 from hangdog_models.views.rounds_view import LookView
 from hangdog_models.views.waits_view import Surroundings

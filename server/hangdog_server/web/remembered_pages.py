@@ -18,9 +18,9 @@ from hangdog_models.verdict import Verdict, from_json
 from hangdog_models.views import incident_view
 from hangdog_models.views.answer_text import accuses
 from hangdog_models.views.incident_view import IncidentView
-from hangdog_models.views.timeline import Timeline
+from hangdog_models.views.timeline import IncidentTimeline
 from hangdog_server.grpc_api import incident_timeline
-from hangdog_server.grpc_api.incident_timeline import Standstill, campaign_text
+from hangdog_server.grpc_api.incident_timeline import StallSpan, campaign_text
 from hangdog_server.incidents.replay import StoredRound, replay
 from hangdog_server.store.actions import describe
 from hangdog_server.store.captures import RawCapture
@@ -48,7 +48,7 @@ class Drawn:
         # what stands on a page where that which changes faster belongs: nobody can have written it into a name on the page
         self._places = PagePlaces(*(secrets.token_hex(16) for _ in fields(PagePlaces)))
         self._kept: OrderedDict[tuple[str, str, str], str] = OrderedDict()
-        self._stood: OrderedDict[tuple[str, str, float], Standstill] = OrderedDict()
+        self._stood: OrderedDict[tuple[str, str, float], StallSpan] = OrderedDict()
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -60,19 +60,19 @@ class Drawn:
         Raises HangdogError.
         """
         changes = f"/api/incidents/{incident.id}/events?seen={mark(incident, done.mark)}"
-        told = timeline_part(await self.timeline(incident, done), now)
+        shown = timeline_part(await self.timeline(incident, done), now)
         if incident.state is not IncidentState.JUDGED or not incident.verdict:
-            return _pending(incident, changes, part + strip, told, person, now)
+            return _pending(incident, changes, part + strip, shown, person, now)
         page, places = await self._judged(incident, person), self._places
         when = escape(done.when(incident.evict))
-        page = page.replace(places.events, escape(changes)).replace(places.timeline, told)
+        page = page.replace(places.events, escape(changes)).replace(places.timeline, shown)
         return page.replace(places.done, part + strip).replace(places.when, when)
 
-    async def timeline(self, incident: Incident, done: ActionView) -> Timeline:
+    async def timeline(self, incident: Incident, done: ActionView) -> IncidentTimeline:
         """What happened when; raises HangdogError."""
         key = (incident.id, str(incident.state), incident.changed)
         if key not in self._stood:
-            self._stood[key] = await incident_timeline.standstill(self._store, incident)
+            self._stood[key] = await incident_timeline.stall_span(self._store, incident)
             while len(self._stood) > STOOD:
                 self._stood.popitem(last=False)
         return incident_timeline.put_together(incident, self._stood[key], done.acts, done.campaigns, done.entries)

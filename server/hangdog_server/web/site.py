@@ -146,17 +146,17 @@ class Site:
 
     async def _machines(self, request: Request, person: Person) -> Response:
         clock = self._clock()
-        told = events(MACHINES, await self._marks.of(MACHINES, clock))  # first: what changes meanwhile is told
+        feed = events(MACHINES, await self._marks.of(MACHINES, clock))  # first: what changes meanwhile is told
         machines = await self._observatory.machines(clock)
         last = {one.name: utc(one.last) if one.last else "" for one in machines}
         silent = {one.name: since(clock - (one.silent_s or 0.0), clock) for one in machines}
-        given = {"machines": machines, "last": last, "silent": silent, "events": told}
+        given = {"machines": machines, "last": last, "silent": silent, "events": feed}
         given["probation"] = await self._history.probation([one.name for one in machines])
         return HTMLResponse(page("machines.html", "machines", live=True, here="/machines", **nav(person), **given))
 
     async def _machine(self, request: Request, person: Person) -> Response:
         name = storable(request.path_params["name"])
-        told = events(MACHINE + name, await self._marks.of(MACHINE + name, self._clock()))
+        feed = events(MACHINE + name, await self._marks.of(MACHINE + name, self._clock()))
         machine, life = self._observatory.machine(name), await self._history.life(name)
         if machine is None and not life:
             raise WrongUse(f"nothing is known of a machine {name[:100]!r}", "the machines: /machines")
@@ -169,7 +169,7 @@ class Site:
             "now": self._clock(),
             "alike": alike,
             "times": times,
-            "events": told,
+            "events": feed,
         }
         held = any(row.marked and row.state is not ActionState.RELEASING for row in life.acts)
         may = {"held": held, "acts": person.role >= Role.ACT, "who": self._acts.who(person) if held else ""}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from hangdog_models.views.timeline import SAID, Event, EventKind, Timeline, impact
+from hangdog_models.views.timeline import WORDED, Event, EventKind, IncidentTimeline, impact
 from hangdog_server.web.render import part, since, utc
 
 #: Marks closer to each other are one, in percent of the picture: a phone shows it 300 px wide, and a mark has 20.
@@ -26,7 +26,7 @@ EVENTS = 100
 TONES = {EventKind.PROGRESS: "good", EventKind.MOVES: "good", EventKind.VERDICT: "bad", EventKind.APPROVAL: "warn", EventKind.ACT: "warn"}  # fmt: skip
 
 
-class Mark(NamedTuple):
+class TimelineMark(NamedTuple):
     """Events that lie at the same place, by their numbers in the list."""
 
     x: float
@@ -54,7 +54,7 @@ class Scale:
         return round(EDGE + min(1.0, max(0.0, share)) * (100 - 2 * EDGE), 2)
 
 
-def timeline_part(line: Timeline, now: float) -> Markup:
+def timeline_part(line: IncidentTimeline, now: float) -> Markup:
     """The part of the page at that moment, Unix seconds."""
     events = line.events if len(line.events) <= EVENTS else (*line.events[:10], *line.events[10 - EVENTS :])
     if not events:
@@ -75,7 +75,7 @@ def timeline_part(line: Timeline, now: float) -> Markup:
         stood=stood,
         edge=EDGE,
         grows=f"{scale.first:.0f} {scale.last:.0f}" if line.stands else "",
-        said=SAID,
+        worded=WORDED,
         impact=impact(line, now),
         stands=since(line.since, now) if line.since is not None else "",
         hours=line.gpu_hours(now),
@@ -86,7 +86,7 @@ def timeline_part(line: Timeline, now: float) -> Markup:
     )
 
 
-def _marks(events: Sequence[Event], scale: Scale) -> Iterator[Mark]:
+def _marks(events: Sequence[Event], scale: Scale) -> Iterator[TimelineMark]:
     """Each event, or several that lie too close to each other; the gravest sort among them gives the tone."""
     start = 0
     for end in range(1, len(events) + 1):
@@ -97,7 +97,7 @@ def _marks(events: Sequence[Event], scale: Scale) -> Iterator[Mark]:
         tone = next((each for each in ("bad", "warn", "good") if each in tones), "")
         label = str(start + 1) if len(here) == 1 else f"{start + 1}-{end}"
         kinds = ", ".join(dict.fromkeys(str(one.kind) for one in here))
-        yield Mark(scale.at(here[0].at), label, tone, f"{_clock(here[0].at)} UTC: {kinds}")
+        yield TimelineMark(scale.at(here[0].at), label, tone, f"{_clock(here[0].at)} UTC: {kinds}")
         start = end
 
 

@@ -17,7 +17,7 @@ _AGAIN_S = 10.0
 
 
 @dataclass(slots=True)
-class _Ring:
+class _TrainerRing:
     """How far the busiest communicator had `come`, as (its number, its count), and the witness of that."""
 
     come: tuple[int, int]
@@ -30,7 +30,7 @@ class Rings:
     def __init__(self, proc: str, settings: StallSettings) -> None:
         """`proc` is the folder of the process table."""
         self._proc, self._settings = Proc(Path(proc)), settings
-        self._rings: dict[Key, _Ring] = {}
+        self._rings: dict[Key, _TrainerRing] = {}
         self._absent_until: dict[Key, float] = {}
 
     def queries(self, trainers: Mapping[Key, RankProcesses], now: float) -> dict[Key, FileQuery]:
@@ -55,7 +55,7 @@ class Rings:
         ring = self._rings.get(key)
         if ring is None:
             signal = ProgressSignal(SignalKind.COLLECTIVES, self._settings.suspicious_s, vouches=True)
-            ring = self._rings[key] = _Ring((number, count), signal)
+            ring = self._rings[key] = _TrainerRing((number, count), signal)
         ring.signal.look(number == ring.come[0] and count > ring.come[1], at)
         ring.come = number, count
 

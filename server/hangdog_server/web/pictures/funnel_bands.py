@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from hangdog_models.ranks import size
-from hangdog_models.views.waiting_funnel import Band, Funnel
+from hangdog_models.views.pictures.waiting_funnel import Band, Funnel
 from hangdog_models.views.waits_view import Known
 from hangdog_server.web.render import runs
 

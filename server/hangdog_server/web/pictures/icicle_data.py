@@ -5,7 +5,7 @@ from typing import Any
 
 from hangdog_models.ranks import size
 from hangdog_models.reading.printable import printable
-from hangdog_models.views.icicle import Box
+from hangdog_models.views.pictures.icicle import Box
 from hangdog_models.views.stack_tree import Call
 from hangdog_server.web.render import runs
 
