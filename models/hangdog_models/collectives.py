@@ -32,12 +32,10 @@ class CollectiveRecord:
     - `started`: it runs on the device (None: unknown).
     - `created_ns`: wall-clock time of its launch by this host's clock (0: unknown).
     - `took_ns`: from its start on this rank's device to its end, which all members share. The last to join has the
-      shortest
-    (0: unknown).
+      shortest (0: unknown).
     - `apart_ns`: by other group, how long the operations took that this rank launched since its group's operation
-      before.
-    Point-to-point ones are separate, under the group's name and `P2P` (None: the operation before is not recorded or
-    not timed).
+      before. Point-to-point ones are separate, under the group's name and `P2P` (None: the operation before is not
+      recorded or not timed).
     - `transfers`: network transfers under way for it, by NCCL's profiler; their peers are numbers in the group.
     """
 
@@ -69,8 +67,7 @@ class RankCounters:
     A process group is identified by its name, which all members share; a dump's numbers for it differ between ranks.
 
     - `enqueued`, `started`, `completed`: the sequence number of each group's last collective (-1: none yet). In the
-      latter
-    two, a missing group is unknown to the source (NCCL's log has no completions).
+      latter two, a missing group is unknown to the source (NCCL's log has no completions).
     - `members`: the ranks of each group, where the dump lists them (gloo's does not).
     - `entries`: from old to new.
     - `age_s`: the process dumped it by itself so many seconds before it was requested; 0 if requested or unknown.
@@ -140,8 +137,7 @@ class RasMember:
 
     - `number`: its rank *in the communicator*, not its global rank.
     - `launched`: operations launched there, by kind (`""` if the report has only their sum). Empty if the report does
-      not list
-    the member. A launch is not a completion.
+      not list the member. A launch is not a completion.
     - `error`: what NCCL reported there, in its own words, whatever the status. `Remote process error` is of a victim.
     """
 

@@ -28,8 +28,7 @@ class Others:
     - `called`: in functions that backward calls.
     - `queued`: at full launch queues.
     - `way`: the functions, by name and file, through which ranks came to their barrier. A rank in one of these is on
-      its way
-    there, and has not gone round the loop again.
+      its way there, and has not gone round the loop again.
     """
 
     barred: bool

@@ -36,8 +36,7 @@ class Apart:
     - `ranks`: they are elsewhere than most of their stage.
     - `group`: the smallest group, along `dim`, that holds them all.
     - `pairs`: outliers in neighbour stages that are both in one message. If no group holds all, the pairs of one
-      machine with
-    one other are the group; else it is empty.
+      machine with one other are the group; else it is empty.
     - `message`: the two ends of the only message that one end is in without its tensor peers.
     - `closed`: the only pipeline of more than two whose stages all wait for messages, so it waits for no rank outside.
     - `led`: they are where code rather than hardware leads ranks.
@@ -146,12 +145,10 @@ def _led(odd: frozenset[Rank], pairs: Sequence[Pair], look: Look, topology: Topo
     step.
 
     - Without stages, a rank that is held up waits for its device or its group. If all outliers launch or compute, they
-      are a
-    replica on another way: of 19 simulated ones 4 held a fault.
+      are a replica on another way: of 19 simulated ones 4 held a fault.
     - With stages, what holds up a pipeline holds up its first stage, too. If that stage is not an outlier, the step
-      ends:
-    gradients are summed in several groups, whose order the code may cross. Of 34 simulated ones with messages stuck
-    between them 6 held a fault; of 38 with their first stage 23.
+      ends: gradients are summed in several groups, whose order the code may cross. Of 34 simulated ones with messages
+      stuck between them 6 held a fault; of 38 with their first stage 23.
     """
     pipelines = topology.groups.get(PIPELINE, ())
     if pairs:

@@ -121,7 +121,7 @@ def _roots(scene: Scene) -> list[Hypothesis]:
         )
     ]
     if causes_of(look[lead[top]]) is not None or any(one.shares and top in one.units for one in found):
-        return found
+        return found  # already split among all causes
     others = _others(lead[top], guilty[top], look, waits, motion, len(topology.machines))
     if not waits.waiting:
         unawaited = Factor("nobody was seen to wait for it", UNAWAITED)

@@ -47,8 +47,7 @@ def restless(look: Look, waits: Waits, topology: Topology) -> frozenset[Rank]:
     Two exceptions:
 
     - One machine alone is at work, and all other roots are held or may be queued. It is at work by running Python, or
-      by
-    peers that spin beside a held rank of it. Then no rank is restless.
+      by peers that spin beside a held rank of it. Then no rank is restless.
     - Queued ranks that make up a whole process group with a rank at work wait for it.
     """
     at_work = _at_work(look, waits, topology)

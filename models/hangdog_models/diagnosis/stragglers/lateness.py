@@ -132,12 +132,10 @@ def _votes(looks: Sequence[Look], stages: Sequence[int], topology: Topology) -> 
 
     - A rank with many others at a call site that no rule matches is in time.
     - A rank that waits for its own device is late, if nearly all of its stage are together at another call site. They
-      are
-    past what its device is at.
+      are past what its device is at.
     - If no rank is late, what holds the job up does not show, and the round says nothing about any rank.
     - The first and the last rank have duties of their own (logs, checkpoints, the loss), without peers to compare with.
-      At a
-    call site where no other rank is ever late they count as not captured.
+      At a call site where no other rank is ever late they count as not captured.
     """
     world = len(stages)
     duties = {Rank(0), Rank(world - 1)}

@@ -38,8 +38,7 @@ class CounterWaits:
 
     - `holds`: one group wait for each operation that some rank is inside of.
     - `states`: of ranks without a stack, and of ranks whose device is behind what the host launched. For these,
-      counters show
-    more than the stack.
+      counters show more than the stack.
     """
 
     holds: tuple[GroupWait, ...] = ()

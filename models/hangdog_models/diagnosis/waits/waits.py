@@ -43,8 +43,7 @@ class GroupWait:
     - `inferred`: the group was guessed, because the ranks are all its members.
     - `counted`: it was read off collective counters.
     - `complete`: False if an empty `awaited` does not mean that all have joined. So it is with an operation that some
-      members
-    have left, and with neighbour stages of a pipeline. `awaited` are then the stages at both ends.
+      members have left, and with neighbour stages of a pipeline. `awaited` are then the stages at both ends.
     - `assumed`: so many members are taken to be inside, for their counters are missing.
     - `lasting`: a watchdog timed out on it, so it is no moment of a healthy step.
     - `group`: the name of the process group that was counted.

@@ -16,7 +16,7 @@ class Belief:
     """The prior and the evidence. `machines`, `leaf`, `link` and `none` sum to 1.
 
     - `machines`: the probability of each machine that it, alone or first, is the fault. In the topology's order, with
-    neighbours beside each other.
+      neighbours beside each other.
     - `leaf`, `link`: the probability of a faulty leaf switch or link, shared equally by all of them.
     - `none`: the probability of a fault that no diagnostic could show.
     - `further`: the probability of another fault beside one.

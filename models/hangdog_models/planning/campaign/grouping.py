@@ -1,7 +1,7 @@
 """Forms the disjoint groups of a round: suspects separated from each other, filled up with unsuspected machines.
 
 - `spread` makes all groups equally suspicious. Without suspects it gives neighbours, like the first phase of replay. It
-separates the suspects of a failed group, like the second phase, but only those that are left.
+  separates the suspects of a failed group, like the second phase, but only those that are left.
 - `cross` combines machines that may fail only together, which any spreading separates.
 - `scatter` combines machines that never met, where a faulty link may be anywhere.
 - `alone` tests one site again.
