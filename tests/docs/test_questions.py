@@ -16,6 +16,8 @@ TEXT = PAGE.read_text("utf-8")
 ANSWERS = dict(part.split("\n", 1) for part in re.split(r"^## ", TEXT, flags=re.MULTILINE)[1:])
 #: A command line in code: what begins with the name of the program.
 COMMAND = re.compile(r"`hangdog ([\w-]+)")
+#: A number that was measured, or that a version has: smaller ones are words.
+FIGURE = re.compile(r"(?<![\w.])\d[\d.]+\d\b")
 
 
 def test_the_readme_links_to_the_page_of_questions() -> None:
@@ -33,6 +35,14 @@ def test_a_question_has_a_short_answer_and_a_link_to_the_whole_of_it(question: s
     for other, anchor in found:
         assert other.is_file() and other != PAGE, other
         assert not anchor or anchor in anchors(other.read_text("utf-8")), f"{other}#{anchor}"
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_a_figure_of_an_answer_is_one_of_the_pages_that_it_links_to(question: str) -> None:
+    answer, _, whole = ANSWERS[question].strip().rpartition("\n\n")
+    told = "".join(page.read_text("utf-8") for page, _ in links(whole, PAGE)).replace(",", "")
+    figures = FIGURE.findall(re.sub(r"`[^`]*`", "", answer).replace(",", ""))
+    assert not [figure for figure in figures if figure not in told]
 
 
 def test_every_command_of_the_answers_is_one_that_the_help_lists() -> None:
