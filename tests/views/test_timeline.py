@@ -61,7 +61,7 @@ def test_what_people_said_and_why_there_is_no_verdict_stand_there_too() -> None:
         INCIDENT, state=IncidentState.FAILED, kind="", note="its disk is full", settled=SettledCause("software", who="ada", at=NOON + 900)
     )  # fmt: skip
     texts = [one.text for one in timeline(failed, None, 0).events]
-    assert "look 2: no verdict: its disk is full" in texts and texts[-1] == "settled by ada: software"
+    assert "look 2: no verdict: its disk is full" in texts and texts[-1] == "resolved by ada: software"
 
 
 def test_a_post_mortem_tells_what_it_cost_and_what_was_done_when() -> None:

@@ -123,8 +123,8 @@ def utc(moment: float) -> str:
 
 def since(moment: float, now: float) -> Markup:
     """How long ago a Unix time was, which the page's script keeps true."""
-    told = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
-    return Markup('<time datetime="{}" data-ago title="{}">{}</time>').format(told, utc(moment), ago(now - moment))
+    written = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
+    return Markup('<time datetime="{}" data-ago title="{}">{}</time>').format(written, utc(moment), ago(now - moment))
 
 
 def ago(seconds: float) -> str:
