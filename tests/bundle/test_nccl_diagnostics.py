@@ -32,7 +32,7 @@ def test_an_xid_is_of_the_host_that_the_line_names_and_not_of_who_printed_it(tmp
 
 def test_a_rank_is_on_its_own_machine_and_a_hint_evicts_nobody(tmp_path: Path) -> None:
     text = "gpu-a:7 NCCL DIAG [INFO] NVLink: inactive link(s) on rank(s) {9} across 16 ranks in comm 0x12\n"
-    assert "Evict nobody" in first_line(tmp_path, text)
+    assert "Don't remove anything yet" in first_line(tmp_path, text)
     verdict = triage(tmp_path)
     assert (verdict.suspects[0].ranks, verdict.suspects[0].machines) == ((9,), ("gpu-c",))
 

@@ -71,7 +71,7 @@ class JobStates:
             moving=self._stalls.moves(name, mute),
             moving_s=self._stalls.moving_s(name, clock),
             works=self._stalls.works(name),
-            suspicion=self._stalls.suspicion(name, running, clock, mute) if running else None,
+            suspicion=self._stalls.seems(name, running, clock, mute) if running else None,
             slower=slow.why if slow is not None else "",
             incidents=incidents,
         )

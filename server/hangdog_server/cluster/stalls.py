@@ -188,18 +188,30 @@ class StallTracker:
 
         Those not connected say nothing against it, nor do those that are `mute`. What the job is seen to survive is learned.
         """
+        history = self._histories.setdefault(job, PhaseHistory(now))
         own = {machine: frozenset(local.ranks) for machine, local in running.items()}
-        signs = {
+        history.watch(self._signs(job, own, now), own)
+        return self.seems(job, running, now, mute)
+
+    def seems(
+        self, job: str, running: Mapping[str, AnnouncedJob], now: float, mute: Collection[str] = ()
+    ) -> Suspicion | None:
+        """The same for whoever only looks: nothing is learned, and what is to be recalled of a job is not begun without it."""
+        own = {machine: frozenset(local.ranks) for machine, local in running.items()}
+        signs = self._signs(job, own, now)
+        awake = (local for machine, local in running.items() if machine not in mute)
+        going = (rank for local in awake for rank in local.ranks if rank not in signs)
+        history = self._histories.get(job) or PhaseHistory(now)
+        return suspect(signs, going, lambda sign: history.bears(sign, self.patience, now))
+
+    def _signs(self, job: str, own: Mapping[str, Collection[Rank]], now: float) -> dict[Rank, Sign]:
+        """What the machines of a job say of their own ranks, as long as it lasts by now."""
+        return {
             rank: replace(sign, seconds=sign.seconds + now - one.at)
             for machine, one in self._reports.get(job, {}).items()
             for rank, sign in one.signs.items()
             if rank in own.get(machine, ())
         }
-        awake = (local for machine, local in running.items() if machine not in mute)
-        going = (rank for local in awake for rank in local.ranks if rank not in signs)
-        history = self._histories.setdefault(job, PhaseHistory(now))
-        history.watch(signs, own)
-        return suspect(signs, going, lambda sign: history.bears(sign, self.patience, now))
 
     def due(self, job: str, suspicion: Suspicion | None, now: float) -> bool:
         """Whether to ask after a job now: at the first suspicion, and again while the verdict stays open."""

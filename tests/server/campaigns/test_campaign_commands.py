@@ -39,7 +39,7 @@ REFUSES: Answer = lambda order: pb.Diagnosed(launch=order.launch, refused="job l
 @pytest.mark.parametrize(
     ("second", "status", "lines"),
     [
-        (broken(1), 1, ["convicted  m1, 99.", "  one device: gemm: it fails", "convicted (settled)"]),
+        (broken(1), 1, ["convicted  m1, >99%", "  one device: gemm: it fails", "convicted (settled)"]),
         (sound, 0, ["m1       one device", "not convicted (settled)"]),
         (REFUSES, 2, ["not tested by one device: m1: refused: job llama runs here (1 rank)", "inconclusive ("]),
     ],

@@ -183,7 +183,7 @@ async def test_a_healthy_pause_is_one_incident_that_tells_after_how_long_the_job
         assert (shown["went_on_s"], shown["looks"], shown["state"]) == (46.0, incident.looks, "judged")
         assert "46 s" in await asked(on, "incidents")
         words = await asked(on, "show", incident.id)
-        assert "judged, went on after 46 s (suspected: ranks 0-1" in words and "look 1, " in words
+        assert "judged, went on after 46 s (suspected: ranks 0-1" in words and "look 1: " in words
 
 
 async def test_a_job_that_ends_does_not_go_on(tmp_path: Path) -> None:
