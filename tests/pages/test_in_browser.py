@@ -323,6 +323,8 @@ async def test_a_machine_is_isolated_by_clicking_while_others_look(tmp_path: Pat
         assert on.excluded[0].startswith("a ")
         await alice.page.get_by_role("button", name="Isolate a").click()
         await alice.page.get_by_text("a is out of use").first.wait_for()
+        # her page asked whether what it asks has changed, and browsers write down that the answer was no page to confirm
+        alice.wrong[:] = [one for one in alice.wrong if "409 (Conflict)" not in one]
         for path in ("/", "/machines", "/machines/a", "/machines/a/release"):
             await alice.page.goto(f"{on.site.address}{path}")
             found = await Axe().run(alice.page)

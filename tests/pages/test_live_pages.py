@@ -12,8 +12,9 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
+from hangdog_models.actions.respond import ResponseDecision
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.incident import Incident, SettledCause
+from hangdog_models.incident import Incident, ResponseKind, SettledCause
 from hangdog_models.verdict import Eviction, Kind, from_json
 from hangdog_server.auth.tokens import Role
 from hangdog_server.listener import LOCAL
@@ -138,11 +139,12 @@ async def test_a_server_that_is_away_is_said_within_five_seconds_and_found_again
                     "Object.defineProperty(document, 'hidden', { get: () => window.away, configurable: true })"
                 )
                 await page.evaluate("window.away = true; document.dispatchEvent(new Event('visibilitychange'))")
-                await on.store.do(responses.resolve, name, SettledCause("dependency", (), "a store", "eve", NOON + 1))
+                note = ResponseDecision(ResponseKind.NOTED, "eve", NOON + 1, "it is the store")
+                await on.store.do(responses.respond, name, note)
                 await asyncio.sleep(3)
-                assert await page.get_by_text("resolved by eve").count() == 0, "a page that nobody sees asks nothing"
+                assert await page.get_by_text("it is the store").count() == 0, "a page that nobody sees asks nothing"
                 await page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
-                await page.get_by_text("resolved by eve").first.wait_for()
+                await page.get_by_text("it is the store").first.wait_for()
                 assert await page.evaluate("window.mine"), "nothing was loaded again"
 
 
