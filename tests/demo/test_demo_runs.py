@@ -125,7 +125,10 @@ def test_it_stays_to_be_looked_at_and_the_evidence_it_keeps_gives_the_same_verdi
     run = start(runs, "--fault", "checkpoint", "--seed", "5", "--keep", str(tmp_path / "kept"), "--stay")
     address = run.read_until("pages ").split()[1]
     with urllib.request.urlopen(address, timeout=RUN_S) as answer:
-        assert f"{draw_plan(5, 'checkpoint').machine} is suspected" in answer.read().decode()
+        page = answer.read().decode()
+    headline = page[page.index("<h1") : page.index("</h1>")]
+    assert "stands still: perhaps " in headline and "no machine" not in headline
+    assert f"<b>{draw_plan(5, 'checkpoint').machine}</b>" in page, "it is suspected"
     run.process.send_signal(signal.SIGINT)
     stdout, stderr = run.process.communicate(timeout=RUN_S)
     assert run.process.returncode == 0, stdout + stderr

@@ -13,12 +13,14 @@ from hangdog_models.views.answer_text import CODE_BUG, HALF, MACHINES, some
 
 #: Characters of why a job is looked at, and of its name in a headline.
 WHY, NAME = 200, 80
+#: How words end that clear all machines.
+NO_MACHINE = ", no machine is at fault"
 #: How a verdict reads behind a job that stands still. Where it names machines to evict, those hold the job up.
 _FOUND = {
     Kind.MACHINE: "a machine is at fault, none is sure enough to isolate",
     Kind.GROUP: "a link, a switch or a device of one group is at fault",
     Kind.SOFTWARE: CODE_BUG,
-    Kind.DEPENDENCY: "a service that its ranks share blocks it, no machine is at fault",
+    Kind.DEPENDENCY: f"a service that its ranks share blocks it{NO_MACHINE}",
     Kind.UNDETERMINED: "cause unknown",
 }
 #: Verdicts that deny a standstill: a job in which one is suspected all the same may stand still in another way.
@@ -160,7 +162,9 @@ def found(incident: Incident) -> str:
         names = some(incident.evict, MACHINES)
         return f"{names} {'hold' if len(incident.evict) > 1 else 'holds'} it up"
     words = next((text for kind, text in _FOUND.items() if kind == incident.kind), printable(incident.kind, WHY))
-    return f"perhaps {words}" if incident.kind != Kind.UNDETERMINED and incident.confidence < HALF else words
+    if incident.kind == Kind.UNDETERMINED or incident.confidence >= HALF:
+        return words
+    return f"perhaps {words.removesuffix(NO_MACHINE)}"  # where one cause is not sure, another one is not ruled out
 
 
 def headline(jobs: Sequence[tuple[str, JobState]]) -> Headline:

@@ -5,6 +5,7 @@ from importlib.resources import files
 from typing import Any
 
 from hangdog_models.actions.caps import Mode
+from hangdog_models.actions.respond import OF_MACHINES
 from hangdog_models.incident import IncidentState, ResponseKind, ResponseState
 from hangdog_models.machine_history import MentionKind
 from hangdog_models.verdict import Kind, StallCause
@@ -123,12 +124,18 @@ def _post(
     if cause:
         properties["cause"] = {"enum": [str(one) for one in StallCause]}
         properties["machines"] = {**_TEXT, "description": "Names of the machines at fault, with spaces between."}
-    asked = {
+    asked: dict[str, Any] = {
         "type": "object",
         "properties": properties,
         "required": ["because"] * reason + ["cause"] * cause,
         "additionalProperties": False,
     }
+    if cause:  # machines are named only where it was one of them
+        of_machines = [str(one) for one in OF_MACHINES]
+        asked["anyOf"] = [
+            {"properties": {"machines": {"maxLength": 0}}},
+            {"properties": {"cause": {"enum": of_machines}}},
+        ]
     body = {"required": reason or cause, "content": {"application/json": {"schema": asked}}}
     return {"post": {"summary": what, "parameters": parameters, "requestBody": body, "responses": answers}}
 
