@@ -199,7 +199,7 @@ async def test_a_running_server_tells_of_a_verdict(tmp_path: Path) -> None:
             await agent.answer(await agent.order(), trainer(0), last=True)
             incident = (await asking)[-1].incident
             async with asyncio.timeout(90):
-                while not any(b"does not decide" in content for _, _, content in http.requests):
+                while not any(b"cause unknown" in content for _, _, content in http.requests):
                     await asyncio.sleep(0.05)
     texts = [json.loads(content)["text"] for _, _, content in http.requests]
     assert len(texts) == len(set(texts)) and texts[-1].endswith(f"https://head:7413/incidents/{incident}")
