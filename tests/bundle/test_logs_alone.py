@@ -67,6 +67,20 @@ def test_the_result_of_one_machine_is_about_that_machine(tmp_path: Path) -> None
     assert "DCGM diagnosis of node-7: all tests that ran passed: memory" in verdict.because[0]
 
 
+def test_the_table_of_one_machine_is_about_that_machine(tmp_path: Path) -> None:
+    table = (
+        "| Diagnostic                | Result                                         |\n"
+        "|-----  Deployment  --------+------------------------------------------------|\n"
+        "| GPU Memory                | Fail - GPU: 3                                  |\n"
+        "| Warning                   | GPU 3 has uncorrectable memory errors and row  |\n"
+        "|                           |  remappings are pending                        |\n"
+    )
+    verdict = judged(tmp_path, {"machine-node-7/dcgmi-r2.txt": table}, WIDE)
+    assert (verdict.kind, verdict.suspects[0].machines) == (Kind.MACHINE, ("node-7",))
+    verdict = judged(tmp_path, {"machine-node-7/dcgmi-r2.txt": table.replace("Fail - GPU: 3", "Pass - All   ")}, WIDE)
+    assert verdict.kind is Kind.UNDETERMINED and verdict.evict.machines == ()
+
+
 @pytest.mark.parametrize("path", ["dcgm_gpu-3.json", "gpu-3/dcgm.json", "gpu-3.dcgm.json"])
 def test_a_path_names_the_machine_by_the_name_the_job_knows(tmp_path: Path, path: str) -> None:
     verdict = judged(tmp_path, {path: dcgm("Fail", "GPU 3 failed")})

@@ -22,7 +22,16 @@ from hangdog_models.reading.collectives import (
     ras_json,
     ras_text,
 )
-from hangdog_models.reading.hardware import amd_smi, dcgm, findings_json, kernel_log, npu_smi, nvidia_smi, test_report
+from hangdog_models.reading.hardware import (
+    amd_smi,
+    dcgm,
+    dcgm_table,
+    findings_json,
+    kernel_log,
+    npu_smi,
+    nvidia_smi,
+    test_report,
+)
 from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS
 from hangdog_models.reading.logs import (
@@ -168,6 +177,7 @@ TARGETS: dict[str, Target] = {
     "amd_smi_json": _document(amd_smi.read_document),
     "npu_smi": _text(_npu_smi),
     "dcgm": _document(_dcgm),
+    "dcgm_table": _text(lambda text: dcgm.read(dcgm_table.read(text))),
     "diagnosis": _text(test_report.read_diagnosis),
     "findings_json": _document(findings_json.read),
     "proc": _document(proc_status.read),

@@ -46,6 +46,14 @@ _DIAGNOSIS = {
     "metadata": {"version": "3.3"},
 }  # fmt: skip
 
+_DCGM_TABLE = (
+    "| Diagnostic                | Result                                         |\n"
+    "|-----  Deployment  --------+------------------------------------------------|\n"
+    "| GPU Memory                | Fail - GPUs: 0, 3                              |\n"
+    "| Warning                   | GPU 0 row remapping is pend                    |\n"
+    "|                           | GPU1: Fail                                     |\n"
+)
+
 _LADDER = {
     "schema": "hangdog.diagnosis/1",
     "levels": [{"level": 1, "name": "one device", "skipped": "", "results": [
@@ -305,6 +313,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "ras_json": (_REPORT,),
     "ras_mended": (json.dumps(_REPORT, indent=1).replace('"nvml_dev": 1,', '"nvml_dev": 1'),),
     "dcgm": (_DIAGNOSIS,),
+    "dcgm_table": (_DCGM_TABLE,),
     "diagnosis": (_LADDER,),
     "findings_json": (
         findings_json.written([Finding("kernel log", "Xid 79", Impact.CONVICTS, "w", "a", Rank(1), at_s=1.5, times=2)]),

@@ -24,6 +24,7 @@ from hangdog_models.reading.collectives import (
 from hangdog_models.reading.hardware import (
     amd_smi,
     dcgm,
+    dcgm_table,
     findings_json,
     kernel_log,
     npu_smi,
@@ -129,10 +130,20 @@ OWNERLESS = (Logged, ReadRequest)
 #: What needs no rank in its name, for it says itself whose it is, or is of nobody.
 SELF_NAMED = (*OWNERLESS, RankCounters)
 
+
+def _dcgm(document: object, limits: Limits) -> tuple[Finding, ...]:
+    return dcgm.read(document, limits) or dcgm.sound(document, limits)
+
+
+def _dcgm_table(text: str, limits: Limits) -> tuple[Finding, ...]:
+    return _dcgm(dcgm_table.read(text), limits)
+
+
 #: Readers of what machines and clusters say by themselves: all that recognise a text read it.
 _SYSTEM_TEXTS = (
     (amd_smi.recognises, amd_smi.read),
     (npu_smi.recognises, npu_smi.read),
+    (dcgm_table.recognises, _dcgm_table),
     (kernel_log.recognises, kernel_log.read),
     (slurm_text.recognises, slurm_text.read),
     (kubernetes_text.recognises, kubernetes_text.read),
@@ -253,7 +264,7 @@ def _read_document(name: Name, document: object, limits: Limits) -> Content:
     if findings_json.recognises(document):
         return Logged(findings=findings_json.read(document, limits))
     if dcgm.recognises(document):
-        return Logged(findings=dcgm.read(document, limits) or dcgm.sound(document, limits))
+        return Logged(findings=_dcgm(document, limits))
     if amd_smi.recognises_document(document):
         return Logged(findings=amd_smi.read_document(document, limits))
     if kubernetes_json.recognises(document):
