@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     if few or config.option.markexpr != "not slow":
         return 0
     return min(WORKERS_OF_A_CORE * len(os.sched_getaffinity(0)), MOST_WORKERS)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables_made_once() -> Iterator[None]:
+    """The first new store of this process is migrated; the others copy its tables."""
+    if "hangdog_server.store.database" not in sys.modules:  # no test that was collected opens a store
+        yield
+        return
+    from support.servers.new_stores import copied
+
+    with copied():
+        yield
 
 
 def pytest_configure() -> None:

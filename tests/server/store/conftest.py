@@ -9,6 +9,7 @@ import pytest
 
 from support.real import postgres
 from support.real.postgres import Postgres
+from support.servers import new_stores
 
 
 @pytest.fixture(scope="session")
@@ -32,11 +33,22 @@ def memory(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def where(request: pytest.FixtureRequest, memory: Path) -> Path | str:
-    """An empty store of each kind, as `--store` names it."""
+    """A new store of each kind, as `--store` names it."""
     if request.param == "sqlite":
         return memory / "s.db"
     running: Postgres = request.getfixturevalue("server")
-    return running.database()
+    return running.store()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty(request: pytest.FixtureRequest, memory: Path) -> Iterator[Path | str]:
+    """A place without tables for a store of each kind; whatever is opened there is migrated."""
+    with new_stores.migrated():
+        if request.param == "sqlite":
+            yield memory / "s.db"
+        else:
+            running: Postgres = request.getfixturevalue("server")
+            yield running.database()
 
 
 @pytest.fixture

@@ -44,7 +44,12 @@ async def test_a_file_of_the_first_hangdog_is_taken_over_with_all_it_holds(memor
     store.close()
 
 
-def test_what_the_steps_leave_is_what_the_code_believes(where: Path | str) -> None:
+def test_what_the_steps_leave_is_what_the_code_believes(empty: Path | str) -> None:
+    compare(empty)
+
+
+def test_new_stores_of_tests_are_as_the_steps_leave_them(where: Path | str, tmp_path: Path) -> None:
+    compare(tmp_path / "first.db")  # the others are copies of it
     compare(where)
 
 
@@ -60,8 +65,8 @@ def compare(where: Path | str) -> None:
     database.close()
 
 
-def test_a_database_of_a_newer_hangdog_is_refused_and_left_alone(where: Path | str) -> None:
-    database = Database(where, WITHIN_S)
+def test_a_database_of_a_newer_hangdog_is_refused_and_left_alone(empty: Path | str) -> None:
+    database = Database(empty, WITHIN_S)
     with database.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
         connection.execute(sa.text("DROP TABLE spooled"))
@@ -69,31 +74,31 @@ def test_a_database_of_a_newer_hangdog_is_refused_and_left_alone(where: Path | s
     with pytest.raises(
         WrongUse, match=r"written by a newer hangdog: its tables are version 9999, here \d{4}"
     ) as caught:
-        Database(where, WITHIN_S)
+        Database(empty, WITHIN_S)
     assert "update" in caught.value.hint and "s3cret" not in str(caught.value)
     with pytest.raises(WrongUse, match="newer"):  # not damaged, nothing is mended either
-        Database(where, WITHIN_S)
+        Database(empty, WITHIN_S)
 
 
-def test_servers_that_start_at_once_migrate_once(where: Path | str) -> None:
+def test_servers_that_start_at_once_migrate_once(empty: Path | str) -> None:
     """SQLite's lock file lets one in; PostgreSQL's advisory lock lets them migrate in turn."""
     ready = threading.Barrier(4)
 
     def open_one() -> str:
         ready.wait()
         try:
-            Database(where, WITHIN_S).close()
+            Database(empty, WITHIN_S).close()
         except WrongUse as error:
             assert "in use by another server" in str(error)
         return ""
 
     with ThreadPoolExecutor(4) as threads:
         assert [one.result() for one in [threads.submit(open_one) for _ in range(4)]] == [""] * 4
-    compare(where)
+    compare(empty)
 
 
 def test_a_step_that_fails_in_the_middle_leaves_nothing_behind(
-    where: Path | str, monkeypatch: pytest.MonkeyPatch
+    empty: Path | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the power goes: the next start begins where this one did."""
     from hangdog_server.store.migrations import migrate as migrating
@@ -105,17 +110,17 @@ def test_a_step_that_fails_in_the_middle_leaves_nothing_behind(
     migrate = migrating.migrate
     monkeypatch.setattr("hangdog_server.store.database.migrate", broken)
     with pytest.raises(KeyboardInterrupt):
-        Database(where, WITHIN_S)
+        Database(empty, WITHIN_S)
     monkeypatch.undo()
-    if isinstance(where, Path):
-        with sqlite3.connect(where) as file:
+    if isinstance(empty, Path):
+        with sqlite3.connect(empty) as file:
             assert file.execute("SELECT name FROM sqlite_master").fetchall() == []
         file.close()
-    compare(where)
+    compare(empty)
 
 
-async def test_what_is_kept_under_words_of_before_is_found_under_those_of_today(where: Path | str) -> None:
-    database = Database(where, WITHIN_S)
+async def test_what_is_kept_under_words_of_before_is_found_under_those_of_today(empty: Path | str) -> None:
+    database = Database(empty, WITHIN_S)
     with database.begin() as connection:
         for statement in BEFORE_0013:
             connection.execute(sa.text(statement))
@@ -124,8 +129,8 @@ async def test_what_is_kept_under_words_of_before_is_found_under_those_of_today(
         connection.execute(sa.text(f"INSERT INTO ledger ({columns}) VALUES ({row})"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0012'"))
     database.close()
-    store = Store(where)
+    store = Store(empty)
     (found,) = await store.ask(machine_history.of, "a", 0.0, 9)
     assert (found.mention, found.probability, found.at) == (MentionKind.CONVICTED, 0.97, 5.0)
     store.close()
-    compare(where)
+    compare(empty)

@@ -15,6 +15,9 @@ from urllib.parse import quote
 
 import psycopg
 
+from hangdog_server.store.database import Database
+from hangdog_server.store.transactions import WITHIN_S
+
 #: Where distributions put what is not on PATH.
 ELSEWHERE = "usr/lib/postgresql/*/bin", "usr/pgsql-*/bin"
 #: Needs quoting in a URL, and must never be seen again.
@@ -54,6 +57,7 @@ class Postgres:
             ways += ["--locale-provider=icu", "--icu-locale=en-US"]
         self._call("initdb", *ways)
         self._databases = 0
+        self._tables = ""
 
     def start(self) -> None:
         options = f"-k {self._folder} -c listen_addresses= -c fsync={self._fsync} -c max_connections=40"
@@ -92,6 +96,14 @@ class Postgres:
         with self.connection() as connection:
             connection.execute(f"CREATE DATABASE {name} {' '.join(f'{key} {value}' for key, value in options.items())}")
         return self.url(name)
+
+    def store(self) -> str:
+        """The URL of a new database with the tables of a store, copied from one that was migrated."""
+        if not self._tables:
+            url = self.database()
+            Database(url, WITHIN_S).close()
+            self._tables = f"store{self._databases}"
+        return self.database(TEMPLATE=self._tables)
 
     def url(self, database: str, secret: str = SECRET) -> str:
         return f"postgresql://{USER}:{quote(secret, safe='')}@/{database}?host={self._folder}"

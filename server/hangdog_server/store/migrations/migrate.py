@@ -21,12 +21,13 @@ def migrate(connection: sa.Connection, name: str) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)  # what it says at every start is of no use to an operator
     config = Config()
     config.set_main_option("script_location", "hangdog_server:store/migrations")
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    steps = ScriptDirectory.from_config(config)  # it reads all steps once, and keeps them
+    known = {step.revision for step in steps.walk_revisions()}
     found = MigrationContext.configure(connection).get_current_heads()
     for revision in found:
         if revision not in known:
             raise newer(name, revision, max(known))
-    if set(found) != set(ScriptDirectory.from_config(config).get_heads()):
+    if set(found) != set(steps.get_heads()):
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
         log.info("the tables of the store %s are version %s now", name, max(known))
