@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models import topology
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import format_ranks, parse_ranks
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.topology import Layout
 from hangdog_models.verdict import Verdict
 
 #: A recording is judged as a whole and by its first look alone; where the job's parallel sizes are told, also without them.
@@ -28,13 +31,20 @@ def ways(recording: Path) -> tuple[str, ...]:
 
 
 def judge(recording: Path, looks: str) -> Verdict:
-    snapshot, layout = open_bundle(recording / "bundle.tar.gz")
+    bundle = recording / "bundle.tar.gz"
+    snapshot, layout = _opened(bundle, bundle.stat().st_mtime_ns)
     if looks.startswith("one"):
         snapshot = replace(snapshot, rounds=snapshot.rounds[:1], interval_s=None)
     if looks in UNTOLD:
         layout = replace(layout, sizes={})
     built, _ = topology.build(layout, snapshot.highest_rank())
     return diagnose(snapshot, built)
+
+
+@lru_cache(maxsize=2)
+def _opened(bundle: Path, written_ns: int) -> tuple[Snapshot, Layout]:
+    """A recording is judged in up to four ways, one after the other: it is read once for all of them."""
+    return open_bundle(bundle)
 
 
 def expected(recording: Path, looks: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -118,22 +117,23 @@ TEXT_READERS: list[Callable[[str], object]] = [
 ]
 
 
-@pytest.mark.parametrize("read", DOCUMENT_READERS)
 @given(document=DOCUMENTS)
-def test_a_document_is_read_or_refused(read: Callable[[Any], object], document: object) -> None:
-    try:
-        json.dumps(repr(read(document))).encode()
-    except UnreadableEvidence as error:
-        assert str(error)
+def test_a_document_is_read_or_refused(document: object) -> None:
+    """By each reader; what is made up costs more than what they do with it, so all of them get the same."""
+    for read in DOCUMENT_READERS:
+        try:
+            json.dumps(repr(read(document))).encode()
+        except UnreadableEvidence as error:
+            assert str(error)
 
 
-@pytest.mark.parametrize("read", TEXT_READERS)
 @given(text=TEXTS)
-def test_a_text_is_read_or_refused(read: Callable[[str], object], text: str) -> None:
-    try:
-        read(text)
-    except UnreadableEvidence as error:
-        assert str(error)
+def test_a_text_is_read_or_refused(text: str) -> None:
+    for read in TEXT_READERS:
+        try:
+            read(text)
+        except UnreadableEvidence as error:
+            assert str(error)
 
 
 @given(TEXTS)
