@@ -41,6 +41,7 @@ from hangdog_server.grpc_api.agent_service import Agents
 from hangdog_server.grpc_api.campaign_service import Campaigns
 from hangdog_server.grpc_api.history_service import Records
 from hangdog_server.grpc_api.incident_service import Incidents
+from hangdog_server.grpc_api.lists.list_service import Lists
 from hangdog_server.grpc_api.operations_service import Operations
 from hangdog_server.grpc_api.response_service import ResponseService
 from hangdog_server.incidents.episode.reopening import Reopening
@@ -159,6 +160,7 @@ async def running(
         checks, services.telemetry, Renewals(opened.issuer, audit),
     )  # fmt: skip
     add_AgentsServicer_to_server(agents, server)
+    lists = Lists(services.fleet, states, services.store, services.clock)
     records = Records(services.store, settings, services.clock)
     actions = ActionService(services, settings, acting, audit)
     operations = Operations(services.store, services.clock, settings.restart_s)
@@ -216,7 +218,9 @@ async def running(
         asyncio.create_task(Retention(services.store, settings, services.clock).keep(), name="retention"),
     ]
     try:
-        async with _pages(door, opened, services, states, settings, actions, campaigns, limits, audit, responding):
+        async with _pages(
+            door, opened, services, states, settings, actions, campaigns, limits, audit, responding, lists
+        ):
             yield address
     finally:
         await state.enter_graceful_shutdown()  # first of all: whoever balances over servers sends nobody else here
@@ -230,6 +234,7 @@ async def running(
         await campaigns.close()
         await returns.close()
         await acting.close()
+        lists.close()
         await notifying.close()
         await leading.close()
         opened.stop()
@@ -249,6 +254,7 @@ async def _pages(
     limits: RateLimits,
     audit: AuditLog,
     responding: ResponseService,
+    lists: Lists,
 ) -> AsyncIterator[None]:
     """The pages for people, where they are wanted; their packages are loaded only then."""
     if not door.web:
@@ -269,6 +275,7 @@ async def _pages(
         limits,
         audit,
         responding,
+        lists,
     ):
         yield
 

@@ -49,6 +49,8 @@ class Fleet:
         self._jobs: tuple[str, ...] | None = None
         self._running: dict[str, dict[str, AnnouncedJob]] = {}
         self._conflicts: dict[str, tuple[str, ...]] = {}
+        #: Another number once anything is known of any machine that was not; signs of life alone are none.
+        self.changes = 0
 
     @property
     def pace_s(self) -> float:
@@ -272,6 +274,25 @@ class Fleet:
         }
         return tuple(seen for _, seen in sorted((self._left | here).items()))
 
+    def seen(self, now: float) -> tuple[tuple[Connection, ...], tuple[PastConnection, ...]]:
+        """The machines whose agents are connected, and those that are lost; quick, for others may read them in a thread."""
+        self._forget(now)
+        left = tuple(seen for name, seen in self._left.items() if name not in self._connected)
+        return tuple(self._connected.values()), left
+
+    def machine(self, name: str) -> PastConnection | None:
+        """One machine, lost or not; None of which nothing is known."""
+        here = self._connected.get(name)
+        if here is None:
+            return self._left.get(name)
+        return PastConnection(name, here.version, here.last_message, here.jobs, True, here.findings)
+
+    def checked(self, connection: Connection, findings: tuple[Finding, ...]) -> None:
+        """Notes what the checks of a machine found."""
+        before, connection.findings = connection.findings, findings
+        if [(one.code, one.what) for one in before] != [(one.code, one.what) for one in findings]:  # they only age
+            self.changes += 1
+
     def counts(self, now: float) -> dict[str, int]:
         """How many machines there are whose agents are connected, connected and silent, lost, or stopped in order."""
         self._forget(now)
@@ -287,6 +308,7 @@ class Fleet:
             connection.end(because)
 
     def _put_together_anew(self) -> None:
+        self.changes += 1
         self._jobs = None
         self._running.clear()
         self._conflicts.clear()
@@ -298,6 +320,7 @@ class Fleet:
         self._forgot = now
         for machine in [name for name, seen in self._left.items() if now - seen.last_message > self._settings.forget_s]:
             del self._left[machine]
+            self.changes += 1
         for machine in [
             name for name, disconnect in self._disconnects.items() if now - disconnect.at > self._settings.forget_s
         ]:

@@ -1,15 +1,16 @@
 """How every job is now, put together from what its machines say, what is seen of it, and its latest incidents."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangdog_models.incident import Incident
-from hangdog_models.views.job_state import JobFacts, JobState, job_state, severity
+from hangdog_models.views.job_state import JobCondition, JobFacts, JobState, job_state, severity
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.job_activity import RankMotion
 from hangdog_server.cluster.session_tracker import SessionTracker
 from hangdog_server.cluster.stalls import StallTracker
+from hangdog_server.etag import digest
 from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 
@@ -22,6 +23,15 @@ class KnownJob:
     machines: int
     ranks: int
     state: JobState
+
+
+def jobs_mark(jobs: Iterable[KnownJob]) -> str:
+    """Others once any of the jobs is; not where words only count seconds: a page that showed each of them would never rest."""
+    counting = (JobCondition.SUSPECTED, JobCondition.SLOWER)
+    shown = [(one.name, one.machines, one.ranks, one.state) for one in jobs]
+    return digest([
+        (*job, state.condition, state.incident, "" if state.condition in counting else state.text) for *job, state in shown
+    ])  # fmt: skip
 
 
 class JobStates:

@@ -86,7 +86,7 @@ class ActionService:
             rows = await store.ask(actions.of, (await store.find(request.incident)).id)
         else:
             rows = await store.ask(actions.latest, limit)
-        return await self._answer(rows[:limit])
+        return await self.answer(rows[:limit])
 
     async def act(self, request: pb.ActRequest, person: Person, shown: str = "") -> pb.ActionList:
         """Does what a person decided, which is recorded before and after; once for what they were `shown`, where that is told."""
@@ -114,7 +114,7 @@ class ActionService:
             "dismissed" if entry.incident else "closed"
         )
         await self._audit.note(replace(entry, outcome=outcome))
-        return await self._answer(rows)
+        return await self.answer(rows)
 
     async def overview(self) -> ActionsOverview:
         """How far the server goes now."""
@@ -176,7 +176,8 @@ class ActionService:
 
         return await store.do(decide)
 
-    async def _answer(self, rows: tuple[ActionRecord, ...]) -> pb.ActionList:
+    async def answer(self, rows: tuple[ActionRecord, ...]) -> pb.ActionList:
+        """These acts as they are listed, and how far the server goes."""
         state = await self.overview()
         stopped = f" (stopped by {state.stopped})" if state.stopped else ""
         return pb.ActionList(

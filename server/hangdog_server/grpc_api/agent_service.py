@@ -230,7 +230,7 @@ class Agents(AgentsServicer):
                     paces = step_report.unpack(message.step_report)
                     self._stalls.paces.note(connection.machine, self._own_jobs(connection, paces), steady())
                 elif message.HasField("health"):
-                    connection.findings = findings.unpack(message.health.findings, connection.machine)
+                    self._fleet.checked(connection, findings.unpack(message.health.findings, connection.machine))
                     self._checks.note(connection.machine, connection.findings, first_checks)
                     first_checks = False
                 elif message.HasField("diagnosed"):

@@ -5,7 +5,6 @@ outlives the incident where that is removed for its size.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -27,7 +26,7 @@ MOST = 64
 #: Incidents that a new one is compared with: the latest, and none from before so many seconds. Code and machines change.
 COMPARED, COMPARED_S = 200, 90 * 86400.0
 #: What is taken back counts with what a later verdict cleared: neither speaks against the machine any more.
-COUNTED = {MentionKind.TAKEN_BACK: str(MentionKind.CLEARED)}
+BEHIND = (MentionKind.CLEARED, MentionKind.TAKEN_BACK)
 #: Lines forgotten in one transaction.
 FORGOTTEN = 1000
 
@@ -73,16 +72,16 @@ def of(connection: sa.Connection, machine: str, since: float, limit: int) -> tup
 def worst(connection: sa.Connection, since: float, limit: int) -> tuple[MachineRecord, ...]:
     """The machines that verdicts since then name, by their latest standing in each incident: most convicted, then weighed."""
     lines = last(since).subquery()
-    share = sa.func.sum(lines.c.probability / lines.c.among)
-    query = sa.select(lines.c.machine, lines.c.mention, sa.func.count(), share, sa.func.max(lines.c.at))
-    found: dict[str, MachineRecord] = {}
-    for machine, state, count, weight, at in connection.execute(query.group_by(lines.c.machine, lines.c.mention)):
-        record = found.get(machine, MachineRecord(machine))
-        weighed = {"weight": record.weight + weight * (state != MentionKind.TAKEN_BACK), "last": max(record.last, at)}
-        word = COUNTED.get(MentionKind(state), str(state))
-        found[machine] = replace(record, **{word: getattr(record, word) + count}, **weighed)
-    order = sorted(found.values(), key=lambda one: (-one.convicted, -one.weight, -one.last, one.machine))
-    return tuple(order[:limit])
+
+    def times(*kinds: MentionKind) -> sa.ColumnElement[int]:
+        return sa.func.sum(sa.case((lines.c.mention.in_(kinds), 1), else_=0))
+
+    counts = times(MentionKind.CONVICTED), times(MentionKind.SUSPECTED), times(*BEHIND)
+    share = sa.case((lines.c.mention == MentionKind.TAKEN_BACK, 0.0), else_=lines.c.probability / lines.c.among)
+    weight, newest = sa.func.sum(share), sa.func.max(lines.c.at)
+    query = sa.select(lines.c.machine, *counts, weight, newest).group_by(lines.c.machine)
+    order = counts[0].desc(), weight.desc(), newest.desc(), lines.c.machine
+    return tuple(MachineRecord(*row) for row in connection.execute(query.order_by(*order).limit(limit)))
 
 
 def last(since: float) -> sa.Select[Any]:

@@ -48,6 +48,24 @@ INCIDENTS = sa.Table(
     sa.Column("settled", sa.JSON, nullable=False, server_default="{}"),
     # who has it, and whether people are done with it (empty: nobody did anything about it)
     sa.Column("response", sa.JSON, nullable=False, server_default="{}"),
+    # all that a line of the list shows, so that none of the large rest is read for it; PostgreSQL keeps that beside its rows
+    sa.Index(
+        "ix_incidents_lines",
+        "began",
+        "id",
+        "job",
+        "state",
+        "kind",
+        "changed",
+        "confidence",
+        "evict",
+        "why",
+        "note",
+        "owner",
+        "went_on_s",
+        "response",
+        info={"engine": "sqlite"},
+    ).ddl_if(dialect="sqlite"),
 )
 #: What people did about incidents, one row each; `key` is empty, or the same where the same came twice.
 RESPONSES = sa.Table(

@@ -55,7 +55,7 @@ class ActionPages:
                 Route(path, self._guard.guarded(self._does(what)), methods=["POST"]),
                 Route(f"/api{path}", self._guard.guarded(self._answered(what)), methods=["POST"]),
             ]
-        return [*found, *self._breaking.routes(), Route("/api/actions", self._guard.guarded(self._listed))]
+        return [*found, *self._breaking.routes()]
 
     def who(self, person: Person) -> str:
         """Who may decide, told to somebody who may not; empty for those who may."""
@@ -154,14 +154,6 @@ class ActionPages:
             return JSONResponse(api.actions(done))
 
         return does
-
-    async def _listed(self, request: Request, person: Person) -> Response:
-        query = request.query_params
-        limit = api.limit(query["limit"]) if "limit" in query else 0
-        asked = pb.ActionsRequest(incident=storable(query.get("incident", "")), limit=limit)
-        return JSONResponse(api.actions(await self._actions.listed(asked)))
-
-    # ---- both
 
     async def _about(self, request: Request) -> tuple[str, tuple[ActionRecord, ...], IncidentResponse]:
         """The incident's or machine's name, and its acts; raises WrongUse where there is no such thing."""

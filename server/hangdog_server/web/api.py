@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from hangdog_models.errors import WrongUse
 from hangdog_models.incident import Incident, ResponseEntry
+from hangdog_models.lists.machine_now import MachineNow
 from hangdog_models.past_incidents import SimilarIncidents
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.job_states import KnownJob
 from hangdog_server.web.history import MachineLife
-from hangdog_server.web.overview import MachineNow, Present
+from hangdog_server.web.overview import Present
 
 
 def incident_line(incident: Incident) -> dict[str, Any]:
@@ -105,10 +105,3 @@ def life(name: str, kept: MachineLife) -> dict[str, Any]:
         "convictions": [asdict(one) for one in kept.past.convictions],
         "ledger": [{**asdict(one), "mention": str(one.mention)} for one in kept.ledger],
     }
-
-
-def limit(stated: str) -> int:
-    """How many are asked for; raises WrongUse."""
-    if not (stated.isascii() and stated.isdecimal() and len(stated) < 7 and int(stated)):
-        raise WrongUse(f"{stated[:20]!r} is no number of lines", "give limit=50")
-    return int(stated)

@@ -150,6 +150,10 @@ class History:
             found[incident] = _mark(mine, [one for one in about if one.incident == incident][: records.ABOUT])
         return _lately_mark(rows, recent, state), found
 
+    async def actions_mark(self) -> str:
+        """Changes when it does how far the server goes by itself."""
+        return digest(await self._actions.overview())
+
     async def life(self, machine: str) -> MachineLife:
         """What is kept of a machine."""
         found = await self._store.ask(test_results.of, machine, MOST, self._settings.probation_s)

@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 from hangdog_models.errors import WrongUse
 from hangdog_server.etag import digest
+from hangdog_server.grpc_api.lists.list_service import Lists
 from hangdog_server.store import store as incidents
 from hangdog_server.store.store import Store
 from hangdog_server.web import api
@@ -12,8 +13,9 @@ from hangdog_server.web.history import History, mark
 from hangdog_server.web.live_feed import Seen
 from hangdog_server.web.overview import Observatory, Present
 
-#: The names of pages that are told of changes, beside incidents by their ids: the first one, the list of machines, each machine.
-NOW, MACHINES, MACHINE = "", "/machines", "/machines/"
+#: The names of pages that are told of changes, beside incidents by their ids: the first one, the lists, each machine.
+NOW, MACHINE = "", "/machines/"
+LISTS = ("/incidents", "/jobs", "/machines", "/actions")
 
 
 def present_mark(present: Present, lately: str) -> str:
@@ -29,7 +31,7 @@ def events(page: str, seen: str) -> str:
 
 def named(page: str) -> str:
     """The page of this name, if it is told of changes; raises WrongUse."""
-    if page in (NOW, MACHINES) or page.startswith(MACHINE):
+    if page == NOW or page in LISTS or page.startswith(MACHINE):
         return page
     raise WrongUse(f"no changes are told of {page[:100]!r}", "/api/events?of=/machines, or without `of`")
 
@@ -37,8 +39,9 @@ def named(page: str) -> str:
 class Marks:
     """The marks of pages, for as many as are open: the store is asked the same few things, however many those are."""
 
-    def __init__(self, observatory: Observatory, store: Store, history: History) -> None:
+    def __init__(self, observatory: Observatory, store: Store, history: History, lists: Lists) -> None:
         self._observatory = observatory
+        self._lists = lists
         self._store = store
         self._history = history
 
@@ -56,16 +59,28 @@ class Marks:
             seen[name] = mark(one, done.get(name, "")), api.incident_line(one)
         verdicts = digest(present.incidents_mark, lately)
         for name in listened:
-            if name.startswith("/"):
-                seen[name] = self._machines(name, verdicts), counts
+            if name in LISTS:
+                seen[name] = await self.list_mark(name), counts
+            elif name.startswith(MACHINE):
+                seen[name] = await self._machine(name, verdicts), counts
         return seen
 
-    async def of(self, page: str, now: float) -> str:
-        """The mark of what a page of machines shows now; raises HangdogError."""
+    async def machine_mark(self, page: str, now: float) -> str:
+        """The mark of what the page of a machine shows now; raises HangdogError."""
         present = await self._observatory.present(now)
         lately, _ = await self._history.marks(())
-        return self._machines(page, digest(present.incidents_mark, lately))
+        return await self._machine(page, digest(present.incidents_mark, lately))
 
-    def _machines(self, page: str, verdicts: str) -> str:
-        """What is done and what verdicts say, and who is connected, runs what, and finds what."""
-        return digest(verdicts, self._observatory.machine_lines("" if page == MACHINES else page.removeprefix(MACHINE)))
+    async def list_mark(self, page: str) -> str:
+        """The mark of what a list shows now, whatever is asked of it; raises HangdogError."""
+        if page == "/machines":
+            return await self._lists.machines_mark()
+        if page == "/jobs":
+            return await self._lists.jobs_mark()
+        if page == "/incidents":
+            return digest(await self._lists.incidents_mark())
+        return digest(await self._lists.actions_mark(), await self._history.actions_mark())
+
+    async def _machine(self, page: str, verdicts: str) -> str:
+        """What is done and what verdicts say, and whether it is connected, runs what, and finds what."""
+        return digest(verdicts, await self._lists.machines_mark(page.removeprefix(MACHINE)))

@@ -1,25 +1,23 @@
 """What is true now: the jobs and how they are, open incidents, machines that the latest verdicts suspect."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
 from hangdog_models.counts import named
 from hangdog_models.incident import Incident, IncidentState
-from hangdog_models.machine_history import MachineRecord
 from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import StallCause, from_json
 from hangdog_models.views.answer_text import BLAMELESS, LEAST, RECENT_S, accuses
-from hangdog_models.views.job_state import Headline, JobCondition, JobState, headline
-from hangdog_server.actions.machine_states import machine_states
+from hangdog_models.views.job_state import Headline, JobCondition, headline
+from hangdog_server.cluster.connection import PastConnection
 from hangdog_server.cluster.fleet import Fleet
-from hangdog_server.cluster.job_states import JobStates, KnownJob
+from hangdog_server.cluster.job_states import JobStates, KnownJob, jobs_mark
 from hangdog_server.etag import digest
-from hangdog_server.incidents.round_capture import steady
 from hangdog_server.settings import ServerSettings
-from hangdog_server.store import actions, machine_history
+from hangdog_server.store import actions
 from hangdog_server.store.actions import ActionRecord, ActionState, in_short
 from hangdog_server.store.store import Store
 from hangdog_server.web.pictures.activity_strip import activity_strip
@@ -53,27 +51,6 @@ class SuspectView:
 
 
 @dataclass(frozen=True, slots=True)
-class MachineNow:
-    """A machine as it is, and as verdicts of all jobs saw it. `silent_s`: seconds since its agent spoke, None: never here.
-
-    `state` is what is decided about it now, in a few words; empty where nothing is.
-    """
-
-    name: str
-    connected: bool
-    silent_s: float | None
-    version: str
-    jobs: tuple[str, ...]
-    findings: tuple[str, ...]
-    convicted: int = 0
-    suspected: int = 0
-    cleared: int = 0
-    weight: float = 0.0
-    last: float = 0.0
-    state: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Present:
     """Everything of the page *Now*; `mark` changes when it does."""
 
@@ -92,9 +69,8 @@ class Present:
 
     @property
     def mark(self) -> str:
-        jobs = [(one.name, one.machines, one.ranks, one.state) for one in self.jobs]
         return digest(
-            [(*job, state.condition, state.incident, "" if _counts(state) else state.text) for *job, state in jobs],
+            jobs_mark(self.jobs),
             [(one.incident, one.machines, one.state) for one in self.suspects],
             self.incidents_mark,
         )
@@ -125,44 +101,13 @@ class Observatory:
         latest, jobs = await self._store.latest("", self._settings.listed), await self._states.known()
         return Present(jobs, latest, await self._suspects(latest, jobs, now))
 
-    async def machines(self, now: float) -> tuple[MachineNow, ...]:
-        """All machines that are known: here, or in the ledger; those most convicted and suspected first."""
-        limit, clock = self._settings.max_listed, steady()
-        records = {one.machine: one for one in await self._store.ask(machine_history.worst, 0.0, limit)}
-        found = []
-        for seen in self._fleet.machines(clock):
-            record = records.pop(seen.machine, MachineRecord(seen.machine))
-            findings = tuple(f"{one.code}: {one.what}" for one in seen.findings)
-            silent = max(0.0, clock - seen.last_message)
-            found.append(_machine(record, seen.connected, silent, seen.version, tuple(seen.jobs), findings))
-        found += [_machine(record, False, None, "", (), ()) for record in records.values()]
-        decided = await machine_states(self._store, now)
-        found = [replace(one, state=decided.get(one.name, "")) for one in found]
-        found.sort(key=lambda one: (-one.convicted, -one.weight, not one.findings, one.connected, one.name))
-        return tuple(found[:limit])
-
     def activity(self, job: str) -> Markup:
         """How many ranks of a job moved over the last half hour, as a picture; empty of one that this server did not watch."""
         return activity_strip(self._states.activity(job))
 
-    def machine_lines(self, name: str = "") -> str:
-        """A line for each machine that is here, or for this one, which changes when what its agent tells does."""
-        found = []
-        for seen in self._fleet.machines(steady()):
-            if name in ("", seen.machine):
-                codes = ",".join(one.code for one in seen.findings)
-                found.append(f"{seen.machine} {seen.connected} {','.join(seen.jobs)} {codes}")
-        return "\n".join(found)
-
-    def machine(self, name: str) -> MachineNow | None:
-        """One machine that is here, as it is; None where no agent speaks for it."""
-        clock = steady()
-        for seen in self._fleet.machines(clock):
-            if seen.machine == name:
-                findings = tuple(f"{one.code}: {one.what}" for one in seen.findings)
-                silent = max(0.0, clock - seen.last_message)
-                return _machine(MachineRecord(name), seen.connected, silent, seen.version, tuple(seen.jobs), findings)
-        return None
+    def machine(self, name: str) -> PastConnection | None:
+        """One machine whose agent is here, or was lately; None where none is known."""
+        return self._fleet.machine(name)
 
     async def _suspects(
         self, latest: tuple[Incident, ...], jobs: tuple[KnownJob, ...], now: float
@@ -226,20 +171,3 @@ def _suspected(incident: Incident) -> list[SuspectView]:
         for ranks, machines, probability, because in found
         if probability >= LEAST
     ]
-
-
-def _counts(state: JobState) -> bool:
-    """Whether the words of a state count seconds: a page that told each of them anew would never rest."""
-    return state.condition in (JobCondition.SUSPECTED, JobCondition.SLOWER)
-
-
-def _machine(
-    record: MachineRecord,
-    connected: bool,
-    silent: float | None,
-    version: str,
-    jobs: tuple[str, ...],
-    findings: tuple[str, ...],
-) -> MachineNow:
-    stated = asdict(record)
-    return MachineNow(stated.pop("machine"), connected, silent, version, jobs, findings, **stated)

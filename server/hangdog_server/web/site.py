@@ -17,7 +17,6 @@ from hangdog_server.auth.authorizer import Person
 from hangdog_server.auth.tokens import Role
 from hangdog_server.grpc_api.incident_timeline import campaign_text
 from hangdog_server.incidents.episode.seen_before import seen_before
-from hangdog_server.settings import ServerSettings
 from hangdog_server.store.actions import ActionState, describe
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import storable
@@ -26,8 +25,10 @@ from hangdog_server.web.action_pages import ActionPages
 from hangdog_server.web.campaign_pages import CampaignPages
 from hangdog_server.web.credentials import HttpCredentials, inside
 from hangdog_server.web.history import TONES, History
+from hangdog_server.web.lists.drawing import Drawing
+from hangdog_server.web.lists.list_pages import ListPages
 from hangdog_server.web.live_feed import Feed
-from hangdog_server.web.marks import MACHINE, MACHINES, NOW, Marks, events, named, present_mark
+from hangdog_server.web.marks import MACHINE, NOW, Marks, events, named, present_mark
 from hangdog_server.web.openapi import document
 from hangdog_server.web.overview import Observatory
 from hangdog_server.web.remembered_pages import Drawn, done_part
@@ -47,18 +48,19 @@ class Site:
         self,
         observatory: Observatory,
         store: Store,
-        settings: ServerSettings,
         asker: HttpCredentials,
         guard: Guard,
         history: History,
         acts: ActionPages,
         testing: CampaignPages,
         responses: ResponsePages,
+        marks: Marks,
+        listed: ListPages,
+        drawing: Drawing,
         clock: Callable[[], float],
     ) -> None:
         self._observatory = observatory
         self._store = store
-        self._settings = settings
         self._asker = asker
         self._guard = guard
         self._history = history
@@ -67,7 +69,9 @@ class Site:
         self._responses = responses
         self._clock = clock
         self._drawn = Drawn(store)
-        self._marks = Marks(observatory, store, history)
+        self._marks = marks
+        self._listed = listed
+        self._drawing = drawing
         self.feed = Feed(lambda listened: self._marks.look(listened, clock()), clock)
         self._document = document(importlib.metadata.version("hangdog"))
 
@@ -80,20 +84,18 @@ class Site:
                     *self._acts.routes(),
                     *self._testing.routes(),
                     *self._responses.routes(),
+                    *self._listed.routes(),
                     Route("/", guarded(self._now)),
                     Route("/incidents/{id}", guarded(self._incident)),
                     Route("/incidents/{id}/postmortem.md", guarded(self._postmortem)),
-                    Route("/machines", guarded(self._machines)),
                     Route("/machines/{name:path}", guarded(self._machine)),
                     Route("/login", opened(self._login_page), methods=["GET"]),
                     Route("/login", opened(self._login), methods=["POST"]),
                     Route("/logout", opened(self._logout), methods=["POST"]),
                     Route("/favicon.ico", opened(_nothing)),
                     Route("/api/now", guarded(self._api_now)),
-                    Route("/api/incidents", guarded(self._api_incidents)),
                     Route("/api/incidents/{id}", guarded(self._api_incident)),
                     Route("/api/incidents/{id}/events", guarded(self._api_incident_events)),
-                    Route("/api/machines", guarded(self._api_machines)),
                     Route("/api/machines/{name:path}", guarded(self._api_machine)),
                     Route("/api/events", guarded(self._api_events)),
                     Route("/api/openapi.json", guarded(self._api_document)),
@@ -119,11 +121,9 @@ class Site:
             "strips": strips,
         }
         may = {"acts": person.role >= Role.ACT, "who": self._acts.who(person)}
-        return HTMLResponse(
-            page(
-                "now.html", f"hangdog: {now.headline.text}", live=True, here="/", **nav(person), **given, **shown, **may
-            )
-        )
+        everything = {**given, **shown, **may, **nav(person)}
+        title = f"hangdog: {now.headline.text}"
+        return await self._drawing.page(request, lambda: page("now.html", title, live=True, here="/", **everything))
 
     async def _incident(self, request: Request, person: Person) -> Response:
         found = await self._store.find(request.path_params["id"])
@@ -144,25 +144,16 @@ class Site:
         kept = {"content-disposition": f'attachment; filename="{found.id}.md"'}
         return Response(text, media_type="text/markdown; charset=utf-8", headers=kept)
 
-    async def _machines(self, request: Request, person: Person) -> Response:
-        clock = self._clock()
-        feed = events(MACHINES, await self._marks.of(MACHINES, clock))  # first: what changes meanwhile is told
-        machines = await self._observatory.machines(clock)
-        last = {one.name: utc(one.last) if one.last else "" for one in machines}
-        silent = {one.name: since(clock - (one.silent_s or 0.0), clock) for one in machines}
-        given = {"machines": machines, "last": last, "silent": silent, "events": feed}
-        given["probation"] = await self._history.probation([one.name for one in machines])
-        return HTMLResponse(page("machines.html", "machines", live=True, here="/machines", **nav(person), **given))
-
     async def _machine(self, request: Request, person: Person) -> Response:
         name = storable(request.path_params["name"])
-        feed = events(MACHINE + name, await self._marks.of(MACHINE + name, self._clock()))
+        feed = events(MACHINE + name, await self._marks.machine_mark(MACHINE + name, self._clock()))
         machine, life = self._observatory.machine(name), await self._history.life(name)
         if machine is None and not life:
             raise WrongUse(f"nothing is known of a machine {name[:100]!r}", "the machines: /machines")
         given = {
             "name": name,
             "machine": machine,
+            "findings": [f"{one.code}: {one.what}" for one in machine.findings] if machine is not None else [],
             "life": life,
             "describe": describe,
             "utc": utc,
@@ -173,7 +164,10 @@ class Site:
         }
         held = any(row.marked and row.state is not ActionState.RELEASING for row in life.acts)
         may = {"held": held, "acts": person.role >= Role.ACT, "who": self._acts.who(person) if held else ""}
-        return HTMLResponse(page("machine.html", name, live=True, here="/machines", **nav(person), **given, **may))
+        everything = {**given, **may, **nav(person)}
+        return await self._drawing.page(
+            request, lambda: page("machine.html", name, live=True, here="/machines", **everything)
+        )
 
     async def _login_page(self, request: Request) -> Response:
         return HTMLResponse(_login_form(inside(request.query_params.get("next", "/"))))
@@ -202,12 +196,6 @@ class Site:
     async def _api_now(self, request: Request, person: Person) -> Response:
         return JSONResponse(api.present(await self._observatory.present(self._clock())))
 
-    async def _api_incidents(self, request: Request, person: Person) -> Response:
-        limit = api.limit(request.query_params.get("limit", str(self._settings.listed)))
-        most = min(limit, self._settings.max_listed)
-        found = await self._store.latest(request.query_params.get("job", ""), most)
-        return JSONResponse({"incidents": [api.incident_line(one) for one in found]})
-
     async def _api_incident(self, request: Request, person: Person) -> Response:
         found = await self._store.find(request.path_params["id"])
         done, similar = await self._history.of(found.id), await seen_before(self._store, found.id)
@@ -216,10 +204,6 @@ class Site:
     async def _api_incident_events(self, request: Request, person: Person) -> Response:
         found = await self._store.find(request.path_params["id"])
         return self._events(request, found.id)
-
-    async def _api_machines(self, request: Request, person: Person) -> Response:
-        machines = await self._observatory.machines(self._clock())
-        return JSONResponse({"machines": [api.machine(one) for one in machines]})
 
     async def _api_machine(self, request: Request, person: Person) -> Response:
         name = storable(request.path_params["name"])

@@ -22,6 +22,7 @@ from hangdog_server.auth.authorizer import Authorizer
 from hangdog_server.campaigns.campaign_registry import CampaignRegistry
 from hangdog_server.cluster.job_states import JobStates
 from hangdog_server.grpc_api.action_service import ActionService
+from hangdog_server.grpc_api.lists.list_service import Lists
 from hangdog_server.grpc_api.response_service import ResponseService
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.ports.acceptor import accepting, affordable
@@ -34,7 +35,10 @@ from hangdog_server.web.campaign_pages import CampaignPages
 from hangdog_server.web.credentials import HttpCredentials
 from hangdog_server.web.history import History
 from hangdog_server.web.http_protocol import Speaking
+from hangdog_server.web.lists.drawing import Drawing
+from hangdog_server.web.lists.list_pages import ListPages
 from hangdog_server.web.live_feed import MOST, Feed
+from hangdog_server.web.marks import Marks
 from hangdog_server.web.overview import Observatory
 from hangdog_server.web.request_guard import Guard
 from hangdog_server.web.responding.response_pages import ResponsePages
@@ -84,6 +88,7 @@ async def paged(
     limits: RateLimits,
     audit: AuditLog,
     responding: ResponseService,
+    lists: Lists,
 ) -> AsyncIterator[str]:
     """The pages of a server at `listen` while the block lasts; gives their address. Raises WrongUse."""
     open_ = insecure or is_loopback(listen)
@@ -94,13 +99,20 @@ async def paged(
     acts = ActionPages(guard, actions, history, gate)
     testing = CampaignPages(guard, campaigns, history, limits, audit)
     responses = ResponsePages(guard, responding, services.store)
-    site = Site(observatory, services.store, settings, asker, guard, history, acts, testing, responses, services.clock)
+    marks, drawing = Marks(observatory, services.store, history, lists), Drawing()
+    listed = ListPages(
+        lists, marks, guard, history, actions, services.store, settings, drawing, services.clock
+    )  # fmt: skip
+    site = Site(
+        observatory, services.store, asker, guard, history, acts, testing, responses, marks, listed, drawing, services.clock
+    )  # fmt: skip
     try:
         async with served(site.app(), site.feed, listen, tls) as address:
             log.info("pages at %s", address)
             yield address
     finally:
         await testing.close()
+        drawing.close()
 
 
 @asynccontextmanager

@@ -30,6 +30,7 @@ INSERT INTO spooled VALUES ('b', '1', '0b', 'qwen', 's', 2.5, 0, '{"local": {"jo
 
 #: Takes back what versions since then added, and what version 0013 renamed.
 BEFORE_0013 = (
+    "DROP INDEX IF EXISTS ix_incidents_lines",
     "DROP TABLE phases",
     "DROP TABLE responses",
     "ALTER TABLE incidents DROP COLUMN response",

@@ -1,0 +1,203 @@
+"""All machines as lines of a list, put together in a thread of their own, and again only as far as something changed.
+
+There may be 16,384: what goes over all of them would keep agents waiting, were it done on the event loop.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from hangdog_models.findings import Finding
+from hangdog_models.lists.list_page import ListEntry, ListPage, page_of
+from hangdog_models.lists.list_query import ListQuery
+from hangdog_models.lists.machine_now import MachineNow, MachineState, badness, states_of
+from hangdog_models.machine_history import MachineRecord
+from hangdog_models.views.answer_text import RECENT_S
+from hangdog_server.actions.machine_states import machine_states
+from hangdog_server.cluster.connection import Connection, PastConnection
+from hangdog_server.cluster.fleet import Fleet
+from hangdog_server.etag import digest
+from hangdog_server.incidents.round_capture import steady
+from hangdog_server.protocol.jobs import AnnouncedJob
+from hangdog_server.store import machine_history
+from hangdog_server.store.lists import accused_machines, action_list
+from hangdog_server.store.store import Store
+from hangdog_server.store.store_errors import StoreFailed
+
+#: Who fell silent is seen within so long; all else at once. Seconds.
+SILENT_SEEN_S = 1.0
+#: Verdicts age: whom they still accuse is asked anew after so long. Seconds.
+AGED_S = 60.0
+#: Machines of the ledger that are listed; a fleet has fewer.
+REMEMBERED = 100_000
+_SORTS: dict[str, Callable[[MachineNow], Any]] = {
+    "worst": badness,
+    "name": lambda one: one.name,
+    "convicted": lambda one: (-one.convicted, one.name),
+    "suspected": lambda one: (-one.suspected, one.name),
+    "weight": lambda one: (-one.weight, one.name),
+    "last": lambda one: (-one.last, one.name),
+}
+
+
+#: What stands for the agent, and for the record, of a machine that has none.
+_NOBODY, _UNNAMED = PastConnection("", "", 0.0, {}, False), MachineRecord("")
+
+
+class _Known(NamedTuple):
+    """What a line was made of: the same objects make the same line."""
+
+    jobs: Mapping[str, AnnouncedJob]
+    findings: tuple[Finding, ...]
+    here: MachineState
+    version: str
+    record: MachineRecord
+    state: str
+    accused: bool
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the store says of machines: their records, whom verdicts accuse, where marks stand, what is decided."""
+
+    records: Mapping[str, MachineRecord] = field(default_factory=dict)
+    accused: frozenset[str] = frozenset()
+    marked: frozenset[str] = frozenset()
+    decided: Mapping[str, str] = field(default_factory=dict)
+
+
+class MachineTable:
+    """The lines; one thread works on them, so that the event loop has at most one to share its turns with."""
+
+    def __init__(self, fleet: Fleet, store: Store) -> None:
+        self._fleet = fleet
+        self._store = store
+        self._thread = ThreadPoolExecutor(1, "lists")
+        self._lock = asyncio.Lock()
+        self._known: dict[str, _Known] = {}
+        self._lines: dict[str, ListEntry[MachineNow]] = {}
+        self._ordered: dict[str, list[ListEntry[MachineNow]]] = {}
+        self._made_of: tuple[object, ...] = ()
+        self._made = float("-inf")
+        self._remembered = Remembered()
+        self._asked: tuple[object, ...] = ()
+        self._mark = ""
+
+    async def page(self, query: ListQuery, now: float, without_store: bool = False) -> ListPage[MachineNow]:
+        """The page that is asked for at `now` (Unix seconds); raises StoreFailed, but `without_store`."""
+        async with self._lock:
+            await self._look(now, without_store)
+            found = await asyncio.get_running_loop().run_in_executor(self._thread, self._page, query)
+        return found.with_rows([self._spoken(one) for one in found.rows])
+
+    async def mark(self, now: float, machine: str = "") -> str:
+        """Another once the list would show something else, or the line of one machine; raises StoreFailed."""
+        async with self._lock:
+            await self._look(now, False)
+            if machine:
+                line = self._lines.get(machine)
+                return digest(line.row) if line is not None else ""
+            if not self._mark:
+                self._mark = await asyncio.get_running_loop().run_in_executor(self._thread, self._marked)
+            return self._mark
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _look(self, now: float, without_store: bool) -> None:
+        try:
+            await self._remember(now)
+        except StoreFailed:
+            if not without_store:
+                raise
+        clock, made_of = steady(), (self._fleet.changes, self._remembered)
+        same = len(self._made_of) == 2 and made_of[0] == self._made_of[0] and made_of[1] is self._made_of[1]
+        if same and clock - self._made < SILENT_SEEN_S:
+            return
+        here, left = self._fleet.seen(clock)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._make, here, left, clock)
+        self._made_of, self._made = made_of, clock
+
+    async def _remember(self, now: float) -> None:
+        store = self._store
+        asked = (
+            await store.ask(accused_machines.changes), await store.ask(action_list.changes), now // AGED_S,
+        )  # fmt: skip
+        if asked == self._asked:
+            return
+        worst = await store.ask(machine_history.worst, 0.0, REMEMBERED)
+        accused = await store.ask(accused_machines.accused, now - RECENT_S)
+        marked, decided = await store.ask(accused_machines.marked), await machine_states(store, now)
+        self._remembered = Remembered({one.machine: one for one in worst}, accused, marked, decided)
+        self._asked = asked
+
+    def _make(self, here: Iterable[Connection], left: Iterable[PastConnection], clock: float) -> None:
+        """In the thread: makes the lines anew that are not what they were."""
+        of, changed = self._remembered, False
+        known, lines = dict[str, _Known](), dict[str, ListEntry[MachineNow]]()
+        for name, how, seen in _present(here, left, of, clock):
+            made_of = _Known(
+                seen.jobs, seen.findings, how, seen.version, of.records.get(name, _UNNAMED), of.decided.get(name, ""),
+                name in of.accused, name in of.marked,
+            )  # fmt: skip
+            last = self._known.get(name)
+            if last is not None and last[0] is made_of[0] and last[1] is made_of[1] and last[2:] == made_of[2:]:
+                lines[name] = self._lines[name]
+            else:
+                lines[name], changed = _line(name, made_of), True
+            known[name] = made_of
+        if changed or lines.keys() != self._lines.keys():
+            self._ordered, self._mark = {}, ""
+        self._known, self._lines = known, lines
+
+    def _page(self, query: ListQuery) -> ListPage[MachineNow]:
+        """In the thread: each order of the lines is made once, until one of them changes."""
+        sort, _ = query.order
+        if sort not in self._ordered:
+            self._ordered[sort] = sorted(self._lines.values(), key=lambda one: _SORTS[sort](one.row))
+        return page_of(self._ordered[sort], query)
+
+    def _marked(self) -> str:
+        """The same in every process."""
+        total = 0
+        for one in self._lines.values():
+            total += zlib.crc32(repr(one.row).encode("utf-8", "replace"))
+        return digest(len(self._lines), total)
+
+    def _spoken(self, row: MachineNow) -> MachineNow:
+        seen = self._fleet.machine(row.name)
+        silent = max(0.0, steady() - seen.last_message) if seen is not None else None
+        return replace(row, silent_s=silent)
+
+
+def _present(
+    here: Iterable[Connection], left: Iterable[PastConnection], of: Remembered, clock: float
+) -> Iterator[tuple[str, MachineState, Connection | PastConnection]]:
+    """Every machine once, by the agent that speaks for it, or did; behind them those that the store alone knows."""
+    names = set[str]()
+    for one in here:
+        names.add(one.machine)
+        yield one.machine, MachineState.SILENT if one.silent_s(clock) else MachineState.CONNECTED, one
+    for seen in left:
+        names.add(seen.machine)
+        yield seen.machine, MachineState.STOPPED if seen.stopped else MachineState.LOST, seen
+    for name in (of.records.keys() | of.decided.keys()) - names:
+        yield name, MachineState.ABSENT, _NOBODY
+
+
+def _line(name: str, of: _Known) -> ListEntry[MachineNow]:
+    findings = tuple(f"{one.code}: {one.what}" for one in of.findings)
+    states = states_of(of.here, of.record, of.accused, of.marked, bool(findings))
+    connected = of.here in (MachineState.CONNECTED, MachineState.SILENT)
+    record, jobs = of.record, tuple(of.jobs)
+    row = MachineNow(
+        name, connected, None, of.version, jobs, findings, record.convicted, record.suspected, record.cleared,
+        record.weight, record.last, of.state, states,
+    )  # fmt: skip
+    return ListEntry(row, "\n".join((name, *jobs, of.state, *findings, of.version)).lower(), states, jobs)

@@ -1,0 +1,1 @@
+"""Lists that the database searches, filters, sorts and pages."""

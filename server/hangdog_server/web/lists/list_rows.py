@@ -1,0 +1,130 @@
+"""The lines of each list as a table's cells: which columns there are, and what stands in them."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from markupsafe import Markup, escape
+
+from hangdog_models.incident import Incident
+from hangdog_models.lists.machine_now import MachineNow, MachineState
+from hangdog_models.reading.printable import printable
+from hangdog_models.views.answer_text import percent
+from hangdog_server.cluster.job_states import KnownJob
+from hangdog_server.store.actions import ActionRecord, describe
+from hangdog_server.web.history import TONES
+from hangdog_server.web.render import since, utc
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column by its heading; `sort` is the order that it stands for, empty: none. `named`: phones show its heading, too."""
+
+    label: str
+    sort: str = ""
+    number: bool = False
+    named: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A line: where its title leads, its cells in the order of the columns, the title's first; `tone` is how it looks."""
+
+    link: str
+    cells: tuple[str, ...]
+    tone: str = ""
+    flag: str = ""
+
+
+Rows = Callable[[Sequence[object], float], tuple[TableRow, ...]]
+
+INCIDENT_COLUMNS = (
+    Column("job", "job"), Column("began", "began"), Column("state"), Column("verdict", "verdict"),
+    Column("sure", "confidence", named=True), Column("evict", named=True), Column("who", named=True), Column("why"),
+)  # fmt: skip
+JOB_COLUMNS = (
+    Column("job", "name"), Column("state", "worst"), Column("machines", "machines", True, True),
+    Column("ranks", "ranks", True, True), Column("incident", named=True),
+)  # fmt: skip
+MACHINE_COLUMNS = (
+    Column("machine", "name"), Column("agent"), Column("decided", named=True), Column("jobs"),
+    Column("convicted", "convicted", True, True), Column("suspected", "suspected", True, True),
+    Column("cleared", "", True, True), Column("weight", "weight", True, True), Column("last named", "last", named=True),
+    Column("its checks say"),
+)  # fmt: skip
+ACTION_COLUMNS = (
+    Column("machine", "machine"), Column("what", "state"), Column("job", "job"), Column("decided on", "at", named=True),
+    Column("latest", "changed", named=True), Column("who", named=True), Column("why"),
+)  # fmt: skip
+
+
+def incident_row(one: Incident, now: float) -> TableRow:
+    """An incident, by its job and its name."""
+    state = "; ".join(filter(None, (one.went_on or one.state, str(one.response))))
+    sure = percent(one.confidence) if one.kind and one.kind != "undetermined" else ""
+    cells = (
+        _two(one.job or "no job", one.id), _ago(one.began, now), _shown(state, 120), _shown(one.kind), sure,
+        _shown(", ".join(one.evict)), _shown(one.response.acknowledged_by), _shown(str(one.settled or "") or one.note or one.why, 200),
+    )  # fmt: skip
+    return TableRow(f"/incidents/{quote(one.id, safe='')}", cells)
+
+
+def job_row(one: KnownJob, now: float) -> TableRow:
+    """A job; its incident is what its line leads to."""
+    state, held = one.state, f"since {utc(one.state.since)}" if one.state.since else ""
+    link = f"/incidents?job={quote(one.name, safe='')}"
+    incident = Markup('<a href="/incidents/{}">{}</a>').format(
+        quote(state.incident, safe=""), _shown(state.incident, 40)
+    )
+    cells = (
+        _shown(one.name), _two(state.text, held, 300), f"{one.machines:,}", f"{one.ranks:,}", incident if state.incident else "",
+    )  # fmt: skip
+    return TableRow(link, cells, state.tone)
+
+
+def machine_row(one: MachineNow, now: float, probation: Collection[str] = ()) -> TableRow:
+    """A machine."""
+    if one.silent_s is None:
+        agent: str = Markup('<span class="quiet">not here</span>')
+    else:
+        silent = since(now - one.silent_s, now)
+        word = next((state for state in one.states if state in _AGENT), "")
+        agent = word if one.connected and word == MachineState.CONNECTED else Markup("{} {}").format(word, silent)
+    cells = (
+        _shown(one.name), agent, _shown(one.state, 80), _shown(", ".join(one.jobs), 100), _count(one.convicted), _count(one.suspected),
+        _count(one.cleared), f"{one.weight:.2f}" if one.weight else "", utc(one.last) if one.last else "",
+        _shown("; ".join(one.findings), 300),
+    )  # fmt: skip
+    flag = "on probation" if one.name in probation else "suspected" if MachineState.SUSPECTED in one.states else ""
+    lead = MachineState.SUSPECTED in one.states or one.convicted
+    return TableRow(f"/machines/{quote(one.name, safe='')}", cells, "lead" if lead else "", flag)
+
+
+def action_row(one: ActionRecord, now: float) -> TableRow:
+    """What was, is or would be done to a machine; it leads to where that is decided."""
+    cells = (
+        _shown(one.machine), _shown(describe(one), 300), _shown(one.job or "no job"), _ago(one.at, now), _ago(one.changed, now),
+        _shown(one.who, 60), _shown(one.reason, 200),
+    )  # fmt: skip
+    return TableRow(f"/incidents/{quote(one.incident, safe='')}", cells, TONES.get(one.state, ""))
+
+
+_AGENT = (MachineState.CONNECTED, MachineState.SILENT, MachineState.LOST, MachineState.STOPPED)
+
+
+def _shown(text: str, most: int = 100) -> str:
+    return printable(str(text), most)
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number else ""
+
+
+def _ago(moment: float, now: float) -> Markup:
+    return Markup("{} ago").format(since(moment, now))
+
+
+def _two(first: str, more: str, most: int = 100) -> str:
+    if not more:
+        return _shown(first, most)
+    return Markup('{} <span class="quiet">{}</span>').format(escape(_shown(first, most)), _shown(more, 60))
