@@ -167,7 +167,7 @@ async def running(
     responding = ResponseService(services, audit)
     people = Incidents(
         services.fleet, registry, services.store, records, actions, settings, opened.gate, limits, audit, operations,
-        responding, states,
+        responding, states, lists,
     )  # fmt: skip
     add_IncidentsServicer_to_server(people, server)
     add_CampaignsServicer_to_server(Campaigns(campaigns, services.store, settings, opened.gate, limits, audit), server)

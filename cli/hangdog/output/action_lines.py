@@ -6,9 +6,11 @@ import sys
 import click
 from rich.table import Table
 
+from hangdog.list_options import list_document, say_extent
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import local_time, utc
+from hangdog_models.lists.list_page import ListPage
 from hangdog_proto.client.incidents import ActionLine, Actions
 
 #: The state of an act that a person has to approve or to dismiss.
@@ -17,18 +19,20 @@ WAITING = "waiting"
 UNDECIDED = WAITING, "dry-run"
 
 
-def show(actions: Actions, form: str) -> None:
-    """Prints acts, and how far the server goes by itself."""
+def show(actions: Actions, form: str, page: ListPage[None] | None = None) -> None:
+    """Prints acts, how many of how many, where they are a page of all, and how far the server goes by itself."""
     if form == "json":
         known = {"mode": actions.mode, "actors": list(actions.actors), "breaker": actions.breaker}
-        click.echo(
-            json.dumps(
-                {"schema": "hangdog.actions/1", **known, "actions": [_as_json(one) for one in actions.lines]}, indent=2
-            )
-        )
+        extent = {"list": list_document(page)} if page is not None else {}
+        lines = [_as_json(one) for one in actions.lines]
+        click.echo(json.dumps({"schema": "hangdog.actions/1", **known, "actions": lines, **extent}, indent=2))
+        if page is not None:
+            say_extent(page, form)
         return
     if actions.lines:
         console_for(sys.stdout).print(_table(actions.lines))
+    if page is not None and page.known:
+        say_extent(page)
     opened = f", the breaker is open: {printable(actions.breaker)}" if actions.breaker else ""
     for incident in dict.fromkeys(one.incident for one in actions.lines if one.state == WAITING):
         name = printable(incident)

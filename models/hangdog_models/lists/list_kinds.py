@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hangdog_models.lists.incident_status import IncidentStatus
-from hangdog_models.lists.machine_now import MachineState
+from hangdog_models.lists.machine_now import MachineCondition
 from hangdog_models.views.job_state import JobCondition
 
 
@@ -26,7 +26,10 @@ INCIDENTS = ListKind(
 )
 JOBS = ListKind("jobs", "job", tuple(map(str, JobCondition)), ("worst", "name", "machines", "ranks"), by_job=False)
 MACHINES = ListKind(
-    "machines", "machine", tuple(map(str, MachineState)), ("worst", "name", "convicted", "suspected", "weight", "last")
+    "machines",
+    "machine",
+    tuple(map(str, MachineCondition)),
+    ("worst", "name", "convicted", "suspected", "weight", "last"),
 )
 #: In the words of `hangdog_server.store.actions.ActionState`.
 ACTIONS = ListKind(

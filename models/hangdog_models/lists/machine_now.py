@@ -6,7 +6,7 @@ from enum import StrEnum
 from hangdog_models.machine_history import MachineRecord
 
 
-class MachineState(StrEnum):
+class MachineCondition(StrEnum):
     """What somebody looks for in a list of machines."""
 
     SUSPECTED = "suspected"  # a verdict of a day speaks against it, and nobody took that back
@@ -24,7 +24,7 @@ class MachineState(StrEnum):
 class MachineNow:
     """A machine as it is, and as verdicts of all jobs saw it. `silent_s`: seconds since its agent spoke, None: never here.
 
-    `state` is what is decided about it now, in a few words; empty where nothing is. `states` are MachineStates.
+    `state` is what is decided about it now, in a few words; empty where nothing is. `states` are MachineConditions.
     """
 
     name: str
@@ -42,20 +42,22 @@ class MachineNow:
     states: tuple[str, ...] = ()
 
 
-def states_of(here: MachineState, record: MachineRecord, accused: bool, marked: bool, found: bool) -> tuple[str, ...]:
+def states_of(
+    here: MachineCondition, record: MachineRecord, accused: bool, marked: bool, found: bool
+) -> tuple[str, ...]:
     """In which states a machine is, those first that somebody has to see to; `here` is how its agent is."""
     asked = (
-        (MachineState.SUSPECTED, accused),
-        (MachineState.CONVICTED, record.convicted > 0),
-        (MachineState.ISOLATED, marked),
-        (MachineState.FINDINGS, found),
+        (MachineCondition.SUSPECTED, accused),
+        (MachineCondition.CONVICTED, record.convicted > 0),
+        (MachineCondition.ISOLATED, marked),
+        (MachineCondition.FINDINGS, found),
     )
     return (*(str(state) for state, so in asked if so), str(here))
 
 
 def badness(machine: MachineNow) -> tuple[object, ...]:
     """By this order the machines come first that somebody has to see to."""
-    suspected = MachineState.SUSPECTED in machine.states
+    suspected = MachineCondition.SUSPECTED in machine.states
     return (
         not suspected, -machine.convicted, -machine.weight, not machine.findings, machine.connected, machine.name,
     )  # fmt: skip

@@ -69,6 +69,7 @@ class MachineLine:
 
     `findings` are what its checks found, by their agent's last word. `serial` is the serial number of the certificate that
     its agent shows, empty without one, which ends in `certificate_left_s` seconds. `decided` is what was decided about it.
+    `states` are MachineConditions, where a page of the list was asked for.
     """
 
     name: str
@@ -82,6 +83,7 @@ class MachineLine:
     certificate_left_s: float = 0.0
     certificate_ends_soon: bool = False
     decided: str = ""
+    states: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ class Client(LazyChannel):
         """The latest incidents, newest first."""
         with self._errors():
             answer = self._incidents.List(pb.ListRequest(job=job, limit=limit), timeout=ANSWER_S)
-        return tuple(_line(summary) for summary in answer.incidents)
+        return tuple(incident_line(summary) for summary in answer.incidents)
 
     def incident(self, name: str) -> tuple[Incident, Verdict | None]:
         """One incident, by its name or a prefix that only it has, and its verdict where there is one."""
@@ -191,7 +193,7 @@ class Client(LazyChannel):
         entries = tuple(ResponseEntry(one.number, one.what, one.at, one.who, one.text) for one in answer.entries)
         similar = tuple(SimilarIncident(one.id, one.job, one.began, one.machine, one.came_to) for one in answer.similar)
         return IncidentRecord(
-            _line(answer.summary), _verdict(answer.verdict_json), entries,
+            incident_line(answer.summary), _verdict(answer.verdict_json), entries,
             SimilarIncidents(answer.similar_count, similar), _timeline(answer.timeline),
         )  # fmt: skip
 
@@ -203,22 +205,7 @@ class Client(LazyChannel):
         """The machines, and how each job is that the server knows, by name, the worst first."""
         with self._errors():
             answer = self._incidents.Machines(pb.MachinesRequest(), timeout=ANSWER_S)
-        machines = tuple(
-            MachineLine(
-                machine.name,
-                machine.version,
-                machine.connected,
-                machine.silent_s,
-                tuple(map(_job, machine.jobs)),
-                found.unpack(machine.findings, machine.name),
-                machine.stopped,
-                machine.certificate_serial,
-                machine.certificate_left_s,
-                machine.certificate_ends_soon,
-                machine.decided,
-            )
-            for machine in answer.machines
-        )
+        machines = tuple(map(machine_line, answer.machines))
         return machines, {one.job: _state(one) for one in answer.jobs}
 
     def serving(self, service: str = "") -> bool:
@@ -265,7 +252,7 @@ class Client(LazyChannel):
     def actions(self, incident: str = "", limit: int = 0) -> Actions:
         """What was, is and would be done to machines, newest first; of one incident, or of all."""
         with self._errors():
-            return _actions(
+            return actions_of(
                 self._incidents.Actions(pb.ActionsRequest(incident=incident, limit=limit), timeout=ANSWER_S)
             )
 
@@ -273,7 +260,7 @@ class Client(LazyChannel):
         """Decides: `approve` or `dismiss` an incident's acts, `release` a machine, `close-breaker`; what is changed by it."""
         request = pb.ActRequest(what=what, incident=incident, machine=machine, reason=reason)
         with self._errors():
-            return _actions(self._incidents.Act(request, timeout=ANSWER_S))
+            return actions_of(self._incidents.Act(request, timeout=ANSWER_S))
 
     def respond(
         self,
@@ -291,7 +278,7 @@ class Client(LazyChannel):
         """
         request = pb.RespondRequest(id=name, what=what, text=text, cause=cause, machines=machines, shown=shown, key=key)
         with self._errors():
-            return _line(self._incidents.Respond(request, timeout=ANSWER_S))
+            return incident_line(self._incidents.Respond(request, timeout=ANSWER_S))
 
     def stored(self, name: str) -> StoredIncident:
         """All that is kept of one incident, by its name or a prefix that only it has."""
@@ -310,10 +297,11 @@ class Client(LazyChannel):
             asked = json.loads(head.asked_json)
         except ValueError as error:
             raise OurFault(f"what the server keeps cannot be read: {error}", "is it of another version?") from error
-        return StoredIncident(_line(head.summary), _verdict(head.verdict_json), asked, tuple(captures))
+        return StoredIncident(incident_line(head.summary), _verdict(head.verdict_json), asked, tuple(captures))
 
 
-def _actions(answer: pb.ActionList) -> Actions:
+def actions_of(answer: pb.ActionList) -> Actions:
+    """Acts as the server sends them."""
     lines = tuple(
         ActionLine(
             one.incident,
@@ -332,7 +320,17 @@ def _actions(answer: pb.ActionList) -> Actions:
     return Actions(lines, answer.mode, tuple(answer.actors), answer.breaker)
 
 
-def _line(summary: pb.IncidentSummary) -> Incident:
+def machine_line(machine: pb.Machine) -> MachineLine:
+    """A machine as the server sends it."""
+    return MachineLine(
+        machine.name, machine.version, machine.connected, machine.silent_s, tuple(map(_job, machine.jobs)),
+        found.unpack(machine.findings, machine.name), machine.stopped, machine.certificate_serial, machine.certificate_left_s,
+        machine.certificate_ends_soon, machine.decided, tuple(machine.states),
+    )  # fmt: skip
+
+
+def incident_line(summary: pb.IncidentSummary) -> Incident:
+    """An incident's line as the server sends it."""
     return Incident(
         id=summary.id,
         job=summary.job,

@@ -1873,6 +1873,94 @@ class Progress(google.protobuf.message.Message):
 global___Progress = Progress
 
 @typing.final
+class ListQuery(google.protobuf.message.Message):
+    """Asks for a page of a list."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SEARCH_FIELD_NUMBER: builtins.int
+    STATES_FIELD_NUMBER: builtins.int
+    JOB_FIELD_NUMBER: builtins.int
+    SORT_FIELD_NUMBER: builtins.int
+    LIMIT_FIELD_NUMBER: builtins.int
+    PAGE_FIELD_NUMBER: builtins.int
+    search: builtins.str
+    """Terms that a line has to hold, each of them, with spaces between; empty for all."""
+    job: builtins.str
+    """Only of this job; empty for all."""
+    sort: builtins.str
+    """One of the orders of the list, with `-` before it turned around; empty for its own."""
+    limit: builtins.int
+    """Lines of a page; 0 for the server's default."""
+    page: builtins.int
+    """Which page, 1 the first; 0 is taken for it."""
+    @property
+    def states(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """States of which it has to be in one; none for all."""
+
+    def __init__(
+        self,
+        *,
+        search: builtins.str = ...,
+        states: collections.abc.Iterable[builtins.str] | None = ...,
+        job: builtins.str = ...,
+        sort: builtins.str = ...,
+        limit: builtins.int = ...,
+        page: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "limit", b"limit", "page", b"page", "search", b"search", "sort", b"sort", "states", b"states"]) -> None: ...
+
+global___ListQuery = ListQuery
+
+@typing.final
+class ListExtent(google.protobuf.message.Message):
+    """How much of a list an answer holds."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class CountsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    FOUND_FIELD_NUMBER: builtins.int
+    KNOWN_FIELD_NUMBER: builtins.int
+    COUNTS_FIELD_NUMBER: builtins.int
+    LIMIT_FIELD_NUMBER: builtins.int
+    found: builtins.int
+    """Lines that are asked for, on all pages."""
+    known: builtins.int
+    """Lines that there are."""
+    limit: builtins.int
+    """Lines of a page, as the server allows."""
+    @property
+    def counts(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
+        """Of those that match search and job, how many are in each state that the list knows; a line may be in several."""
+
+    def __init__(
+        self,
+        *,
+        found: builtins.int = ...,
+        known: builtins.int = ...,
+        counts: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        limit: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["counts", b"counts", "found", b"found", "known", b"known", "limit", b"limit"]) -> None: ...
+
+global___ListExtent = ListExtent
+
+@typing.final
 class ListRequest(google.protobuf.message.Message):
     """Asks for the latest incidents."""
 
@@ -1880,17 +1968,24 @@ class ListRequest(google.protobuf.message.Message):
 
     JOB_FIELD_NUMBER: builtins.int
     LIMIT_FIELD_NUMBER: builtins.int
+    LIST_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Only this job; empty for all."""
     limit: builtins.int
     """At most so many; 0 for the server's default."""
+    @property
+    def list(self) -> global___ListQuery:
+        """A page of the list instead; then the two above do not count."""
+
     def __init__(
         self,
         *,
         job: builtins.str = ...,
         limit: builtins.int = ...,
+        list: global___ListQuery | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["job", b"job", "limit", b"limit"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["list", b"list"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "limit", b"limit", "list", b"list"]) -> None: ...
 
 global___ListRequest = ListRequest
 
@@ -2120,16 +2215,23 @@ class IncidentList(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     INCIDENTS_FIELD_NUMBER: builtins.int
+    EXTENT_FIELD_NUMBER: builtins.int
     @property
     def incidents(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___IncidentSummary]:
         """The incidents."""
+
+    @property
+    def extent(self) -> global___ListExtent:
+        """Where a page was asked for, how much it is. Absent from older servers, which send the latest ones."""
 
     def __init__(
         self,
         *,
         incidents: collections.abc.Iterable[global___IncidentSummary] | None = ...,
+        extent: global___ListExtent | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["incidents", b"incidents"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["extent", b"extent"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["extent", b"extent", "incidents", b"incidents"]) -> None: ...
 
 global___IncidentList = IncidentList
 
@@ -2278,6 +2380,7 @@ class Machine(google.protobuf.message.Message):
     CERTIFICATE_LEFT_S_FIELD_NUMBER: builtins.int
     CERTIFICATE_ENDS_SOON_FIELD_NUMBER: builtins.int
     DECIDED_FIELD_NUMBER: builtins.int
+    STATES_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Its name."""
     version: builtins.str
@@ -2304,6 +2407,10 @@ class Machine(google.protobuf.message.Message):
     def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Finding]:
         """What its checks found, by their agent's last word."""
 
+    @property
+    def states(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Where a page was asked for, in which states it is: hangdog_models.lists.machine_now.MachineCondition, by their written values."""
+
     def __init__(
         self,
         *,
@@ -2318,8 +2425,9 @@ class Machine(google.protobuf.message.Message):
         certificate_left_s: builtins.float = ...,
         certificate_ends_soon: builtins.bool = ...,
         decided: builtins.str = ...,
+        states: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["certificate_ends_soon", b"certificate_ends_soon", "certificate_left_s", b"certificate_left_s", "certificate_serial", b"certificate_serial", "connected", b"connected", "decided", b"decided", "findings", b"findings", "jobs", b"jobs", "name", b"name", "silent_s", b"silent_s", "stopped", b"stopped", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["certificate_ends_soon", b"certificate_ends_soon", "certificate_left_s", b"certificate_left_s", "certificate_serial", b"certificate_serial", "connected", b"connected", "decided", b"decided", "findings", b"findings", "jobs", b"jobs", "name", b"name", "silent_s", b"silent_s", "states", b"states", "stopped", b"stopped", "version", b"version"]) -> None: ...
 
 global___Machine = Machine
 
@@ -2329,9 +2437,18 @@ class MachinesRequest(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    LIST_FIELD_NUMBER: builtins.int
+    @property
+    def list(self) -> global___ListQuery:
+        """A page of the list instead of all machines whose agents are, or lately were, connected."""
+
     def __init__(
         self,
+        *,
+        list: global___ListQuery | None = ...,
     ) -> None: ...
+    def HasField(self, field_name: typing.Literal["list", b"list"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["list", b"list"]) -> None: ...
 
 global___MachinesRequest = MachinesRequest
 
@@ -2377,6 +2494,7 @@ class MachineList(google.protobuf.message.Message):
 
     MACHINES_FIELD_NUMBER: builtins.int
     JOBS_FIELD_NUMBER: builtins.int
+    EXTENT_FIELD_NUMBER: builtins.int
     @property
     def machines(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Machine]:
         """The machines."""
@@ -2385,13 +2503,19 @@ class MachineList(google.protobuf.message.Message):
     def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___JobState]:
         """The jobs that are known, the worst first. Absent from older servers."""
 
+    @property
+    def extent(self) -> global___ListExtent:
+        """Where a page was asked for, how much it is. Absent from older servers, which send all machines."""
+
     def __init__(
         self,
         *,
         machines: collections.abc.Iterable[global___Machine] | None = ...,
         jobs: collections.abc.Iterable[global___JobState] | None = ...,
+        extent: global___ListExtent | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["jobs", b"jobs", "machines", b"machines"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["extent", b"extent"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["extent", b"extent", "jobs", b"jobs", "machines", b"machines"]) -> None: ...
 
 global___MachineList = MachineList
 
@@ -2680,17 +2804,24 @@ class ActionsRequest(google.protobuf.message.Message):
 
     INCIDENT_FIELD_NUMBER: builtins.int
     LIMIT_FIELD_NUMBER: builtins.int
+    LIST_FIELD_NUMBER: builtins.int
     incident: builtins.str
     """Only for this incident, by its name or a prefix that only it has; empty for all."""
     limit: builtins.int
     """At most so many; 0 for the server's default."""
+    @property
+    def list(self) -> global___ListQuery:
+        """A page of the list of all incidents instead; then the two above do not count."""
+
     def __init__(
         self,
         *,
         incident: builtins.str = ...,
         limit: builtins.int = ...,
+        list: global___ListQuery | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["incident", b"incident", "limit", b"limit"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["list", b"list"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["incident", b"incident", "limit", b"limit", "list", b"list"]) -> None: ...
 
 global___ActionsRequest = ActionsRequest
 
@@ -2758,6 +2889,7 @@ class ActionList(google.protobuf.message.Message):
     MODE_FIELD_NUMBER: builtins.int
     ACTORS_FIELD_NUMBER: builtins.int
     BREAKER_FIELD_NUMBER: builtins.int
+    EXTENT_FIELD_NUMBER: builtins.int
     mode: builtins.str
     """How far the server may go by itself."""
     breaker: builtins.str
@@ -2770,6 +2902,10 @@ class ActionList(google.protobuf.message.Message):
     def actors(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Who carries acts out."""
 
+    @property
+    def extent(self) -> global___ListExtent:
+        """Where a page was asked for, how much it is. Absent from older servers, which send the latest ones."""
+
     def __init__(
         self,
         *,
@@ -2777,8 +2913,10 @@ class ActionList(google.protobuf.message.Message):
         mode: builtins.str = ...,
         actors: collections.abc.Iterable[builtins.str] | None = ...,
         breaker: builtins.str = ...,
+        extent: global___ListExtent | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["actions", b"actions", "actors", b"actors", "breaker", b"breaker", "mode", b"mode"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["extent", b"extent"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["actions", b"actions", "actors", b"actors", "breaker", b"breaker", "extent", b"extent", "mode", b"mode"]) -> None: ...
 
 global___ActionList = ActionList
 

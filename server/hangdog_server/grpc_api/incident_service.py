@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 
 from hangdog_models.errors import HangdogError, WrongUse
+from hangdog_models.lists.list_kinds import ACTIONS, INCIDENTS, MACHINES
+from hangdog_models.lists.machine_now import MachineNow
 from hangdog_proto.codec import findings, owners
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsServicer
@@ -18,6 +20,9 @@ from hangdog_server.grpc_api import incident_timeline
 from hangdog_server.grpc_api.abort import Context, refuse, refusing
 from hangdog_server.grpc_api.action_service import ActionService
 from hangdog_server.grpc_api.history_service import Records, summary
+from hangdog_server.grpc_api.lists.list_codec import asked_of as asked_of_list
+from hangdog_server.grpc_api.lists.list_codec import extent
+from hangdog_server.grpc_api.lists.list_service import Lists
 from hangdog_server.grpc_api.operations_service import Operations
 from hangdog_server.grpc_api.response_service import ResponseService, asked_of
 from hangdog_server.incidents import decode
@@ -49,6 +54,7 @@ class Incidents(IncidentsServicer):
         operations: Operations,
         responding: ResponseService,
         states: JobStates,
+        lists: Lists,
     ) -> None:
         self._fleet = fleet
         self._registry = registry
@@ -62,6 +68,7 @@ class Incidents(IncidentsServicer):
         self._operations = operations
         self._responding = responding
         self._states = states
+        self._lists = lists
 
     async def Snapshot(self, request: pb.SnapshotRequest, context: Context) -> AsyncIterator[pb.Progress]:
         """Starts or joins an incident and tells its steps."""
@@ -83,7 +90,10 @@ class Incidents(IncidentsServicer):
 
     @refusing
     async def List(self, request: pb.ListRequest, context: Context) -> pb.IncidentList:
-        """The latest incidents."""
+        """The latest incidents, or a page of the list."""
+        if request.HasField("list"):
+            listed = await self._lists.incidents(asked_of_list(INCIDENTS, request.list, self._settings))
+            return pb.IncidentList(incidents=map(summary, listed.rows), extent=extent(listed))
         limit = min(request.limit or self._settings.listed, self._settings.max_listed)
         return pb.IncidentList(incidents=[summary(found) for found in await self._store.latest(request.job, limit)])
 
@@ -105,7 +115,12 @@ class Incidents(IncidentsServicer):
 
     @refusing
     async def Machines(self, request: pb.MachinesRequest, context: Context) -> pb.MachineList:
-        """The machines, and how their jobs are."""
+        """The machines, or a page of their list, and how their jobs are."""
+        if request.HasField("list"):
+            listed = await self._lists.machines(
+                asked_of_list(MACHINES, request.list, self._settings), without_store=True
+            )
+            return pb.MachineList(machines=[self._machine(one, steady()) for one in listed.rows], extent=extent(listed))
         now, jobs = steady(), await self._states.known()
         decided: dict[str, str] = {}
         with contextlib.suppress(StoreFailed):  # who is there is known without a store
@@ -136,6 +151,11 @@ class Incidents(IncidentsServicer):
     @refusing
     async def Actions(self, request: pb.ActionsRequest, context: Context) -> pb.ActionList:
         """What was, is and would be done to machines."""
+        if request.HasField("list"):
+            listed = await self._lists.actions(asked_of_list(ACTIONS, request.list, self._settings))
+            answer = await self._actions.answer(listed.rows)
+            answer.extent.CopyFrom(extent(listed))
+            return answer
         return await self._actions.listed(request)
 
     @refusing
@@ -147,6 +167,13 @@ class Incidents(IncidentsServicer):
     async def Respond(self, request: pb.RespondRequest, context: Context) -> pb.IncidentSummary:
         """What somebody does about an incident."""
         return summary(await self._responding.respond(request.id, asked_of(request), self._gate.person(context)))
+
+    def _machine(self, one: MachineNow, now: float) -> pb.Machine:
+        """A line of the list; of a machine of which no agent speaks there is no more than its history."""
+        seen = self._fleet.machine(one.name)
+        found = _machine(seen, self._fleet, now, one.state) if seen is not None else pb.Machine(name=one.name)
+        found.states.extend(one.states)
+        return found
 
 
 def _state(job: KnownJob) -> pb.JobState:

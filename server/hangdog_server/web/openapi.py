@@ -7,6 +7,8 @@ from typing import Any
 from hangdog_models.actions.caps import Mode
 from hangdog_models.actions.respond import OF_MACHINES
 from hangdog_models.incident import IncidentState, ResponseKind, ResponseState
+from hangdog_models.lists.list_kinds import ACTIONS, INCIDENTS, JOBS, MACHINES, ListKind
+from hangdog_models.lists.list_query import LONGEST
 from hangdog_models.machine_history import MentionKind
 from hangdog_models.verdict import Kind, StallCause
 from hangdog_models.views.job_state import JobCondition
@@ -39,26 +41,15 @@ def document(version: str) -> dict[str, Any]:
     of = {
         "name": "of",
         "in": "query",
-        "description": "The page whose changes are told instead: `/machines`, or `/machines/` and a machine's name.",
+        "description": "The page whose changes are told instead: `/incidents`, `/jobs`, `/machines`, `/actions`, or `/machines/` and a machine's name.",
         "schema": _TEXT,
     }
     machine = {**name, "name": "name", "description": "A machine's name."}
-    limit = {
-        "name": "limit",
-        "in": "query",
-        "description": "How many; 50 when left out, 1000 at most.",
-        "schema": {"type": "integer", "minimum": 1},
-    }
     whose = {"name": "incident", "in": "query", "description": "Of this incident alone.", "schema": _TEXT}
     paths = {
         "/api/now": _get("Jobs and how they are, the latest incidents, and whom recent verdicts suspect.", "Now"),
-        "/api/incidents": _get(
-            "The latest incidents, newest first.", "Incidents",
-            [
-                {"name": "job", "in": "query", "description": "Of this job alone.", "schema": _TEXT},
-                limit,
-            ],
-        ),
+        "/api/incidents": _get("Incidents, newest first; a search finds the machines that one names, too.", "Incidents", _asked(INCIDENTS)),
+        "/api/jobs": _get("The jobs that are known now and how they are, the worst first.", "Jobs", _asked(JOBS)),
         "/api/incidents/{id}": _get("One incident with its whole verdict.", "Incident", [name]),
         "/api/incidents/{id}/events": _events("Changes of one incident's state, as server-sent events named `state`; `beat` comes every two seconds with the Unix time.", [name, seen]),
         "/api/incidents/{id}/approve": _post("Has the machines that its verdict names be isolated, within the bounds. Takes the role `act`.", [name]),
@@ -73,9 +64,9 @@ def document(version: str) -> dict[str, Any]:
         "/api/machines/{name}/release": _post("Has hangdog's own marks on a machine be taken away. Takes the role `act`.", [machine]),
         "/api/breaker/close": _post("Closes the breaker, so that machines are acted upon again. Takes the role `act`.", []),
         "/api/campaigns/{id}/abort": _post("Ends a campaign of tests with what is known by then. Takes the role `act`.", [{**name, "description": "A campaign's id, or as much of it as is unique."}], "Ended"),
-        "/api/actions": _get("What was, is and would be done to machines, newest first, and how far the server goes.", "Actions", [whose, limit]),
+        "/api/actions": _get("What was, is and would be done to machines, newest first, and how far the server goes.", "ActionPage", [whose, *_asked(ACTIONS)]),
         "/api/machines/{name}": _get("What a machine was tested for and convicted of, and what verdicts said of it.", "Life", [machine]),
-        "/api/machines": _get("All machines, with what verdicts of all jobs said of them.", "Machines"),
+        "/api/machines": _get("Machines, those first that somebody has to see to, with what verdicts of all jobs said of them.", "Machines", _asked(MACHINES)),
         "/api/events": _events("Changes of what `/api/now` tells, as server-sent events named `state`; `beat` comes every two seconds with the Unix time.", [of, seen]),
     }  # fmt: skip
     return {
@@ -95,6 +86,21 @@ def document(version: str) -> dict[str, Any]:
             },
         },
     }
+
+
+def _asked(kind: ListKind) -> list[dict[str, Any]]:
+    """What a list is asked by."""
+    known = sorted({sort for one in kind.sorts for sort in (one.removeprefix("-"), f"-{one.removeprefix('-')}")})
+    asked = [
+        ("search", "Only lines that hold each of these terms, whatever the capitals.", {**_TEXT, "maxLength": LONGEST}),
+        ("state", "Only lines in one of these states, with commas between, or said several times.", _TEXT),
+        ("sort", f"The order; {kind.sorts[0]} when left out, `-` turns it around.", {"enum": known}),
+        ("limit", "Lines of a page; 50 when left out, 1000 at most.", {"type": "integer", "minimum": 1}),
+        ("page", "Which page.", {"type": "integer", "minimum": 1}),
+    ]
+    if kind.by_job:
+        asked.append(("job", "Of this job alone.", {**_TEXT, "maxLength": LONGEST}))
+    return [{"name": name, "in": "query", "description": what, "schema": schema} for name, what, schema in asked]
 
 
 def _get(what: str, schema: str, parameters: list[dict[str, Any]] | None = None) -> dict[str, Any]:
@@ -184,6 +190,7 @@ def _schemas() -> dict[str, Any]:
         "name": _TEXT, "connected": {"type": "boolean"}, "silent_s": {"type": ["number", "null"]}, "version": _TEXT,
         "jobs": _TEXTS, "findings": _TEXTS, "convicted": _COUNT, "suspected": _COUNT, "cleared": _COUNT,
         "weight": _NUMBER, "last": _NUMBER, "state": _TEXT,
+        "states": {"type": "array", "items": {"enum": list(MACHINES.states)}},
     }  # fmt: skip
     action = {
         "incident": _TEXT, "machine": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in ActionState]},
@@ -191,6 +198,11 @@ def _schemas() -> dict[str, Any]:
     }  # fmt: skip
     actions = {"mode": {**_TEXT, "description": f"{', '.join(Mode)}; and by which file it is stopped."},
         "actors": _TEXTS, "breaker": _TEXT, "actions": _list("Action")}  # fmt: skip
+    extent = {
+        "summary": _TEXT, "found": _COUNT, "known": _COUNT, "page": _COUNT, "pages": _COUNT, "limit": _COUNT, "sort": _TEXT,
+        "counts": {"type": "object", "additionalProperties": _COUNT},
+    }  # fmt: skip
+    listed = {"list": {"$ref": "#/components/schemas/ListExtent"}}
     test = {
         "machine": _TEXT, "at": _NUMBER, "campaign": _TEXT, "level": {"type": "integer"}, "test": _TEXT, "outcome": _TEXT,
         "repetitions": _COUNT, "says": _TEXT, "others": _TEXTS,
@@ -219,15 +231,18 @@ def _schemas() -> dict[str, Any]:
             **line, "judgement": {"anyOf": [{"$ref": "#/components/schemas/Verdict"}, {"type": "null"}]},
             "entries": _list("ResponseEntry"), "seen_before": {"$ref": "#/components/schemas/SeenBefore"},
         }),
-        "Incidents": _object({"incidents": _list("IncidentLine")}),
+        "Incidents": _object({"incidents": _list("IncidentLine"), **listed}),
         "Job": _object(job),
+        "Jobs": _object({"jobs": _list("Job"), **listed}),
+        "ListExtent": _object(extent),
         "Suspect": _object(suspect),
         "Machine": _object(machine),
-        "Machines": _object({"machines": _list("Machine")}),
+        "Machines": _object({"machines": _list("Machine"), **listed}),
         "Headline": _object({"text": _TEXT, "tone": {"enum": ["good", "warn", "bad", ""]}}),
         "Now": _object({"headline": {"$ref": "#/components/schemas/Headline"}, "jobs": _list("Job"), "incidents": _list("IncidentLine"), "suspects": _list("Suspect")}),
         "Action": _object(action),
         "Actions": _object(actions),
+        "ActionPage": _object({**actions, **listed}),
         "Started": _object({"campaign": _TEXT}),
         "Ended": _object({"campaign": _TEXT, "state": {"enum": [str(state) for state in CampaignState]}}),
         "Test": _object(test),

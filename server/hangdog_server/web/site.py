@@ -18,6 +18,7 @@ from hangdog_server.auth.tokens import Role
 from hangdog_server.grpc_api.incident_timeline import campaign_text
 from hangdog_server.incidents.episode.seen_before import seen_before
 from hangdog_server.store.actions import ActionState, describe
+from hangdog_server.store.lists import incident_list
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import storable
 from hangdog_server.web import api
@@ -39,6 +40,8 @@ from hangdog_server.web.responding.response_part import response_part
 
 #: Bytes of what is posted to log in: a token is 51 characters.
 MOST = 4096
+#: Jobs on the first page, the worst ones; all are in their list.
+SHOWN_JOBS = 30
 
 
 class Site:
@@ -111,7 +114,7 @@ class Site:
         now, lately = await self._observatory.present(clock), await self._history.lately()
         times = {one.id: since(one.began, clock) for one in now.incidents}
         held = {one.incident: since(one.since, clock) for one in now.suspects}
-        strips = {one.name: self._observatory.activity(one.name) for one in now.jobs}
+        strips = {one.name: self._observatory.activity(one.name) for one in now.jobs[:SHOWN_JOBS]}
         given = {"now": now, "times": times, "since": held, "events": events(NOW, present_mark(now, lately.mark))}
         shown = {
             "lately": lately,
@@ -120,6 +123,8 @@ class Site:
             "tones": TONES,
             "strips": strips,
         }
+        jobs, known = now.jobs[:SHOWN_JOBS], await self._store.ask(incident_list.count)
+        shown |= {"jobs": jobs, "known": max(known, len(now.incidents))}
         may = {"acts": person.role >= Role.ACT, "who": self._acts.who(person)}
         everything = {**given, **shown, **may, **nav(person)}
         title = f"hangdog: {now.headline.text}"

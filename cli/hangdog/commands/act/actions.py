@@ -2,20 +2,23 @@
 
 import click
 
+from hangdog.list_options import list_options
 from hangdog.options import format_option, server_option
 from hangdog.output.action_lines import show
 from hangdog_models.errors import WrongUse
-from hangdog_proto.client.incidents import Client
+from hangdog_models.lists.list_kinds import ACTIONS
+from hangdog_models.lists.list_query import ListQuery
+from hangdog_proto.client.list_client import ListClient
 
 
 @click.command("actions")
 @click.argument("incident", default="")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many lines.")
+@list_options(ACTIONS)
 @click.option("--close-breaker", is_flag=True, help="Have machines be taken again after the breaker has opened.")
 @click.option("--because", default="", help="Why; kept in the record.")
 @format_option
 @server_option
-def command(incident: str, limit: int, close_breaker: bool, because: str, form: str, server: str) -> None:
+def command(incident: str, query: ListQuery, close_breaker: bool, because: str, form: str, server: str) -> None:
     """List what was, is and would be done to machines; of one INCIDENT, or of all, the newest first.
 
     Below the list stand the server's mode, who carries acts out, and why the breaker is open where it is. It opens when
@@ -23,7 +26,13 @@ def command(incident: str, limit: int, close_breaker: bool, because: str, form: 
     """
     if close_breaker and incident:
         raise WrongUse("the breaker is no incident's", "hangdog actions --close-breaker")
-    with Client(server) as client:
+    if incident and (query.narrowed or query.page > 1):
+        raise WrongUse("the acts of one incident are neither searched nor paged", f"hangdog actions {incident}")
+    with ListClient(server) as client:
         if close_breaker:
             client.act("close-breaker", reason=because)
-        show(client.actions(incident, limit), form)
+        if incident:
+            show(client.actions(incident, query.limit), form)
+        else:
+            actions, page = client.actions_page(query)
+            show(actions, form, page)

@@ -6,33 +6,46 @@ import sys
 import click
 from rich.table import Table
 
+from hangdog.list_options import list_document, list_options, say_extent
 from hangdog.options import format_option, server_option
 from hangdog.output.incident_lines import as_json
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import local_time
 from hangdog_models.incident import Incident
+from hangdog_models.lists.list_kinds import INCIDENTS
+from hangdog_models.lists.list_query import ListQuery
 from hangdog_models.views.answer_text import percent
 from hangdog_proto.client.channel_options import ServerAddress
-from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.list_client import ListClient
 
 
 @click.command("incidents")
-@click.option("--job", default="", help="Only those of this job.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@list_options(INCIDENTS)
 @format_option
 @server_option
-def command(job: str, limit: int, form: str, server: ServerAddress) -> None:
-    """List the incidents the server remembers, the newest first."""
-    with Client(server) as client:
-        incidents = client.incidents(job, limit)
+def command(query: ListQuery, form: str, server: ServerAddress) -> None:
+    """List the incidents the server remembers, the newest first.
+
+    A search finds the machines that an incident names, too. `open` are those that nobody has or is done with, of jobs that
+    were not seen to go on.
+
+    \b
+    hangdog incidents --state open --state acknowledged
+    hangdog incidents --search gpu-a17 --job llama --page 2
+    """
+    with ListClient(server) as client:
+        page = client.incidents_page(query)
     if form == "json":
-        document = {"schema": "hangdog.incidents/1", "incidents": [as_json(incident) for incident in incidents]}
+        incidents = [as_json(incident) for incident in page.rows]
+        document = {"schema": "hangdog.incidents/1", "incidents": incidents, "list": list_document(page)}
         click.echo(json.dumps(document, indent=2))
-    elif incidents:
-        console_for(sys.stdout).print(_table(incidents))
-    else:
-        click.echo(f"no incidents{f' of job {printable(job)}' if job else ''}")
+    elif page.rows:
+        console_for(sys.stdout).print(_table(page.rows))
+    elif not page.known:
+        click.echo(f"no incidents{f' of job {printable(query.job)}' if query.job else ''}")
+        return
+    say_extent(page, form)
 
 
 def _responded(incident: Incident) -> str:

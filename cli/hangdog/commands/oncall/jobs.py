@@ -2,18 +2,23 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from hangdog.list_options import list_document, list_options, say_extent
 from hangdog.options import format_option, server_option
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for
 from hangdog.output.times import local_time, utc
 from hangdog_models.incident import UNDER_WAY, Incident
+from hangdog_models.lists.list_kinds import JOBS
+from hangdog_models.lists.list_page import ListEntry, ListPage, page_of
+from hangdog_models.lists.list_query import ListQuery
 from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.printable import printable
@@ -54,9 +59,10 @@ class JobRow:
 
 
 @click.command("jobs")
+@list_options(JOBS)
 @format_option
 @server_option
-def command(form: str, server: ServerAddress) -> None:
+def command(query: ListQuery, form: str, server: ServerAddress) -> None:
     """List the jobs that run, the worst first: on which machines, which ranks, how each is, its last verdict.
 
     A job that stands still stays so after its verdict, until it is seen to go on, ends, or `hangdog resolve` says what it
@@ -64,18 +70,39 @@ def command(form: str, server: ServerAddress) -> None:
     Jobs that have ended are in `hangdog incidents`.
 
     \b
-    hangdog jobs
+    hangdog jobs --state stuck --state suspected
     hangdog jobs --format json | jq -r '.jobs[] | select(.state == "stuck") | .job'
     """
     with Client(server) as client:
         machines, states = client.machines_and_jobs()
         jobs = running_jobs(machines, client.incidents("", INCIDENTS), states)
+    page = _page(jobs, query)
     if form == "json":
-        click.echo(json.dumps({"schema": "hangdog.jobs/1", "jobs": [as_json(job) for job in jobs]}, indent=2))
-    elif jobs:
-        show(jobs, console_for(sys.stdout))
-    else:
+        document = {
+            "schema": "hangdog.jobs/1",
+            "jobs": [as_json(job) for job in page.rows],
+            "list": list_document(page),
+        }
+        click.echo(json.dumps(document, indent=2))
+    elif page.rows:
+        show(page.rows, console_for(sys.stdout))
+    elif not page.known:
         click.echo("no job is known; `hangdog machines` lists the agents that look for them")
+        return
+    say_extent(page, form)
+
+
+def _page(jobs: Sequence[JobRow], query: ListQuery) -> ListPage[JobRow]:
+    """The jobs that are asked for; the worst come first as they are given."""
+    keys: dict[str, Callable[[JobRow], Any]] = {
+        "worst": lambda job: 0,
+        "name": lambda job: job.name,
+        "machines": lambda job: -len(job.machines),
+        "ranks": lambda job: -len(job.ranks),
+    }
+    ordered = sorted(jobs, key=keys[query.order[0]])
+    entries = [ListEntry(job, f"{job.name}\n{job.state.text}".lower(), (str(job.state.condition),)) for job in ordered]
+    return page_of(entries, query)
 
 
 def running_jobs(

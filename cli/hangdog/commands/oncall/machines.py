@@ -6,15 +6,20 @@ import sys
 import click
 from rich.table import Table
 
+from hangdog.list_options import list_document, list_options, say_extent
 from hangdog.options import format_option, server_option
 from hangdog.output.lines import add_row, table
 from hangdog.output.machine_history import print_test_history
 from hangdog.output.terminal import console_for
 from hangdog.output.times import ago
 from hangdog_models.findings import Impact
+from hangdog_models.lists.list_kinds import MACHINES
+from hangdog_models.lists.list_query import ListQuery
+from hangdog_models.lists.machine_now import MachineCondition
 from hangdog_models.ranks import format_ranks
 from hangdog_proto.client.channel_options import ServerAddress
-from hangdog_proto.client.incidents import Client, JobLine, MachineLine
+from hangdog_proto.client.incidents import JobLine, MachineLine
+from hangdog_proto.client.list_client import ListClient
 
 #: Findings of a machine that stand in its line; JSON has them all.
 NAMED = 3
@@ -22,25 +27,34 @@ NAMED = 3
 
 @click.command("machines")
 @click.argument("machine", default="")
+@list_options(MACHINES)
 @format_option
 @server_option
-def command(machine: str, form: str, server: ServerAddress) -> None:
-    """List the machines whose agents report to the server, the jobs on them and what their checks found.
+def command(machine: str, query: ListQuery, form: str, server: ServerAddress) -> None:
+    """List the machines, those first that somebody has to see to: the jobs on them and what their checks found.
 
-    Lost ones stay in the list for some hours. A certificate that ends soon is said. With MACHINE, or the UUID of a GPU: what it was tested for, and convicted of.
+    Lost ones stay in the list for some hours, those that verdicts named for as long as these are kept. A certificate that
+    ends soon is said. With MACHINE, or the UUID of a GPU: what it was tested for, and convicted of.
+
+    \b
+    hangdog machines --state suspected --job llama --limit 20
+    hangdog machines --search "gpu-a1 ecc"
     """
     if machine:
         print_test_history(server, machine, form)
         return
-    with Client(server) as client:
-        machines = client.machines()
+    with ListClient(server) as client:
+        page = client.machines_page(query)
     if form == "json":
-        document = {"schema": "hangdog.machines/1", "machines": [_as_json(machine) for machine in machines]}
+        machines = [_as_json(machine) for machine in page.rows]
+        document = {"schema": "hangdog.machines/1", "machines": machines, "list": list_document(page)}
         click.echo(json.dumps(document, indent=2))
-    elif machines:
-        console_for(sys.stdout).print(_table(machines))
-    else:
+    elif page.rows:
+        console_for(sys.stdout).print(_table(page.rows))
+    elif not page.known:
         click.echo("no machine is connected; start hangdog-agent on each")
+        return
+    say_extent(page, form)
 
 
 def _as_json(machine: MachineLine) -> dict[str, object]:
@@ -59,6 +73,7 @@ def _as_json(machine: MachineLine) -> dict[str, object]:
             for job in machine.jobs
         ],
         "stopped": machine.stopped,
+        "states": list(machine.states),
         "decided": machine.decided or None,
         "certificate": {"serial": machine.serial, "left_s": round(machine.certificate_left_s)}
         if machine.serial
@@ -80,13 +95,24 @@ def _as_json(machine: MachineLine) -> dict[str, object]:
 def _table(machines: tuple[MachineLine, ...]) -> Table:
     rows = table("machine", "agent", "last heard", "jobs", "findings", "version")
     for machine in machines:
-        state = "connected" if machine.connected else "stopped" if machine.stopped else "lost"
+        absent = MachineCondition.ABSENT in machine.states
+        state = "connected" if machine.connected else "stopped" if machine.stopped else "absent" if absent else "lost"
+        if MachineCondition.SUSPECTED in machine.states:
+            state += ", suspected"
         if machine.certificate_ends_soon:
             state += f", its certificate ends in {ago(max(machine.certificate_left_s, 0.0))}"
         if machine.decided:
             state += f"; {machine.decided}"
         jobs = "; ".join(_job(job) for job in machine.jobs)
-        add_row(rows, machine.name, state, f"{ago(machine.silent_s)} ago", jobs, _findings(machine), machine.version)
+        add_row(
+            rows,
+            machine.name,
+            state,
+            "-" if absent else f"{ago(machine.silent_s)} ago",
+            jobs,
+            _findings(machine),
+            machine.version,
+        )
     return rows
 
 

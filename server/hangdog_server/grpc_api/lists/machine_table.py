@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from hangdog_models.findings import Finding
 from hangdog_models.lists.list_page import ListEntry, ListPage, page_of
 from hangdog_models.lists.list_query import ListQuery
-from hangdog_models.lists.machine_now import MachineNow, MachineState, badness, states_of
+from hangdog_models.lists.machine_now import MachineCondition, MachineNow, badness, states_of
 from hangdog_models.machine_history import MachineRecord
 from hangdog_models.views.answer_text import RECENT_S
 from hangdog_server.actions.machine_states import machine_states
@@ -52,7 +52,7 @@ class _Known(NamedTuple):
 
     jobs: Mapping[str, AnnouncedJob]
     findings: tuple[Finding, ...]
-    here: MachineState
+    here: MachineCondition
     version: str
     record: MachineRecord
     state: str
@@ -178,23 +178,23 @@ class MachineTable:
 
 def _present(
     here: Iterable[Connection], left: Iterable[PastConnection], of: Remembered, clock: float
-) -> Iterator[tuple[str, MachineState, Connection | PastConnection]]:
+) -> Iterator[tuple[str, MachineCondition, Connection | PastConnection]]:
     """Every machine once, by the agent that speaks for it, or did; behind them those that the store alone knows."""
     names = set[str]()
     for one in here:
         names.add(one.machine)
-        yield one.machine, MachineState.SILENT if one.silent_s(clock) else MachineState.CONNECTED, one
+        yield one.machine, MachineCondition.SILENT if one.silent_s(clock) else MachineCondition.CONNECTED, one
     for seen in left:
         names.add(seen.machine)
-        yield seen.machine, MachineState.STOPPED if seen.stopped else MachineState.LOST, seen
+        yield seen.machine, MachineCondition.STOPPED if seen.stopped else MachineCondition.LOST, seen
     for name in (of.records.keys() | of.decided.keys()) - names:
-        yield name, MachineState.ABSENT, _NOBODY
+        yield name, MachineCondition.ABSENT, _NOBODY
 
 
 def _line(name: str, of: _Known) -> ListEntry[MachineNow]:
     findings = tuple(f"{one.code}: {one.what}" for one in of.findings)
     states = states_of(of.here, of.record, of.accused, of.marked, bool(findings))
-    connected = of.here in (MachineState.CONNECTED, MachineState.SILENT)
+    connected = of.here in (MachineCondition.CONNECTED, MachineCondition.SILENT)
     record, jobs = of.record, tuple(of.jobs)
     row = MachineNow(
         name, connected, None, of.version, jobs, findings, record.convicted, record.suspected, record.cleared,

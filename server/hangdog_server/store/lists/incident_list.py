@@ -29,11 +29,11 @@ STATUS = sa.case(
     (INCIDENTS.c.state == IncidentState.FAILED, sa.literal(str(IncidentStatus.FAILED))),
     else_=sa.literal(str(IncidentStatus.OPEN)),
 )
-_TEXT = joined(
+TEXT = joined(
     INCIDENTS.c.id, INCIDENTS.c.job, INCIDENTS.c.state, INCIDENTS.c.kind, INCIDENTS.c.evict, INCIDENTS.c.why, INCIDENTS.c.note, INCIDENTS.c.owner,
     INCIDENTS.c.response,
 )  # fmt: skip
-_SORTS = {
+SORTS = {
     "began": INCIDENTS.c.began, "changed": INCIDENTS.c.changed, "job": INCIDENTS.c.job, "confidence": INCIDENTS.c.confidence,
     "verdict": INCIDENTS.c.kind,
 }  # fmt: skip
@@ -44,10 +44,18 @@ def page(connection: sa.Connection, query: ListQuery) -> ListPage[Incident]:
     matching = [_holds(term) for term in query.terms]
     if query.job:
         matching.append(INCIDENTS.c.job == storable(query.job))
-    found = paged(connection, INCIDENTS, [INCIDENTS.c.id], STATUS, matching, _SORTS, query, INDEX)
+    found = paged(connection, INCIDENTS, [INCIDENTS.c.id], STATUS, matching, SORTS, query, INDEX)
     names = [name for (name,) in found.rows]
     of = {one.id: one for one in listed(connection, names)}
     return found.with_rows([of[name] for name in names if name in of])
+
+
+def count(connection: sa.Connection) -> int:
+    """How many incidents there are."""
+    counted: int = connection.execute(
+        hinted(sa.select(sa.func.count()).select_from(INCIDENTS), INCIDENTS, INDEX)
+    ).scalar_one()
+    return counted
 
 
 def changes(connection: sa.Connection) -> tuple[object, ...]:
@@ -59,4 +67,4 @@ def changes(connection: sa.Connection) -> tuple[object, ...]:
 
 def _holds(term: str) -> sa.ColumnElement[bool]:
     named = sa.select(LEDGER.c.incident).where(contains(LEDGER.c.machine, term))
-    return sa.or_(contains(_TEXT, term), INCIDENTS.c.id.in_(named))
+    return sa.or_(contains(TEXT, term), INCIDENTS.c.id.in_(named))

@@ -40,7 +40,7 @@ class ListLook:
     heading: str
     columns: tuple[Column, ...]
     example: str
-    none: str
+    nothing: str
 
 
 LOOKS = (
@@ -172,7 +172,7 @@ class ListPages:
                 ("Last", link(replace(query, page=listed.pages))),
             ]
         return {
-            "live": True, "here": here, "heading": look.heading, "query": query, "example": look.example, "none": look.none,
+            "live": True, "here": here, "heading": look.heading, "query": query, "example": look.example, "nothing": look.nothing,
             "orders": orders, "order": order, "limits": sorted({*LINES, query.limit}), "facets": facets, "columns": columns,
             "rows": rows, "summary": listed.summary.capitalize(), "pages": listed.pages, "turns": turns,
         }  # fmt: skip

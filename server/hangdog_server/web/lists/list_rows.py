@@ -7,7 +7,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from hangdog_models.incident import Incident
-from hangdog_models.lists.machine_now import MachineNow, MachineState
+from hangdog_models.lists.machine_now import MachineCondition, MachineNow
 from hangdog_models.reading.printable import printable
 from hangdog_models.views.answer_text import percent
 from hangdog_server.cluster.job_states import KnownJob
@@ -89,14 +89,14 @@ def machine_row(one: MachineNow, now: float, probation: Collection[str] = ()) ->
     else:
         silent = since(now - one.silent_s, now)
         word = next((state for state in one.states if state in _AGENT), "")
-        agent = word if one.connected and word == MachineState.CONNECTED else Markup("{} {}").format(word, silent)
+        agent = word if one.connected and word == MachineCondition.CONNECTED else Markup("{} {}").format(word, silent)
     cells = (
         _shown(one.name), agent, _shown(one.state, 80), _shown(", ".join(one.jobs), 100), _count(one.convicted), _count(one.suspected),
         _count(one.cleared), f"{one.weight:.2f}" if one.weight else "", utc(one.last) if one.last else "",
         _shown("; ".join(one.findings), 300),
     )  # fmt: skip
-    flag = "on probation" if one.name in probation else "suspected" if MachineState.SUSPECTED in one.states else ""
-    lead = MachineState.SUSPECTED in one.states or one.convicted
+    flag = "on probation" if one.name in probation else "suspected" if MachineCondition.SUSPECTED in one.states else ""
+    lead = MachineCondition.SUSPECTED in one.states or one.convicted
     return TableRow(f"/machines/{quote(one.name, safe='')}", cells, "lead" if lead else "", flag)
 
 
@@ -109,7 +109,7 @@ def action_row(one: ActionRecord, now: float) -> TableRow:
     return TableRow(f"/incidents/{quote(one.incident, safe='')}", cells, TONES.get(one.state, ""))
 
 
-_AGENT = (MachineState.CONNECTED, MachineState.SILENT, MachineState.LOST, MachineState.STOPPED)
+_AGENT = (MachineCondition.CONNECTED, MachineCondition.SILENT, MachineCondition.LOST, MachineCondition.STOPPED)
 
 
 def _shown(text: str, most: int = 100) -> str:
