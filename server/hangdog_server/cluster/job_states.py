@@ -1,5 +1,6 @@
 """How every job is now, put together from what its machines say, what is seen of it, and its latest incidents."""
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,13 +54,30 @@ class JobStates:
         self._clock = clock
         self._steady = steady
         self._latest: Mapping[str, tuple[Incident, ...]] = {}
+        self._lock = asyncio.Lock()
+        self._asked = self._answered = 0
+        self._known: tuple[KnownJob, ...] = ()
 
     async def known(self) -> tuple[KnownJob, ...]:
-        """Every job that is known now, the worst first; while the store is away, by the incidents that it told of last."""
+        """Every job that is known now, the worst first; while the store is away, by the incidents that it told of last.
+
+        Whoever asks while an answer is made waits for the next one, and all of them share it.
+        """
+        asked = self._asked = self._asked + 1
+        async with self._lock:
+            if self._answered < asked:
+                self._answered = self._asked
+                self._known = await self._looked()
+            return self._known
+
+    async def _looked(self) -> tuple[KnownJob, ...]:
         names = tuple(dict.fromkeys((*self._fleet.jobs(), *self._seen.silent())))
         with contextlib.suppress(StoreFailed):
             self._latest = await self._store.of_jobs(names)
-        found = [self._job(name, self._latest.get(name, ())) for name in names]
+        found = []
+        for name in names:
+            found.append(self._job(name, self._latest.get(name, ())))
+            await asyncio.sleep(0)  # a large cluster takes some time, and agents wait meanwhile
         return tuple(sorted(found, key=lambda one: (severity(one.state), one.name)))
 
     def activity(self, name: str) -> tuple[RankMotion | None, ...]:

@@ -5,7 +5,7 @@ There may be 16,384: what goes over all of them would keep agents waiting, were 
 
 import asyncio
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -80,12 +80,14 @@ class MachineTable:
         self._lock = asyncio.Lock()
         self._known: dict[str, _Known] = {}
         self._lines: dict[str, ListEntry[MachineNow]] = {}
-        self._ordered: dict[str, list[ListEntry[MachineNow]]] = {}
-        self._made_of: tuple[object, ...] = ()
+        self._checks: dict[str, int] = {}
+        self._keys: dict[str, dict[str, Any]] = {}
+        self._names: dict[str, list[str]] = {}
+        self._fresh: set[str] = set()
         self._made = float("-inf")
         self._remembered = Remembered()
+        self._made_of = -1, self._remembered
         self._asked: tuple[object, ...] = ()
-        self._mark = ""
 
     async def page(self, query: ListQuery, now: float, without_store: bool = False) -> ListPage[MachineNow]:
         """The page that is asked for at `now` (Unix seconds); raises StoreFailed, but `without_store`."""
@@ -101,9 +103,7 @@ class MachineTable:
             if machine:
                 line = self._lines.get(machine)
                 return digest(line.row) if line is not None else ""
-            if not self._mark:
-                self._mark = await asyncio.get_running_loop().run_in_executor(self._thread, self._marked)
-            return self._mark
+            return digest(len(self._lines), sum(self._checks.values()))
 
     def close(self) -> None:
         """Ends the thread."""
@@ -116,12 +116,12 @@ class MachineTable:
             if not without_store:
                 raise
         clock, made_of = steady(), (self._fleet.changes, self._remembered)
-        same = len(self._made_of) == 2 and made_of[0] == self._made_of[0] and made_of[1] is self._made_of[1]
-        if same and clock - self._made < SILENT_SEEN_S:
+        same = made_of[1] is self._made_of[1]
+        if same and made_of[0] == self._made_of[0] and clock - self._made < SILENT_SEEN_S:
             return
         here, left = self._fleet.seen(clock)
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._make, here, left, clock)
+        await loop.run_in_executor(self._thread, self._make, here, left, clock, self._remembered, same)
         self._made_of, self._made = made_of, clock
 
     async def _remember(self, now: float) -> None:
@@ -137,38 +137,53 @@ class MachineTable:
         self._remembered = Remembered({one.machine: one for one in worst}, accused, marked, decided)
         self._asked = asked
 
-    def _make(self, here: Iterable[Connection], left: Iterable[PastConnection], clock: float) -> None:
-        """In the thread: makes the lines anew that are not what they were."""
-        of, changed = self._remembered, False
-        known, lines = dict[str, _Known](), dict[str, ListEntry[MachineNow]]()
+    def _make(
+        self, here: Sequence[Connection], left: Sequence[PastConnection], clock: float, of: Remembered, same: bool
+    ) -> None:
+        """In the thread: makes the lines anew that are not what they were; `same`: the store says what it said before."""
+        known = self._known
         for name, how, seen in _present(here, left, of, clock):
+            last = known.get(name)
+            if same and last is not None and last[0] is seen.jobs and last[1] is seen.findings and last[2] is how:
+                continue
             made_of = _Known(
                 seen.jobs, seen.findings, how, seen.version, of.records.get(name, _UNNAMED), of.decided.get(name, ""),
                 name in of.accused, name in of.marked,
             )  # fmt: skip
-            last = self._known.get(name)
-            if last is not None and last[0] is made_of[0] and last[1] is made_of[1] and last[2:] == made_of[2:]:
-                lines[name] = self._lines[name]
-            else:
-                lines[name], changed = _line(name, made_of), True
+            if last is None or last[0] is not made_of[0] or last[1] is not made_of[1] or last[2:] != made_of[2:]:
+                line = _line(name, made_of)
+                self._forget(name)
+                self._lines[name], self._checks[name] = line, zlib.crc32(repr(line.row).encode("utf-8", "replace"))
             known[name] = made_of
-        if changed or lines.keys() != self._lines.keys():
-            self._ordered, self._mark = {}, ""
-        self._known, self._lines = known, lines
+        names = {one.machine for one in here} | {one.machine for one in left} | of.records.keys() | of.decided.keys()
+        for name in known.keys() - names:
+            self._forget(name)
+            del known[name], self._lines[name], self._checks[name]
+
+    def _forget(self, name: str) -> None:
+        """A line is not where it was in any order."""
+        self._fresh.add(name)
+        for keys in self._keys.values():
+            keys.pop(name, None)
 
     def _page(self, query: ListQuery) -> ListPage[MachineNow]:
-        """In the thread: each order of the lines is made once, until one of them changes."""
+        """In the thread: lines that did not change keep their keys and their order, which makes sorting them quick."""
+        if self._fresh:
+            self._fresh.clear()
+            for sort, names in self._names.items():
+                self._names[sort] = self._sorted(sort, names)
         sort, _ = query.order
-        if sort not in self._ordered:
-            self._ordered[sort] = sorted(self._lines.values(), key=lambda one: _SORTS[sort](one.row))
-        return page_of(self._ordered[sort], query)
+        if sort not in self._names:
+            self._names[sort] = self._sorted(sort, [])
+        return page_of([self._lines[name] for name in self._names[sort]], query)
 
-    def _marked(self) -> str:
-        """The same in every process."""
-        total = 0
-        for one in self._lines.values():
-            total += zlib.crc32(repr(one.row).encode("utf-8", "replace"))
-        return digest(len(self._lines), total)
+    def _sorted(self, sort: str, before: list[str]) -> list[str]:
+        keys = self._keys.setdefault(sort, {})
+        for name in self._lines.keys() - keys.keys():
+            keys[name] = _SORTS[sort](self._lines[name].row)
+        names = [name for name in before if name in keys]
+        names += keys.keys() - set(names)
+        return sorted(names, key=keys.__getitem__)
 
     def _spoken(self, row: MachineNow) -> MachineNow:
         seen = self._fleet.machine(row.name)

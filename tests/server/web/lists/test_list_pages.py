@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from hangdog_models.actions.respond import ResponseDecision
-from hangdog_models.incident import Incident, IncidentState, ResponseKind
+from hangdog_models.incident import Incident, IncidentState, ResponseKind, SettledCause
 from hangdog_models.lists.list_kinds import MACHINES
 from hangdog_models.lists.list_page import ListPage
 from hangdog_models.lists.list_query import ListQuery
