@@ -58,16 +58,23 @@ def test_what_takes_hours_runs_only_where_it_is_named(asked: str, run: set[str],
     assert {line.rpartition("::")[2] for line in found.splitlines() if "::" in line} == run
 
 
-def options(target: str) -> str:
-    """What `make` tells pytest."""
-    rule = re.search(rf"^{target}:.*\n\t.* -m pytest (.*) \$\(ARGS\)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert rule, target
-    return rule[1]
+def options(target: str, *asked: str) -> list[str]:
+    """What `make` tells pytest, each time that it calls it."""
+    says = subprocess.run(["make", "-n", target, *asked], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return re.findall(r" -m pytest (.*)", says)
 
 
 def test_the_fast_tests_run_side_by_side_and_those_that_are_timed_do_not() -> None:
-    assert "-n auto" in options("test")
-    assert "-n " not in options("test-slow") + options("soak")
+    assert all("-n auto" in one for one in options("test"))
+    assert not any("-n " in one for one in options("soak") + options("test-slow", "ARGS=tests/live"))
+
+
+def test_slow_tests_run_side_by_side_or_alone_and_none_is_left_out() -> None:
+    together, alone = options("test-slow")
+    assert "-m slow -n 2" in together and "-m slow" in alone and "-n " not in alone
+    folders = re.findall(r"(?<= )tests/\S+", together)
+    assert folders == re.findall(r"--ignore=(\S+)", alone), "what is left out of one runs in the other"
+    assert folders and all((ROOT / folder).is_dir() for folder in folders)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +100,6 @@ def test_a_few_tests_wait_for_no_workers(
 
 
 def test_tests_that_run_side_by_side_are_told_of_as_ever(repository: Path) -> None:
-    said = pytested(repository, SIDE_BY_SIDE, *options("test").split())
+    said = pytested(repository, SIDE_BY_SIDE, *options("test")[0].split())
     assert "a failing test says why" in said and "FAILED tests/test_lanes_of_this.py::test_ill - " in said
     assert re.fullmatch(r"1 failed, 1 passed in [0-9.]+s.*", said.splitlines()[-1]), said
