@@ -1,4 +1,7 @@
-"""Dates as tools and logs write them, in the tongue of their locale; without a zone they are taken as if they were UTC."""
+"""Dates as tools and logs write them, with English months; without a zone they are taken as if they were UTC.
+
+dateutil would guess: it takes what a date lacks, as syslog's lacks the year, from today's date. Here no date is the answer.
+"""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
@@ -7,21 +10,9 @@ from datetime import UTC, datetime, timedelta, timezone
 SOME_YEAR = 1972
 #: Lines at the end of a log that are read for its clock, should the very last be cut or another program's.
 LAST_LINES = 20
-#: First three letters of the months, where they differ between the tongues of common locales (English, German, French,
-#: Spanish, Italian, Portuguese, Dutch, Swedish, Polish, Turkish, Russian). `juin` and `juillet` differ in the fourth.
-_MONTHS = {
-    name: number + 1
-    for number, names in enumerate(
-        (
-            "jan ene gen sty oca янв", "feb fév fev lut şub фев", "mar mär mrt mars мар", "apr avr abr kwi nis апр",
-            "may mai mag maj mei maio май", "jun juin giu cze haz июн", "jul juil lug lip tem июл", "aug aoû ago sie ağu авг",
-            "sep set wrz eyl сен", "oct okt ott out paź eki окт", "nov lis kas ноя", "dec dez déc dic gru ara дек",
-        )
-    )
-    for name in names.split()
-}  # fmt: skip
+_MONTHS = {name: at for at, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
 _WRITTEN_OUT = re.compile(
-    r"(?:[^\s\d]{1,8} )?([^\s\d]{3,9}|\d{1,2}月)\s{1,2}(\d{1,2}) (\d{1,2}):(\d\d):(\d\d) (?:[A-Z]{3,5} )?(\d{4})"
+    r"(?:[^\s\d]{1,8} )?([^\s\d]{3,9})\s{1,2}(\d{1,2}) (\d{1,2}):(\d\d):(\d\d) (?:[A-Z]{3,5} )?(\d{4})"
 )
 
 
@@ -37,11 +28,8 @@ def written_out(text: str) -> float | None:
 
 
 def month_of(name: str) -> int | None:
-    """The number of a month by its name or abbreviation; None where no tongue we know has it."""
-    if name.endswith("月"):
-        return int(name[:-1])
-    lower = name.lower().rstrip(".")
-    return _MONTHS.get(lower[:4]) or _MONTHS.get(lower[:3])
+    """The number of a month by its English name or abbreviation; None for any other word."""
+    return _MONTHS.get(name[:3].lower())
 
 
 def moment(

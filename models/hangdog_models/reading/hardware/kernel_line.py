@@ -1,7 +1,7 @@
 """Takes a line of a kernel log apart: its clock, and the message without whatever a tool wrote before it.
 
 Known writings: /dev/kmsg records, `dmesg` plain, -T, -x, -r and --time-format iso, `journalctl` short, short-iso,
-short-precise, short-monotonic, short-unix and short-full, and syslog files with and without a year, months in many tongues.
+short-precise, short-monotonic, short-unix and short-full, and syslog files with and without a year.
 """
 
 import re
@@ -24,6 +24,7 @@ _HUMAN = re.compile(r"\[([^\[\]]{15,40}\d{4})\]\s?")
 _ISO = re.compile(
     rf"(?:[A-Za-z]{{3}} )?(\d{{4}})-(\d\d)-(\d\d)[T ]{_CLOCK}(?:([.,])(\d{{1,9}}))?\s?(Z|UTC|[+-]\d\d:?\d\d)? ?"
 )
+# months of any language, so that the message is found: the clock of one that is not English stays unknown
 _SYSLOG = re.compile(rf"([^\s\d:\[]{{3,9}}|\d{{1,2}}月)\s{{1,2}}(\d{{1,2}}) {_CLOCK}(?:\.(\d{{1,9}}))? ")
 _UNIX = re.compile(r"(\d{9,10}\.\d{1,9}) ")
 _TAG = re.compile(r"([^\s:]{1,255}) ([^\s:\[\]]{1,64})(?:\[\d{1,9}\])?: ")

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hangdog_server.actions.backends.kube_restarts import READ, Ref, foreseen, owner
-from support.cases.manifests import block
 from support.fakes.kube_jobs import (
     FATAL,
     FREE,
@@ -174,8 +174,7 @@ def test_pods_that_would_come_back_or_go_nowhere_else(labels: Object, spec: Obje
 
 def test_the_manifest_in_the_guide_restarts_at_no_cost() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    lines = [(len(line) - len(line.lstrip(" ")), line.strip()) for line in text.splitlines()]
-    shown, _ = block(lines)
+    shown = yaml.safe_load(text)
     (replicated,) = shown["spec"]["replicatedJobs"]
     made = job("llama-node-0", "llama", replicated["name"], **replicated["template"]["spec"])
     assert made["spec"]["backoffLimit"] == 0 and of_set(made, {**shown, "status": {"restarts": 99}}, 8) == ""
