@@ -17,7 +17,7 @@ from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.process_capture import Tools, look
 from hangdog_agent.capture.roles import Roles, kind
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_agent.discovery.cpu_activity import feel
+from hangdog_agent.discovery.cpu_activity import sample_cpu
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.procfs import Proc
@@ -86,7 +86,7 @@ class Sampler:
         below = self._below()
         for rank, pid in self._pids.items():
             at = self.now()
-            beat = feel(self._proc, pid, at, self._tids[rank])
+            beat = sample_cpu(self._proc, pid, at, self._tids[rank])
             stat = self._proc.stat(pid)
             if beat is not None and stat is not None:
                 counted = Beat(

@@ -109,7 +109,7 @@ class WatchedJob:
     def _signs(self, machine: _Machine, now: float, second: Second) -> Mapping[str, Mapping[Rank, Sign]]:
         """What the agent of a machine does each second, see hangdog_agent.stalls.monitor."""
         monitor = machine.monitor
-        monitor.feel({self._key(rank): (rank, self._beat(rank, now)) for rank in machine.ranks})
+        monitor.add_cpu_samples({self._key(rank): (rank, self._beat(rank, now)) for rank in machine.ranks})
         wanted = monitor.wants(now)
         if wanted:
             ranks = [rank for rank in machine.ranks if self._key(rank) in wanted and self._is_new(rank, second)]

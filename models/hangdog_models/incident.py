@@ -1,11 +1,11 @@
-"""One incident, from its first suspicion to its verdict, as the server remembers it and as people are told of it."""
+"""One incident, from its first suspicion to its verdict, as the server keeps it and as people see it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class IncidentState(StrEnum):
-    """How far an incident is; written before the step it names begins."""
+    """How far an incident is; stored before the step that it names begins."""
 
     SUSPECTED = "suspected"
     CAPTURING = "capturing"
@@ -14,31 +14,31 @@ class IncidentState(StrEnum):
     FAILED = "failed"
 
 
-#: How the reason of an incident begins whose job is slower than it was.
+#: How an incident's reason begins if its job became slower.
 SLOWED_WHY = "slower:"
-#: How the reason of an incident begins that nobody asked for.
+#: How it begins if agents suspected a stall.
 SUSPECTED_WHY = "suspected:"
-#: How that of an incident begins that is a crash.
+#: How it begins if the job crashed.
 CRASHED_WHY = "crashed:"
-#: How that of an incident begins that the checks of a machine opened.
+#: How it begins if the checks of a machine opened the incident.
 CHECKED_WHY = "machine check:"
-#: How that of an incident begins whose job logged wrong numbers.
+#: How it begins if the job logged wrong numbers.
 NUMBERS_WHY = "wrong numbers:"
-#: How those begin whose job may run on as if nothing were wrong.
+#: Reasons for which the job may run on as if nothing were wrong.
 RUNS_ON = (CHECKED_WHY, NUMBERS_WHY)
-#: States that only a running server leads further; the next one takes them up.
+#: States that only a running server advances; the next server resumes them.
 UNFINISHED = (IncidentState.SUSPECTED, IncidentState.CAPTURING)
 #: States without a verdict yet.
 UNDER_WAY = (*UNFINISHED, IncidentState.RECORDED)
-#: States that nothing leads further by itself: what retention may remove.
+#: Final states: what retention may remove.
 ENDED = (IncidentState.JUDGED, IncidentState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierVerdict:
-    """What an earlier look at the same stall came to, at `at` (Unix seconds); `kind` is empty where there was no verdict.
+    """The verdict on an earlier capture of the same stall, at `at` (Unix seconds); `kind` is empty if there was none.
 
-    `look` is which look it was, 1 the first.
+    `look` is the number of that capture, from 1.
     """
 
     look: int
@@ -49,9 +49,9 @@ class EarlierVerdict:
 
 @dataclass(frozen=True, slots=True)
 class SettledCause:
-    """What people said that an incident turned out to be: `cause` is a StallCause, or a word of another version.
+    """The cause that a person gave to an incident: a StallCause, or a word of another version.
 
-    `machines` were guilty; none: it was no machine, or nobody named one. `who` said so at `at` (Unix seconds), for this `reason`.
+    `machines` were guilty; empty: no machine was, or none was named. `who` said so at `at` (Unix seconds), with a `reason`.
     """
 
     cause: str
@@ -66,7 +66,7 @@ class SettledCause:
 
 
 class ResponseState(StrEnum):
-    """Whether people are done with an incident, and how."""
+    """Whether an incident is open, or how it was closed."""
 
     OPEN = "open"
     RESOLVED = "resolved"
@@ -74,7 +74,7 @@ class ResponseState(StrEnum):
 
 
 class ResponseKind(StrEnum):
-    """What people do about an incident."""
+    """What a person may do about an incident."""
 
     ACKNOWLEDGED = "acknowledged"
     GIVEN_BACK = "given back"
@@ -86,7 +86,7 @@ class ResponseKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResponseEntry:
-    """One thing that somebody did about an incident, the `number`th, at `at` (Unix seconds); `what` is a ResponseKind."""
+    """One step of a person on an incident, the `number`th, at `at` (Unix seconds); `what` is a ResponseKind."""
 
     number: int
     what: str
@@ -106,11 +106,12 @@ class ResponseEntry:
 
 @dataclass(frozen=True, slots=True)
 class IncidentResponse:
-    """Who has an incident, and whether people are done with it; the latest word of each.
+    """Who has an incident, and whether it is closed; the latest decision of each.
 
-    `who` decided upon the `state` at `at` (Unix seconds), for this `reason`; empty while nobody has. `acknowledged_by` has it
-    since `acknowledged_at`; empty: nobody. `verdict` is what its verdict came to when somebody last took or closed it.
-    `decisions` counts what changes any of that, the last at `changed`; `entries` counts the notes, too.
+    - `state`: set by `who` at `at` (Unix seconds) for this `reason`; empty: by nobody yet.
+    - `acknowledged_by`: has it since `acknowledged_at`; empty: nobody.
+    - `verdict`: the verdict's `conclusion` when a person last took or closed it.
+    - `decisions`: how many changes there were, the last at `changed`; `entries` counts notes, too.
     """
 
     state: str = ResponseState.OPEN
@@ -126,7 +127,7 @@ class IncidentResponse:
 
     @property
     def closed(self) -> bool:
-        """Whether people are done with it."""
+        """Whether it is resolved or dismissed."""
         return self.state != ResponseState.OPEN
 
     def __str__(self) -> str:
@@ -135,7 +136,7 @@ class IncidentResponse:
         return f"{self.acknowledged_by} has it" if self.acknowledged_by else ""
 
 
-#: What nobody has done anything about.
+#: An incident on which no person has acted.
 UNANSWERED = IncidentResponse()
 
 
@@ -143,11 +144,12 @@ UNANSWERED = IncidentResponse()
 class Incident:
     """One incident; times are Unix seconds, `kind` is its verdict's, `note` says why it failed.
 
-    `verdict` is its verdict's JSON text: empty before there is one, and in lists. `pruned`: since when its captures are
-    removed; 0: they are not. A server of another version may tell of a `state` that this one does not know.
-    `earlier`: what the looks before the latest came to, the oldest first, of very many only some. `went_on_s`: for how long
-    the job had stood in all when it was seen to go on; 0: it was not. `settled`: what people said that it turned out to be.
-    `response`: what they do about it.
+    - `state`: an IncidentState, or a word of a server of another version.
+    - `verdict`: its JSON text; empty before there is one, and in lists.
+    - `pruned`: when its captures were removed (Unix seconds); 0: they are there.
+    - `earlier`: the verdicts before the latest, the oldest first; of very many only some.
+    - `went_on_s`: for how long the job was stalled when it went on; 0: it was not seen to.
+    - `settled`: the cause that a person gave; `response`: what people do about it.
     """
 
     id: str
@@ -169,15 +171,15 @@ class Incident:
 
     @property
     def looks(self) -> int:
-        """How often the job was looked at and judged within this one stall."""
+        """How many captures of this one stall were judged."""
         return self.earlier[-1].look + 1 if self.earlier else 1
 
     @property
     def went_on(self) -> str:
-        """That the job went on, in words; empty where it was not seen to."""
+        """That the job went on, in words; empty if it was not seen to."""
         return f"went on after {self.went_on_s:.0f} s" if self.went_on_s else ""
 
     @property
     def conclusion(self) -> str:
-        """What its verdict comes to: another one where people are to be told anew."""
+        """Its state, verdict and evictions in one string; if it changes, people are notified again."""
         return " ".join((self.state, self.kind, *sorted(self.evict))).strip()

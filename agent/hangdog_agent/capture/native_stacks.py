@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from hangdog_agent.capture import process_condition
 from hangdog_agent.capture.process_capture import CapturedProcess, Tools, gone, state_of
-from hangdog_agent.discovery.cpu_activity import CpuActivity, feel, mode
+from hangdog_agent.discovery.cpu_activity import CpuActivity, mode, sample_cpu
 from hangdog_agent.discovery.discover import Process
 from hangdog_models.stack import Frame, Missing, Reason, Thread
 from hangdog_models.training import training_thread
@@ -79,10 +79,10 @@ def _if_still(process: Process, tools: Tools) -> tuple[Thread, ...] | Missing:
         return first
     trains = training_thread(first, process.pid)
     tid = trains.tid if trains is not None else None
-    cpu_activity = feel(tools.proc, process.pid, time.monotonic(), tid)
+    cpu_activity = sample_cpu(tools.proc, process.pid, time.monotonic(), tid)
     tools.stop.wait(STANDS_S)
-    later = feel(tools.proc, process.pid, time.monotonic(), tid)
-    if cpu_activity is not None and later is not None and mode(cpu_activity, later) is CpuActivity.LIVELY:
+    later = sample_cpu(tools.proc, process.pid, time.monotonic(), tid)
+    if cpu_activity is not None and later is not None and mode(cpu_activity, later) is CpuActivity.ACTIVE:
         return _unsafe("it gets on: its main thread works and waits in turn")
     second = _light_sample(process, tools)
     if isinstance(second, Missing):

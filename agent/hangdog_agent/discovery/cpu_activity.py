@@ -1,6 +1,6 @@
-"""The pulse of the thread that trains: how much it ran and how often, as the kernel counts it.
+"""CPU activity of the thread that trains: how much it ran and how often, as the kernel counts it.
 
-It costs two small reads of /proc and never touches the process, so every trainer's is felt every second.
+A sample costs two small reads of /proc and never touches the process, so every trainer is sampled every second.
 """
 
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from hangdog_agent.procfs import Proc
 
 
 class CpuActivity(StrEnum):
-    """How the main thread spent a second: training alternates between work and waits, what is stuck does one only."""
+    """How the main thread spent a second: training alternates between work and waits, a stuck thread does one only."""
 
-    LIVELY = "lively"
-    SILENT = "silent"
-    PINNED = "pinned"
+    ACTIVE = "active"
+    IDLE = "idle"
+    BUSY = "busy"
 
 
 #: A waiter does not run; the rest is what timers and stray wake-ups cost. Share of one core.
-SILENT_SHARE = 0.02
-#: Times a second a silent thread may be woken: waits for a data loader wake up every five seconds to look around.
-SILENT_WAKES = 3.0
-#: Who runs for less than this gets nothing done, however often it wakes up: it looks again and again whether something has
-#: come, as a wait for another process's file lock does ten times a second.
+IDLE_SHARE = 0.02
+#: Times a second an idle thread may be woken: waits for a data loader wake up every five seconds.
+IDLE_WAKES = 3.0
+#: A thread that runs for less than this gets nothing done, however often it wakes up: it polls, as a wait for another
+#: process's file lock does ten times a second.
 DOZING_SHARE = 0.005
 #: From this share of the time on it wanted to run all the time: it computes, or spins in a wait.
-PINNED_SHARE = 0.9
+BUSY_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class CpuSample:
     wakes: int
 
 
-def feel(proc: Proc, pid: int, now: float, tid: int | None = None) -> CpuSample | None:
-    """The beat of a process's main thread, or of the one named; None when it is gone, or the kernel does not count.
+def sample_cpu(proc: Proc, pid: int, now: float, tid: int | None = None) -> CpuSample | None:
+    """A sample of a process's main thread, or of `tid`; None if it is gone, or the kernel does not count.
 
     The kernel counts with CONFIG_SCHED_INFO.
     """
@@ -54,16 +54,16 @@ def feel(proc: Proc, pid: int, now: float, tid: int | None = None) -> CpuSample 
 
 
 def mode(before: CpuSample, after: CpuSample) -> CpuActivity:
-    """How the time between two beats was spent."""
+    """How the time between two samples was spent."""
     span = max(after.at - before.at, 1e-3)
     ran, queued = after.ran_s - before.ran_s, after.queued_s - before.queued_s
-    if (ran + queued) / span >= PINNED_SHARE:
-        return CpuActivity.PINNED
-    if ran / span <= SILENT_SHARE and (after.wakes - before.wakes) / span <= SILENT_WAKES:
-        return CpuActivity.SILENT
-    return CpuActivity.LIVELY
+    if (ran + queued) / span >= BUSY_SHARE:
+        return CpuActivity.BUSY
+    if ran / span <= IDLE_SHARE and (after.wakes - before.wakes) / span <= IDLE_WAKES:
+        return CpuActivity.IDLE
+    return CpuActivity.ACTIVE
 
 
 def dozes(before: CpuSample, after: CpuSample) -> bool:
-    """Whether it ran for so short between two beats that it can only have looked whether something has come."""
+    """Whether it ran for so short between two samples that it can only have polled."""
     return after.ran_s - before.ran_s <= DOZING_SHARE * max(after.at - before.at, 1e-3)

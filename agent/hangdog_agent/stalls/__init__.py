@@ -1,1 +1,1 @@
-"""Notices that a job stands still, without touching it."""
+"""Notices that a job has stalled, without touching it."""

@@ -1,6 +1,6 @@
-"""The watch over one job's trainers on this machine: from pulses and witnesses to glances, from those to signs of a standstill.
+"""Monitors one job's trainers on this machine: CPU samples and progress signals ask for stack samples, those give stall signs.
 
-A pulse alone is no reason to disturb anybody, and neither is a witness or a stack that stands still: a sign needs two of them.
+No single one is enough, be it CPU activity, a progress signal or an unchanged stack: a sign needs two of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,17 +30,17 @@ from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.verdict import Activity
 
 Key = discover.Key
-#: Two glances so far apart at the one that stands for all are enough to glance at all. Seconds.
+#: Two samples so far apart of the one rank that stands for all are enough to sample all. Seconds.
 _PROBE_APART_S = 0.9
-#: So many glances in a row at one place are a loop where a witness has stalled, too; three are enough to glance at all.
+#: So many samples in a row at one call site are a loop if a progress signal has stalled, too; three are enough to sample all.
 _LOOPS_STALLED, _MAY_LOOP = 5, 3
-#: Places whose longest standstill is remembered of one job: a step has tens.
+#: Call sites whose longest stall is remembered for one job: a step has tens.
 _PLACES = 256
-#: A doubt that lasts is looked into less and less often: (seconds of doubt, seconds between two rounds of glances).
+#: A suspicion that lasts is checked less and less often: (its seconds, seconds between two rounds of samples).
 _PAUSES = ((20.0, 0.7), (60.0, 4.0), (float("inf"), 15.0))
-#: A stretch this much longer than the usual ones makes wonder; it is only then that anybody is glanced at.
+#: An interval this much longer than usual is suspicious; only then stacks are sampled.
 _UNUSUAL = 1.25
-#: A rank whose pulse and progress rest for less is seen to move: shorter, and each step of a job would be told. Seconds.
+#: A rank whose CPU activity and progress rest for less is moving: shorter, and each step of a job would be reported. Seconds.
 _MOVES_S = 10.0
 
 
@@ -57,25 +57,25 @@ class JobMonitor:
         self._probe: Key | None = None
         self._alarmed = False
         self._asked_until = float("-inf")
-        self._glanced_at = float("-inf")
+        self._sampled_at = float("-inf")
 
-    def feel(self, beats: Mapping[Key, tuple[Rank, CpuSample | None]]) -> None:
-        """Takes the next beat of every trainer; one that is not among them has ended. None: its beats are not counted."""
-        for key in self._trainers.keys() - beats.keys():
+    def add_cpu_samples(self, samples: Mapping[Key, tuple[Rank, CpuSample | None]]) -> None:
+        """Adds the next CPU sample of every trainer; one that is not among them has ended. None: the kernel does not count."""
+        for key in self._trainers.keys() - samples.keys():
             del self._trainers[key]
-        for key, (rank, beat) in beats.items():
+        for key, (rank, sample) in samples.items():
             trainer = self._trainers.get(key) or self._watched(rank)
             self._trainers[key] = trainer
-            if beat is not None:
-                trainer.baseline.feel(beat)
+            if sample is not None:
+                trainer.baseline.add(sample)
 
-    def hear(self, signals: Mapping[Key, Sequence[ProgressSignal]]) -> None:
-        """Takes the witnesses of every trainer, as they stand now."""
+    def add_signals(self, signals: Mapping[Key, Sequence[ProgressSignal]]) -> None:
+        """Sets the progress signals of every trainer, as they are now."""
         for key, trainer in self._trainers.items():
-            trainer.hear(signals.get(key, ()))
+            trainer.set_signals(signals.get(key, ()))
 
     def slowdown(self) -> Slowdown | None:
-        """How much longer its steps take than they used to, as most of its ranks here tell whose steps are known."""
+        """How much longer its steps take than they used to, by most of its ranks here whose steps are known."""
         known = [trainer.step_times for trainer in self._trainers.values() if trainer.step_times.settled]
         found = [slow for one in known if (slow := one.slowdown) is not None]
         if self._settings.slow_share <= 0 or 2 * len(found) <= len(known):
@@ -83,7 +83,7 @@ class JobMonitor:
         return sorted(found, key=lambda slow: slow.step_s / slow.usual_s)[len(found) // 2]
 
     def pace(self, now: float) -> StepPace | None:
-        """How its steps go on, as the middle one of its ranks here tells whose steps are timed."""
+        """The pace of its steps, by the middle one of its ranks here whose steps are timed."""
         known = sorted(
             (step_s, trainer.timed.advanced_at)
             for trainer in self._trainers.values()
@@ -95,31 +95,31 @@ class JobMonitor:
         return StepPace(step_s, max(0.0, now - at))
 
     def ask(self, until: float) -> None:
-        """Somebody elsewhere waits for this job: everybody is glanced at until then, whatever the pulses say."""
+        """Another machine suspects this job: sample all its trainers until then, whatever their CPU activity."""
         self._asked_until = max(self._asked_until, until)
 
     def wants(self, now: float) -> tuple[Key, ...]:
-        """Whom to glance at now: nobody; one that makes wonder, and those at work while its pulse waits; or everybody.
+        """Which trainers to sample now: none; a suspicious one and those at work while it waits; or all.
 
-        Everybody once that one stands still. Where all are at work all the time, one stands for all of them.
+        All, once that one is unchanged. If all are at work all the time, one stands for all of them.
         """
         due = self._due(now)
         if not due and now >= self._asked_until:
             self._calm()
             return ()
         self._suspicious_since = now if self._suspicious_since is None else self._suspicious_since
-        if now - self._glanced_at < next(pause for until, pause in _PAUSES if now - self._suspicious_since < until):
+        if now - self._sampled_at < next(pause for until, pause in _PAUSES if now - self._suspicious_since < until):
             return ()
-        self._glanced_at = now
+        self._sampled_at = now
         if self._alarmed or now < self._asked_until:
             return tuple(self._trainers)
         if self._probe not in due:
-            self._probe = max(due, key=lambda key: (self._trainers[key].baseline.silent, due[key]))
-        at_work = [key for key, trainer in self._trainers.items() if key != self._probe and not trainer.baseline.silent]
-        return (self._probe, *(at_work if self._trainers[self._probe].baseline.silent else ()))
+            self._probe = max(due, key=lambda key: (self._trainers[key].baseline.idle, due[key]))
+        at_work = [key for key, trainer in self._trainers.items() if key != self._probe and not trainer.baseline.idle]
+        return (self._probe, *(at_work if self._trainers[self._probe].baseline.idle else ()))
 
     def take(self, samples: Mapping[Key, StackSample]) -> None:
-        """Takes what the glances asked for showed."""
+        """Adds the stack samples that `wants` asked for."""
         for key, sample in samples.items():
             trainer = self._trainers.get(key)
             if trainer is not None:
@@ -130,7 +130,7 @@ class JobMonitor:
             shown = [self._shown(trainer) for trainer in self._trainers.values()]
             if all(one is not None and one.doing is Doing.WORKING for one in shown):
                 self._alarmed = False
-                self._explain(self._trainers.values())
+                self._mark_all_benign(self._trainers.values())
             return
         probe = self._trainers.get(self._probe) if self._probe is not None else None
         if probe is None:
@@ -141,10 +141,10 @@ class JobMonitor:
         elif doing.doing is Doing.STILL or (doing.doing is Doing.LOOPING and probe.stalled_since is not None):
             self._alarmed = True
         else:
-            self._explain([probe])
+            self._mark_all_benign([probe])
 
     def signs(self, now: float) -> dict[Rank, Sign]:
-        """What each trainer shows of a standstill; those that show none, or are not known yet, are absent."""
+        """The sign of a stall of each trainer; those without one, or not known yet, are absent."""
         found: dict[Rank, Sign] = {}
         for trainer in self._trainers.values():
             shown = self._shown(trainer)
@@ -153,7 +153,7 @@ class JobMonitor:
         return found
 
     def moving(self, now: float, signs: Mapping[Rank, Sign]) -> frozenset[Rank]:
-        """The trainers that are seen to move: by a rhythm that is known and goes on; one that shows a sign is not."""
+        """The trainers that make progress: their baseline is known, and they keep to it. One that shows a sign does not."""
         return frozenset(
             trainer.rank
             for trainer in self._trainers.values()
@@ -163,7 +163,7 @@ class JobMonitor:
         )
 
     def _rests_s(self, trainer: Trainer, now: float) -> float:
-        """For how long its pulse, or its progress, has rested; 0 where neither does."""
+        """For how long its CPU activity, or its progress, has rested; 0 if neither does."""
         since = trainer.baseline.since
         resting = [max(since, trainer.proof_at)] if since is not None else []
         stalled = trainer.stalled_since
@@ -175,7 +175,7 @@ class JobMonitor:
         return Trainer(rank, Baseline(self._settings.settle_s), StepTimes(self._settings.slowdown))
 
     def _shown(self, trainer: Trainer, apart_s: float = APART_S) -> StackMotion | None:
-        """What its glances show; None while they may yet turn out to be a loop, where a witness has stalled, too."""
+        """What its samples show; None while they may still turn out to be a loop, if a progress signal has stalled, too."""
         stalled = trainer.stalled_since is not None
         shown = stack_motion_of(trainer.samples, apart_s, _LOOPS_STALLED if stalled else LOOPS)
         if shown is not None and shown.doing is Doing.WORKING and stalled and len(trainer.samples) < _LOOPS_STALLED:
@@ -183,11 +183,11 @@ class JobMonitor:
         return shown
 
     def _may_loop(self, trainer: Trainer) -> bool:
-        """Whether it is worth while to glance at everybody, so that all are known to loop when it is."""
-        return trainer.surely_stands and len(trainer.samples) >= _MAY_LOOP and at_one_place(trainer.samples)
+        """Whether all should be sampled now, so that all are known to loop once this one is."""
+        return trainer.surely_stalled and len(trainer.samples) >= _MAY_LOOP and at_one_place(trainer.samples)
 
-    def _explain(self, trainers: Iterable[Trainer]) -> None:
-        """They are busy, and move: their pulses, or their witnesses' stalls, have an innocent reason."""
+    def _mark_all_benign(self, trainers: Iterable[Trainer]) -> None:
+        """They are busy and move: their intervals, or the stalls of their signals, are benign."""
         for trainer in trainers:
             trainer.baseline.mark_benign(trainer.samples[-1].at)
             for signal in trainer.signals:
@@ -196,7 +196,7 @@ class JobMonitor:
         self._probe = None
 
     def _due(self, now: float) -> dict[Key, float]:
-        """The trainers whose stretch, or a witness that has stalled, makes wonder, and for how long it lasts."""
+        """The trainers with a suspicious interval or a stalled progress signal, and for how long it lasts."""
         found: dict[Key, float] = {}
         for key, trainer in self._trainers.items():
             since = trainer.baseline.since
@@ -222,7 +222,7 @@ class JobMonitor:
         state = trainer.samples[-1].state
         place = " in ".join(word for word in (state.operation or str(state.activity), state.label) if word)
         seconds = now - max(self._began(trainer, shown), trainer.proof_at)
-        # A loop may be work: only what has stopped getting on beside it makes it a wait.
+        # A loop may be work: only a progress signal that has stalled makes it a wait.
         stalled = self._progress_stalled(trainer)
         waits = shown.doing is Doing.LOOPING and stalled and not writes(trainer.samples)
         survived_s = self._settings.factor * self._longest.get(state.place, 0.0)
@@ -231,70 +231,72 @@ class JobMonitor:
             return Sign(shown.doing, seconds, seconds >= patience, place, crowding, waits=True)
         if not waits and shown.doing is not Doing.STILL:
             site = call_site([sample for sample in trainer.samples if sample.at >= shown.since])
-            loops_in_wait = state.waits and shown.doing is Doing.LOOPING  # as a barrier does that looks again and again
+            loops_in_wait = state.waits and shown.doing is Doing.LOOPING  # as a barrier that polls does
             return Sign(shown.doing, seconds, place=site or place, crowding=crowding, waits=loops_in_wait)
         doing = self._at_its_line(trainer, now) if shown.doing is Doing.STILL else shown.doing
-        if doing is not shown.doing:  # it gets on with something there, which may be a loop that does not end
+        if doing is not shown.doing:  # it works there, which may be a loop that does not end
             patience = max(survived_s, 2 * self._settings.start_s * crowding)
-            may_poll = doing is Doing.LOOPING and not trainer.baseline.pinned
+            may_poll = doing is Doing.LOOPING and not trainer.baseline.busy
             if may_poll and stalled:
-                patience = self._patience(trainer, survived_s, True)
+                patience = self._tolerated_s(trainer, survived_s, True)
             return Sign(doing, seconds, seconds >= patience, call_site(trainer.samples) or place, crowding)
-        patience = self._patience(trainer, survived_s, waits)
+        patience = self._tolerated_s(trainer, survived_s, waits)
         return Sign(shown.doing, seconds, seconds >= patience, place, crowding, waits=state.waits)
 
     def _at_its_line(self, trainer: Trainer, now: float) -> Doing:
-        """What it does at the one line at which it stands, by what is counted of it."""
-        # a pulse is lively in a loop that polls, too, where the job's own progress has stalled
-        polls = self._progress_stalled(trainer) and not trainer.baseline.pinned
-        doing = meanwhile(trainer.samples, CpuActivity.SILENT if polls else trainer.baseline.mode, self.gpus)
+        """What it does at its one line, by what the kernel counts."""
+        # a loop that polls is active, too, while the job's own progress has stalled
+        polls = self._progress_stalled(trainer) and not trainer.baseline.busy
+        doing = meanwhile(trainer.samples, CpuActivity.IDLE if polls else trainer.baseline.mode, self.gpus)
         outside = trainer.samples[-1].state.activity in OUTSIDE
         fed = outside and now - trainer.baseline.woken_at <= self._settings.outside_s
         return Doing.LOOPING if doing is Doing.STILL and fed else doing
 
     def _all_at_lock(self) -> bool:
-        """Whether all of this machine's ranks wait for a lock file: one that does not may hold it, and work for all."""
+        """Whether all of this machine's ranks wait for a lock file: one that does not may have it, and work for all."""
         trainers = self._trainers.values()
         return all(one.samples and one.samples[-1].state.operation == LOCK_FILE for one in trainers)
 
     def _progress_stalled(self, trainer: Trainer) -> bool:
-        """Whether a witness of its own has stalled, or one that vouches for another rank: a step is made by all or by none."""
-        return trainer.stalled_since is not None or any(each.surely_stands for each in self._trainers.values())
+        """Whether a signal of its own has stalled, or an authoritative one of another rank: a step is made by all or by none."""
+        return trainer.stalled_since is not None or any(each.surely_stalled for each in self._trainers.values())
 
-    def _patience(self, trainer: Trainer, survived_s: float, polls: bool) -> float:
-        """How long a standstill is borne; `polls`: it loops while the job's progress stalls."""
+    def _tolerated_s(self, trainer: Trainer, survived_s: float, polls: bool) -> float:
+        """For how many seconds a stall is tolerated; `polls`: it loops while the job's progress stalls."""
         settings, baseline, stalled = self._settings, trainer.baseline, self._progress_stalled(trainer)
         patience = max(settings.patience_s, survived_s)
         if trainer.samples[-1].state.activity in OUTSIDE:
             patience = max(patience, settings.outside_s)
-        if trainer.samples[-1].state.operation == HELD:  # somebody is at it, and knows
+        if trainer.samples[-1].state.operation == HELD:  # a debugger or a person has stopped it
             patience = max(patience, settings.start_s)
-        if baseline.pinned:  # it spins, or computes: then it takes longer where cores are wanted
+        if baseline.busy:  # it spins or computes: that takes longer under CPU contention
             patience *= baseline.crowding
-        # Nor is it sure that one line of Python is a standstill, where the pulse is lively: what it calls may compute, which
-        # takes longer on crowded cores.
-        sure = trainer.surely_stands or (stalled and trainer.stalled_since is None)
+        # Nor is one line of Python surely a stall while the thread is active: what it calls may compute, which
+        # takes longer under CPU contention.
+        sure = trainer.surely_stalled or (stalled and trainer.stalled_since is None)
         if (polls or (baseline.since is None and stalled)) and not sure:
             patience = max(patience, settings.loop_s * baseline.crowding)
-            if polls and baseline.pinned:  # as who evaluates, while no step lines come
+            if polls and baseline.busy:  # as an evaluation does, while no step lines come
                 patience = max(patience, settings.start_s)
-        # In a job that gets on, looks seldom enough meet it at one line each time, in a wait as well as at work.
+        # In a job that makes progress, rare samples meet it at one line each time, in a wait as well as at work.
         if (baseline.since is None and not stalled) or not trainer.is_known(settings.settle_s) or self._joins():
             patience = max(patience, settings.start_s)
         return patience
 
     def _joins(self) -> bool:
-        """Whether ranks are joining each other: imports from a busy share look like a rhythm, and the first waits are long.
+        """Whether ranks are joining each other: imports from a slow share look like a baseline, and the first waits are long.
 
         A job whose own progress was seen has joined.
         """
         trainers = self._trainers.values()
-        if any(each.vouches and each.known_s >= self._settings.settle_s for one in trainers for each in one.signals):
+        if any(
+            each.authoritative and each.known_s >= self._settings.settle_s for one in trainers for each in one.signals
+        ):
             return False
         return any(one.samples and one.samples[-1].state.activity is Activity.RENDEZVOUS for one in trainers)
 
     def _began(self, trainer: Trainer, shown: StackMotion) -> float:
-        """Since when it does this: since its pulse or progress stopped, unless a glance has seen it elsewhere after that."""
+        """Since when it does this: since its CPU activity or progress stopped, unless a later sample saw it elsewhere."""
         still, loops = shown.doing is Doing.STILL, shown.doing is Doing.LOOPING
         cpu_activity = trainer.baseline.since if still else None
         stall = trainer.stalled_since if still or loops else None
@@ -302,7 +304,7 @@ class JobMonitor:
         return shown.since if moved else min(since for since in (cpu_activity, stall, shown.since) if since is not None)
 
     def _learn(self, trainer: Trainer, doing: Doing = Doing.STILL) -> None:
-        """Its standstill has ended, so it was innocent: the next one at its place is borne for longer than that."""
+        """Its stall has ended, so it was benign: the next one at its call site is tolerated for longer."""
         shown = stack_motion_of(trainer.samples)
         if shown is None or shown.doing is not doing:
             return
@@ -315,6 +317,6 @@ class JobMonitor:
             self._longest[place] = max(self._longest.get(place, 0.0), lasted)
 
     def _learn_loop(self, trainer: Trainer) -> None:
-        """The same of a loop, which only its witnesses can have made doubtful."""
+        """The same for a loop, which only progress signals can have made suspicious."""
         if trainer.signals:
             self._learn(trainer, Doing.LOOPING)

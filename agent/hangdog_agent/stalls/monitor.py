@@ -1,4 +1,4 @@
-"""Watches over all jobs of this machine, one tick after the other: pulses and witnesses of all trainers, glances where wanted."""
+"""Monitors all jobs of this machine, tick by tick: CPU samples and progress signals of all trainers, stack samples if wanted."""
 
 import os
 import time
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
-from hangdog_agent.discovery.cpu_activity import CpuSample, feel
+from hangdog_agent.discovery.cpu_activity import CpuSample, sample_cpu
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
 from hangdog_agent.numbers.log_numbers import LogNumbers
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class StallMonitor:
-    """The watch over this machine. Only one thread may tick; `ask` may be called from any."""
+    """The stall monitor of this machine. Only one thread may tick; `ask` may be called from any."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class StallMonitor:
         power: Readings = dict,
         numbers: NumberThresholds = USUAL,
     ) -> None:
-        """`power` answers, without asking them, by GPU its power as a share of its limit and how busy it is, 0 to 1.
+        """`power` gives, by GPU, its last known power as a share of its limit and how busy it was, 0 to 1.
 
         `numbers` says which numbers of a log are wrong.
         """
@@ -59,11 +59,11 @@ class StallMonitor:
         self._asked: dict[str, float] = {}
         self._threads = Threads(tools.proc)
         self._helpers: Mapping[tuple[str, Rank], Sequence[RankProcesses]] = {}
-        #: The jobs whose steps take longer than they used to, as of the last tick.
+        #: The jobs whose steps take longer than they used to, at the last tick.
         self.slowdowns: Mapping[str, Slowdown] = {}
-        #: The ranks of each job that were seen to move, as of the last tick.
+        #: The ranks of each job that made progress, at the last tick.
         self.moving: Mapping[str, frozenset[Rank]] = {}
-        #: How the steps of each job go on whose steps are timed, likewise.
+        #: The pace of the steps of each job that are timed, at the last tick.
         self.paces: Mapping[str, StepPace] = {}
 
     @property
@@ -72,15 +72,15 @@ class StallMonitor:
         return self._settings.beat_s
 
     def ask(self, job: str, seconds: float) -> None:
-        """Glances at all trainers of a job for so long: elsewhere somebody waits for it."""
+        """Samples all trainers of a job for so many seconds: another machine suspects it."""
         self._asked[job] = time.monotonic() + seconds
 
     def tick(
         self, members: Sequence[RankProcesses], ended: Mapping[Key, RankProcesses] = MappingProxyType({})
     ) -> dict[str, dict[Rank, Sign]]:
-        """Feels every trainer among `members` and answers what each job's ranks show; jobs that show nothing are absent.
+        """Samples every trainer among `members`; the stall signs of each job's ranks. Jobs without any are absent.
 
-        Of those that `ended` the last words are read.
+        The last log lines of those that `ended` are read.
         """
         trainers: dict[str, dict[Key, RankProcesses]] = {}
         for member in members:
@@ -89,7 +89,7 @@ class StallMonitor:
         gpus = self._devices or bool(self._power())
         self._jobs = {job: self._jobs.get(job) or JobMonitor(self._settings) for job in trainers}
         self._helpers = _helpers(members)
-        received = self._sources.hear(trainers, ended)
+        received = self._sources.read(trainers, ended)
         self._sources.note(self._tools.steps, received)  # for captures
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
         threads = self._threads.find(everybody, self._seen)
@@ -97,8 +97,8 @@ class StallMonitor:
         moving: dict[str, frozenset[Rank]] = {}
         for job, watch in self._jobs.items():
             watch.gpus = gpus
-            watch.feel(self._beats(trainers[job], received, threads))
-            watch.hear(received)
+            watch.add_cpu_samples(self._cpu_samples(trainers[job], received, threads))
+            watch.add_signals(received)
             if (until := self._asked.pop(job, None)) is not None:
                 watch.ask(until)
             wanted = watch.wants(time.monotonic())
@@ -126,20 +126,20 @@ class StallMonitor:
         """Ends the processes that look at trainers' files."""
         self._sources.close()
 
-    def _beats(
+    def _cpu_samples(
         self,
         trainers: Mapping[Key, RankProcesses],
         received: Mapping[Key, Sequence[ProgressSignal]],
         threads: Mapping[Key, int],
     ) -> dict[Key, tuple[Rank, CpuSample | None]]:
-        """Of all that are to be watched: where the kernel counts no beats, or no thread trains, those that have a witness."""
+        """CPU samples of all monitored trainers; without one (not counted, or no thread trains) only those with a signal."""
         found: dict[Key, tuple[Rank, CpuSample | None]] = {}
         for key, member in trainers.items():
             pid = member.process.pid
             tid = threads.get(key, pid)
-            beat = feel(self._tools.proc, pid, time.monotonic(), tid) if tid else None
-            if beat is not None or (received[key] and self._tools.proc.stat(pid) is not None):
-                found[key] = (member.rank, beat)
+            sample = sample_cpu(self._tools.proc, pid, time.monotonic(), tid) if tid else None
+            if sample is not None or (received[key] and self._tools.proc.stat(pid) is not None):
+                found[key] = (member.rank, sample)
         return found
 
     def _samples(self, members: Sequence[RankProcesses]) -> dict[Key, StackSample]:
@@ -171,12 +171,12 @@ class StallMonitor:
         return look(member.process, self._tools, until, attach=False)
 
     def _at_once(self, members: Sequence[RankProcesses], taken: Callable[[RankProcesses], T]) -> dict[Key, T]:
-        with ThreadPoolExecutor(min(self._tools.settings.pool(), len(members)), "hangdog-glance") as pool:
+        with ThreadPoolExecutor(min(self._tools.settings.pool(), len(members)), "hangdog-sample") as pool:
             return dict(zip((member.process.key for member in members), pool.map(taken, members), strict=True))
 
 
 def _helpers(members: Sequence[RankProcesses]) -> dict[tuple[str, Rank], list[RankProcesses]]:
-    """Of each rank's children so many that a look at it stays cheap."""
+    """The children of each rank, so few that a sample stays cheap."""
     found: dict[tuple[str, Rank], list[RankProcesses]] = {}
     for member in members:
         if member.kind is not ProcessRole.TRAINER:

@@ -7,22 +7,22 @@ from hangdog_models.planning.slowdown import SlowdownSettings
 
 @dataclass(frozen=True, slots=True)
 class StallSettings:
-    """When the agent suspects a standstill; every time is in seconds."""
+    """When the agent suspects a stall; every time is in seconds."""
 
-    #: Between two readings of the trainers' pulse, 20 µs each.
+    #: Between two readings of the trainers' CPU activity, 20 µs each.
     beat_s: float = 1.0
-    #: A rank has a rhythm after so long of alternating work and waits: imports and joining are no such thing.
+    #: A rank has a baseline after so long of alternating work and waits: imports and joining are neither.
     settle_s: float = 10.0
-    #: A pulse that stops for so long, or for longer than usual, makes wonder: stacks are glanced at, nobody is told.
+    #: CPU activity that stops for so long, or for longer than usual, is suspicious: stacks are sampled, nothing is reported.
     suspicious_s: float = 3.0
-    #: A rank that stands still for so long is overdue.
+    #: A rank that is stalled for so long is overdue.
     patience_s: float = 5.0
-    #: One that waits for somebody outside of the job, a server or a file: it is woken once in many seconds where buffers are
-    #: large, and services have bad moments.
+    #: One that waits for something outside of the job, a server or a file: with large buffers it is woken once in many
+    #: seconds, and services have bad moments.
     outside_s: float = 60.0
-    #: So many times the longest standstill it survived at that place, when that is longer.
+    #: So many times the longest stall that it survived at that call site, if that is longer.
     factor: float = 3.0
-    #: Before a rank has a rhythm: ten thousand ranks take minutes to join each other.
+    #: Before a rank has a baseline: ten thousand ranks take minutes to join each other.
     start_s: float = 300.0
 
     #: Between two readings of the trainers' logs, a millisecond for eight of them; 0 reads none.
@@ -42,11 +42,11 @@ class StallSettings:
     traffic_share: float = 0.05
     #: Share of its power limit below which a busy GPU spins in a wait: idle is a sixth, training two thirds. 0: not looked at.
     spin_share: float = 0.25
-    #: A rank with a lively pulse whose standstill is not sure is borne for so long: it may evaluate, or compute at one place.
+    #: An active rank whose stall is not sure is tolerated for so long: it may evaluate, or compute at one call site.
     loop_s: float = 60.0
 
-    #: Steps that take so much longer than they used to make a slowdown, in which a machine is sought; 0: none is told. Less is in
-    #: the noise of most jobs, and costs less than looking for it.
+    #: Steps that take so much longer than they used to are a slowdown, and the slow machine is looked for; 0: never. Less is
+    #: noise in most jobs, and costs less than the search.
     slow_share: float = 0.1
     #: Steps are timed over so long, or over one: the moment of each end is known to a second, from readings of the logs.
     slow_sample_s: float = 8.0
@@ -54,8 +54,8 @@ class StallSettings:
     slow_settle_s: float = 300.0
     #: What is usual is what the last half an hour was like, and a slowdown that lasts for so long is the job's new pace.
     slow_usual_s: float = 1800.0
-    #: A sound job whose steps vary by chance alone is told to be slow once in so many hours: then it is looked at lightly for
-    #: nothing, which costs seconds of a core.
+    #: A healthy job whose steps vary by chance is reported as slow once in so many hours. The needless light samples cost
+    #: seconds of a core.
     slow_alarm_h: float = 1000.0
 
     @property

@@ -1,4 +1,4 @@
-"""What a few glances at one trainer show together: it stands still, loops at one place, compiles, writes, or works."""
+"""What a few stack samples of one trainer show together: it is unchanged, loops, compiles, writes, or works."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,30 +9,31 @@ from hangdog_models.stack import Frame
 from hangdog_models.stall_timeouts import Doing
 from hangdog_models.verdict import Activity
 
-#: Glances must lie so far apart to show that nothing moved; a line of Python takes less. Seconds.
+#: Samples must be so far apart to show that nothing moved; a line of Python takes less. Seconds.
 APART_S = 2.4
-#: Only the latest glances count, so many at least: who works now must not be called compiling for what it did before. Seconds.
+#: Only the latest samples count, so many at least: a rank at work is not compiling because it did before. Seconds.
 RECENT_S, LEAST = 7.0, 3
-#: So many glances in a row at one place make a loop: work that gets on is found at its most common place in a third of them.
+#: So many samples in a row at one call site are a loop: normal work is at its most common one in a third of them.
 LOOPS = 8
-#: Share of a core from which on a thread at one line is at work there, and from which on its children are.
+#: A thread at one line is at work from this share of a core on, and so are its children.
 _RUNS_SHARE, _HELPED_SHARE = 0.5, 0.1
-#: Who wakes up that often between looks from sleeps that it set itself looks again and again whether something has come.
+#: A thread that wakes so often between samples, from sleeps that it set itself, polls.
 _POLLS = 1
-#: Who waits there waits for somebody outside of the job, and gets something, or has it taken, whenever it is woken.
+#: A wait here is for something outside of the job: each wake-up brings or takes some data.
 OUTSIDE = (Activity.NETWORK, Activity.STORAGE)
-#: Bytes read and written at one line that are no mere line of a log.
+#: Bytes read and written at one line: more than a line of a log.
 _MOVED_BYTES = 1 << 16
-#: Places where a rank that stands there and moves bytes is writing or reading.
+#: Call sites at which a rank that moves bytes is writing or reading.
 _STORAGE = (Activity.CHECKPOINT, Activity.STORAGE, Activity.DATALOADER)
 
 
 @dataclass(frozen=True, slots=True)
 class StackSample:
-    """One look at a trainer at the moment `at`; `io_bytes` None when they may not be read.
+    """One stack sample of a trainer at the moment `at`; `io_bytes` is None if they may not be read.
 
-    `ran_s` its thread was on a core, `wakes` times it was put on one: None where the kernel does not count. `dozes`: it sleeps
-    for a time it set itself. `helped_s` its children were on a core so far; `helper_bytes` its data loader's workers read.
+    - `ran_s`: seconds on a core, `wakes`: times it was put on one; None if the kernel does not count.
+    - `dozes`: it sleeps for a time that it set itself.
+    - `helped_s`: seconds its children were on a core; `helper_bytes`: what its data loader's workers read.
     """
 
     at: float
@@ -47,16 +48,16 @@ class StackSample:
 
 @dataclass(frozen=True, slots=True)
 class StackMotion:
-    """What it does; `since` is the first glance of the same kind in a row."""
+    """What it does; `since` is the first sample of the same kind in a row."""
 
     doing: Doing
     since: float
 
 
 def stack_motion_of(samples: Iterable[StackSample], apart_s: float = APART_S, loops: int = LOOPS) -> StackMotion | None:
-    """What the latest glances, oldest first, show; None while they are too few or less than `apart_s` apart.
+    """What the latest samples, oldest first, show; None while they are too few or less than `apart_s` apart.
 
-    `loops` glances in a row at one place make a loop.
+    `loops` samples in a row at one call site are a loop.
     """
     samples = list(samples)
     if not samples:
@@ -76,12 +77,12 @@ def stack_motion_of(samples: Iterable[StackSample], apart_s: float = APART_S, lo
 
 
 def at_one_place(samples: Iterable[StackSample]) -> bool:
-    """Whether all of them are at one place, which may be a line or a loop."""
+    """Whether all of them are at one call site, which may be a line or a loop."""
     return len({_place(sample.state) for sample in samples}) == 1
 
 
 def writes(samples: Sequence[StackSample]) -> bool:
-    """Whether the latest is at a place of storage, and bytes have moved since the one before."""
+    """Whether the latest is at a call site of storage, and bytes have moved since the one before."""
     if len(samples) < 2 or samples[-1].state.activity not in _STORAGE:
         return False
     before, after = samples[-2].io_bytes, samples[-1].io_bytes
@@ -89,10 +90,10 @@ def writes(samples: Sequence[StackSample]) -> bool:
 
 
 def meanwhile(samples: Iterable[StackSample], mode: CpuActivity, gpus: bool) -> Doing:
-    """What who stands at one line, and waits neither for ranks nor for its device, does there, by what the kernel counts.
+    """What a rank does at one line, where it waits neither for ranks nor for its device, by what the kernel counts.
 
-    `mode` is how its thread spends its time now: work alternates with waits, and what is stuck does one only. `gpus`: whether the
-    machine has any; then a thread that runs at one line of a tensor's code may spin until its GPU is done.
+    `mode` is its CPU activity: work alternates with waits, a stuck thread does one only. `gpus`: whether the machine has any;
+    then a thread that runs at one line of a tensor's code may spin until its GPU is done.
     """
     samples = list(samples)
     still = _alike(samples, lambda state: (state.activity, state.frames))
@@ -102,7 +103,7 @@ def meanwhile(samples: Iterable[StackSample], mode: CpuActivity, gpus: bool) -> 
         return Doing.STILL
     if last.helped_s - first.helped_s >= _HELPED_SHARE * span or last.helper_bytes > first.helper_bytes:
         return Doing.HELPED
-    if mode is CpuActivity.LIVELY or (mode is CpuActivity.PINNED and (last.state.interpreting or not gpus)):
+    if mode is CpuActivity.ACTIVE or (mode is CpuActivity.BUSY and (last.state.interpreting or not gpus)):
         return Doing.LOOPING  # as one line that calls a compiled step again and again, on cores that others want, too
     if (last.io_bytes or 0) - (first.io_bytes or 0) >= _MOVED_BYTES:
         return Doing.WRITING
@@ -115,7 +116,7 @@ def meanwhile(samples: Iterable[StackSample], mode: CpuActivity, gpus: bool) -> 
 
 
 def call_site(samples: Sequence[StackSample]) -> str:
-    """The innermost function in which all samples are, in words for people; empty when they share none."""
+    """The innermost function that all samples share, for people; empty if they share none."""
     common = samples[-1].state.frames
     for sample in samples:
         frames = sample.state.frames
@@ -142,7 +143,7 @@ def _place(state: RankState) -> object:
 
 
 def _alike(samples: Sequence[StackSample], key: Callable[[RankState], object]) -> Sequence[StackSample]:
-    """The latest glances in a row that have the same key."""
+    """The latest samples in a row that have the same key."""
     wanted = key(samples[-1].state)
     start = len(samples) - 1
     while start and key(samples[start - 1].state) == wanted:

@@ -1,6 +1,6 @@
-"""Finds the thread that trains in processes of which the main thread only waits, as those of Ray Train; its pulse is the one to feel.
+"""Finds the thread that trains, in processes whose main thread only waits, such as Ray Train's; its CPU activity counts.
 
-The kernel does not tell which it is, so such a process is glanced at once, and again when that thread has ended.
+The kernel does not say which it is. So such a process is sampled once, and again when that thread has ended.
 """
 
 import time
@@ -13,11 +13,11 @@ from hangdog_agent.procfs import Proc
 from hangdog_models.backoff import pause
 from hangdog_models.training import training_thread
 
-#: While no thread trains, as before the training function and after it, there is another glance after so long, then after
-#: twice as long, and so on; and at most so rarely. A glance takes 40 ms of a core. Seconds.
+#: While no thread trains, as before the training function and after it, the next sample comes after so long, then after
+#: twice as long, and so on; and at most so rarely. A sample takes 40 ms of a core. Seconds.
 AGAIN_S, SELDOM_S = 3.0, 60.0
 
-#: Glances at several trainers at once.
+#: Trainers that are sampled at once.
 TakeSamples = Callable[[Sequence[RankProcesses]], Mapping[Key, CapturedProcess]]
 
 

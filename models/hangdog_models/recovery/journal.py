@@ -1,4 +1,4 @@
-"""An entry of the history as one line of JSON, and back: whoever keeps the file appends such lines and reads them again."""
+"""An entry of the history as one line of JSON, and back; the caller appends the lines to a file."""
 
 import json
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ from hangdog_models.recovery.trouble import Cause, Trouble
 
 #: Characters of one line: an entry names some machines and says some sentences.
 LONGEST = 1 << 20
-#: No moment in Unix seconds, and no number of a step, is larger: JSON can hold numbers that no float does.
+#: No Unix time and no step number is larger: JSON can hold numbers that no float does.
 MOST = 1e15
 
-#: Keys of a line that are called otherwise than the fields they hold.
+#: Keys of a line that differ from the names of their fields.
 _KEYS = {"reasons": "because", "message": "words"}
 _NAMES = {
     OutageOpened: "opened",
@@ -50,12 +50,12 @@ def written(entry: Entry) -> str:
 
 
 def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an entry by the keys of its line: files of before go on being read."""
+    """The fields of an entry by the keys of its line, so that older files are still read."""
     return {_KEYS.get(key, key): _row(value) if isinstance(value, dict) else value for key, value in fields.items()}
 
 
 def read(line: str) -> Entry:
-    """The entry of a line; raises UnreadableEvidence where it is none."""
+    """The entry of a line; raises UnreadableEvidence if it is none."""
     if len(line) > LONGEST:
         raise UnreadableEvidence(f"a line of {len(line)} characters is no entry of a history")
     try:

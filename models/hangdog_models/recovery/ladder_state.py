@@ -1,4 +1,4 @@
-"""Where a job stands on the ladder: all that follows from its history."""
+"""The state of a job on the recovery ladder, worked out from its history."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class LadderState:
-    """`climbed` counts the acts of the episode; `out` were evicted, or failed as spares, ever.
+    """What is known of a job's episode and its machines.
 
-    `fit` are the machines that the job ran on, ever, and the spares that passed the last test, in that order.
-
-    `convicted` by tests and still there; `tested` since the job was last started; `pending` are changes not merged yet,
-    `merged` the last that were and may be rolled back; `lately` counts the steps of 24 hours; `called`: a person was.
+    - `climbed`: how often each rung was used in this episode; `lately`: steps within 24 hours; `called`: a person was.
+    - `out`: machines ever evicted, or failed as spares; `convicted`: by tests, and still in the job.
+    - `fit`: machines that the job ever ran on, then spares that passed their last test; `tested`: since the last start.
+    - `pending`: changes not merged yet; `merged`: the last merged ones, which may be rolled back.
     """
 
     climbed: Mapping[RecoveryRung, int]
@@ -82,7 +82,7 @@ def stand(history: Sequence[Entry], now: float) -> LadderState:
                 if step.act is RecoveryRung.EVICT:
                     out.update(dict.fromkeys(step.machines))
                     convicted = {machine: None for machine in convicted if machine not in step.machines}
-                if step.act in MERGES:  # one that could not be merged is not tried again: that it was tried is told
+                if step.act in MERGES:  # a change that could not be merged is not tried again
                     pending = {name: change for name, change in pending.items() if name not in step.changes}
             case StepDone(ok=True):
                 done = steps.get(entry.number)

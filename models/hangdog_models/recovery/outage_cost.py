@@ -1,4 +1,4 @@
-"""What each failure cost: the time from when the job last got on until it gets on again, and where it went."""
+"""What each failure cost: the time from the job's last progress to its next one, and where the time went."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,8 +8,10 @@ from hangdog_models.recovery.recovery_history import Began, Entry, Finished, Pro
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Moments of one failure: `since` the job did not get on, `noticed` it was known why, `began` the job was started again,
-    `over` it got on. The last two are None while they have not happened. `acts` were carried out."""
+    """Moments of one failure, in Unix seconds, and the `acts` that were carried out.
+
+    `since`: the last progress; `noticed`: the cause was known; `began`: the job was started again; `over`: it made progress.
+    The last two are None until they happen."""
 
     since: float
     noticed: float
@@ -18,12 +20,12 @@ class Outage:
     acts: tuple[RecoveryRung, ...] = ()
 
     def seconds(self, now: float) -> float:
-        """Unproductive time, until now where it lasts."""
+        """Unproductive seconds; until `now` if the outage lasts."""
         return max(0.0, (now if self.over is None else self.over) - self.since)
 
 
 def outages(history: Sequence[Entry]) -> tuple[Outage, ...]:
-    """All failures of a job, in order. A job whose log tells of no steps gets on when it is started."""
+    """All failures of a job, in order. A job without step lines makes progress when it is started."""
     found: list[Outage] = []
     tells_steps = any(isinstance(entry, Progressed) for entry in history)
     for entry in history:
@@ -31,7 +33,7 @@ def outages(history: Sequence[Entry]) -> tuple[Outage, ...]:
         match entry:
             case Troubled() if now_open is None:
                 found.append(Outage(min(entry.since, entry.at), entry.at))
-            case Troubled() if now_open is not None:  # it failed again before it got on: one outage
+            case Troubled() if now_open is not None:  # it failed again before it made progress: one outage
                 found[-1] = replace(now_open, began=None)
             case Stepped() if now_open is not None:
                 found[-1] = replace(now_open, acts=(*now_open.acts, entry.step.act))

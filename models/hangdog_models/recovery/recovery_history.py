@@ -1,4 +1,4 @@
-"""What happened to a supervised job: the only memory of the recovery ladder, in the order it happened. Times are Unix seconds."""
+"""What happened to a supervised job, in order: the only memory of the recovery ladder. Times are Unix seconds."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from hangdog_models.recovery.trouble import Trouble
 
 
 class RecoveryRung(StrEnum):
-    """What may be done. The order is the ladder's; WAIT and UPDATE are for a job in no trouble."""
+    """What may be done, in the order of the ladder. WAIT and UPDATE are for a job without trouble."""
 
     WAIT = "wait"
     UPDATE = "update"
@@ -19,17 +19,17 @@ class RecoveryRung(StrEnum):
     HUMAN = "human"
 
 
-#: Acts that bring pending changes of the code in.
+#: Rungs that merge pending changes of the code.
 MERGES = frozenset({RecoveryRung.UPDATE, RecoveryRung.EVICT, RecoveryRung.REATTEMPT})
-#: Acts that stop the job and start it anew.
+#: Rungs that stop the job and start it again.
 RESTARTS = MERGES | {RecoveryRung.ROLLBACK}
-#: Acts whose answer is a list of convicted machines.
+#: Rungs whose result is a list of convicted machines.
 TESTS = frozenset({RecoveryRung.DIAGNOSE, RecoveryRung.REPLAY})
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryStep:
-    """What to do and why. `machines` go (evict); `changes` of the code come in, or with a rollback go out; after `wait_s`."""
+    """What to do and why. `machines` are evicted. `changes` are merged, or rolled back by ROLLBACK. It begins after `wait_s`."""
 
     act: RecoveryRung
     reasons: tuple[str, ...]
@@ -40,7 +40,7 @@ class RecoveryStep:
 
 @dataclass(frozen=True, slots=True)
 class OutageOpened:
-    """Somebody began to supervise: the first time, or again after a person was called or the supervisor had ended."""
+    """Supervision began: the first time, or again after a person was called or the supervisor ended."""
 
     at: float
     run: str
@@ -57,14 +57,14 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """It got on for the first time since it was started, as far as its log tells of steps."""
+    """Its first progress since it was started, as far as its log has step lines."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Troubled:
-    """Something is wrong with it. `since` is when it last got on, as far as that is known."""
+    """Something is wrong with it. `since` is its last known progress."""
 
     at: float
     since: float
@@ -73,7 +73,7 @@ class Troubled:
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """A step is carried out from now on: written before anything is done."""
+    """A step begins: stored before anything is done."""
 
     at: float
     number: int
@@ -82,7 +82,7 @@ class Stepped:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """What came of it. Not `ok`: it could not be carried out, or nobody knows whether it was; it is not done again."""
+    """The result of a step. Not `ok`: it could not be carried out, or that is not known; it is not repeated."""
 
     at: float
     number: int
@@ -93,7 +93,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """Spares were tested, for an eviction: those that `passed` until now may take a place; those that `failed` are out."""
+    """Spares were tested for an eviction. Those that `passed` may take a place; those that `failed` are out."""
 
     at: float
     passed: tuple[str, ...]

@@ -1,9 +1,9 @@
-"""The recovery ladder as one pure decision: what to do next about a job in trouble, and because of what.
+"""The recovery ladder as one pure decision: the next step for a job in trouble, and its reason.
 
-The policy of ByteRobust's controller (SOSP 2025, sections 4 and 5): a sure verdict upon a machine evicts it at once; a
-restart that fails again is followed by stop-time tests; what tests find nothing about is tried again, then the code is
-rolled back, then the job replayed; then a person is called. A software verdict evicts nobody, and a service that does not
-answer is waited for. Each rung is climbed a bounded number of times, so a person is always reached.
+The policy of ByteRobust's controller (SOSP 2025, sections 4 and 5): a sure verdict on a machine evicts it at once. If
+a restart fails again, stop-time tests follow. If they find nothing, the job is restarted, then its code is rolled back,
+then the job is replayed, then a person is called. A software verdict evicts no machine. A service that does not answer is
+waited for. Each rung has a limit, so a person is always reached.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +19,9 @@ from hangdog_models.recovery.trouble import Cause, Trouble
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResources:
-    """What there is to recover with: spare machines, `hands` for the acts that somebody can carry out, checkpoint copies.
+    """What there is to recover with: spare machines, `hands` (the rungs that can be carried out here), checkpoint copies.
 
-    `unfit` says of spares that are not counted why they are not.
+    `unfit`: the spares that do not count, each with the reason.
     """
 
     spares: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class _LadderCase:
         return self.state.climbed.get(act, 0)
 
     def merges(self) -> tuple[str, ...]:
-        """The changes that come in with a restart: none once the code itself is suspected."""
+        """The changes to merge at a restart: none once the code itself is suspected."""
         if (
             self.trouble.cause is Cause.SOFTWARE
             or self.tries(RecoveryRung.ROLLBACK)
@@ -54,7 +54,7 @@ class _LadderCase:
 
 _DEFAULTS = LadderSettings()
 
-#: The rungs for each cause, from the lowest up; the last one always holds.
+#: The rungs for each cause, from the lowest up; the last one has no limit.
 RUNGS: Mapping[Cause, tuple[RecoveryRung, ...]] = {
     Cause.MACHINE: (
         RecoveryRung.EVICT,
@@ -84,7 +84,7 @@ def next_step(
     services: RecoveryResources,
     settings: LadderSettings = _DEFAULTS,
 ) -> RecoveryStep:
-    """The next step for a job in this trouble, or in none; the history holds all steps before it. `now` in Unix seconds."""
+    """The next step for a job in this trouble, or in none. `history` has all steps before; `now` is in Unix seconds."""
     state = stand(history, now)
     if trouble is None or trouble.cause is Cause.NONE:
         return _at_peace(trouble, state, now, services, settings)
@@ -110,7 +110,7 @@ def next_step(
 def _at_peace(
     trouble: Trouble | None, state: LadderState, now: float, services: RecoveryResources, settings: LadderSettings
 ) -> RecoveryStep:
-    """Of a job that trains: whether changes have waited for long enough. Never while what was rolled back is on trial."""
+    """For a job that trains: merge changes that have waited for long enough, but not while a rollback is on trial."""
     because = (trouble.what,) if trouble is not None else ()
     held = state.climbed.get(RecoveryRung.ROLLBACK, 0) or RecoveryRung.UPDATE not in services.hands
     pending = () if held else state.pending

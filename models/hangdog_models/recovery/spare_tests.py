@@ -1,7 +1,7 @@
-"""Which spares passed their test, by the report of a campaign (`hangdog.campaign/1`) that was held upon them.
+"""Which spares passed their test, by the report of a campaign (`hangdog.campaign/1`).
 
-A spare is asked for more than a machine under suspicion: a campaign convicts after two failed launches, while one is enough
-not to take a machine for which another may stand in. Only who is convicted is out for good.
+The bar is higher than for a suspected machine. A campaign convicts after two failed launches, but one is enough not to take
+a spare, for there are others. Only a convicted spare is out for good.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ LEVELS = tuple(level for level, one in LADDER.items() if one.least == 1)
 
 @dataclass(frozen=True, slots=True)
 class SpareTest:
-    """Who passed; why each of the others did not: `failed` are convicted, of the `doubtful` nobody knows enough."""
+    """The spares that passed, and why each of the others did not: `failed` are convicted, `doubtful` are undecided."""
 
     passed: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class SpareTest:
 
 
 def of_campaign(machines: Sequence[str], levels: Collection[int], report: Mapping[str, Any]) -> SpareTest:
-    """What a report says of each machine; one of which it says nothing is doubtful."""
+    """What a report says of each machine; a machine that it does not name is doubtful."""
     passed, failed, doubtful = [], {}, {}
     convicted = {str(one.get("machine")): one.get("because") for one in _tables(report, "convicted")}
     tests = {LADDER[level].name for level in levels}
@@ -49,6 +49,6 @@ def _tables(document: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any
 
 
 def _words(value: object) -> str:
-    """What stands there for people: the first of several reasons."""
+    """The reason for people: the first of several."""
     first = value[0] if isinstance(value, list) and value else value
     return printable(first) if isinstance(first, str) else ""

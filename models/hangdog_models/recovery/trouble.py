@@ -1,4 +1,4 @@
-"""Why a job needs help, as far as the ladder cares: whom or what to blame, from a verdict or from how its processes ended."""
+"""Why a job needs help: what to blame, from a verdict or from how its processes ended."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _LINE, _WORDS = 1000, 200
 
 
 class Cause(StrEnum):
-    """Whom to blame."""
+    """What to blame."""
 
     MACHINE = "machine"
     SOFTWARE = "software"
@@ -34,7 +34,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """`choices` are the sets of machines that may be evicted for it, the best first; only a machine's trouble has any."""
+    """`choices` are the sets of machines that may be evicted, the best first; only the cause MACHINE has any."""
 
     cause: Cause
     what: str
@@ -42,7 +42,7 @@ class Trouble:
 
 
 def of_verdict(verdict: Verdict) -> Trouble:
-    """What a verdict asks for. One that evicts nobody blames no machine, and of a slow job that means that it may go on."""
+    """The trouble of a verdict. If it evicts no machine it blames none; a slow job may then go on."""
     what = f"verdict {verdict.kind}, {percent(verdict.confidence)}: {verdict.because[0] if verdict.because else 'no reason given'}"
     evict = verdict.evict.machines
     if evict and verdict.kind in (Kind.MACHINE, Kind.GROUP, Kind.SLOW):
@@ -60,7 +60,7 @@ def of_verdict(verdict: Verdict) -> Trouble:
 
 
 def of_exit(statuses: Mapping[str, int], words: Mapping[str, str]) -> Trouble:
-    """What an end asks for: the statuses of the processes that ended with one, by machine, and what each wrote last."""
+    """The trouble of an exit: the exit statuses by machine, and the last output of each process."""
     failed = [machine for machine, status in statuses.items() if status]
     who = ", ".join(f"{machine} with status {statuses[machine]}" for machine in failed[:4])
     what = f"the job ended on {who}" + (f" and {len(failed) - 4} more machines" if len(failed) > 4 else "")

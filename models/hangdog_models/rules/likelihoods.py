@@ -1,4 +1,4 @@
-"""Every number that moves odds or decides a verdict, from one dated table that says what each does and what it rests on."""
+"""Every number that moves odds or decides a verdict, from one dated table with the source of each."""
 
 import tomllib
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ _KEYS = {"name", "value", "meaning", "evidence", "case", "judged", "error", "sce
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """One row: its number, or its numbers by cause; what these multiply or decide; and what they rest on.
+    """One row: its number, or its numbers by cause; what they multiply or decide; and their source.
 
     `case` names a case whose verdict changes with the number, one for each cause; it is empty where none is known.
-    `judged`: what was set by judgement, where a fit has moved it; empty where none has.
+    `judged`: the value set by judgement before a fit moved it; empty if none did.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Likelihood:
 
 
 def parse(text: str) -> Mapping[str, Likelihood]:
-    """Reads the text of a table; raises OurFault where a row says something no row can mean."""
+    """Reads the text of a table; raises OurFault if a row is not valid."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,4 @@
-"""What an event of hardware, kernel or diagnosis means for a machine, and the policies that say so."""
+"""What an event of hardware, kernel or DCGM means for a machine, by the policies."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from hangdog_models.findings import Impact
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What one kind of event means; `source` says who claims it, `disputed` who says otherwise and what we took."""
+    """What one kind of event means; `source` is where that is documented; `disputed`: which source differs, and what we took."""
 
     impact: Impact
     says: str
@@ -68,7 +68,7 @@ class KernelPolicy:
     places: tuple[HardwarePart, ...]
 
     def lasting(self) -> frozenset[str]:
-        """Codes of what holds until a later line takes it back, such as a link that is down."""
+        """Codes of states that last until a later line ends them, such as a link that is down."""
         return frozenset(code for event in self.events for code in event.clears)
 
 

@@ -1,4 +1,4 @@
-"""Which labels of Kubernetes nodes name what machines share, from one dated table; and what those of one node say."""
+"""Which labels of Kubernetes nodes name a shared fault domain, from one dated table; and those of one node."""
 
 import re
 import tomllib
@@ -11,15 +11,15 @@ from hangdog_models.errors import OurFault
 
 #: The table used.
 TABLE = "node_labels@2026-11"
-#: What Kubernetes allows as a label's value; whatever else stands there is no label.
+#: What Kubernetes allows as a label's value; anything else is no label.
 _VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-#: Values by which those who write labels say that they do not know.
+#: Values that mean "not known".
 _NOTHING = frozenset({"unknown", "none", "null", "na", "n.a", "not-found"})
 
 
 @dataclass(frozen=True, slots=True)
 class LabelFamily:
-    """Labels of one hand, narrowest first: one of `used` tells what machines share, those of `wide` only check it."""
+    """Labels of one writer, narrowest first. One of `used` names the fault domain; those of `wide` only check it."""
 
     used: tuple[str, ...]
     wide: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class LabelFamily:
 
 
 def parse(text: str) -> tuple[LabelFamily, ...]:
-    """Reads the text of a table; raises OurFault where it says something no row can mean."""
+    """Reads the text of a table; raises OurFault if a row is not valid."""
     try:
         rows = tomllib.loads(text)["family"]
         found = tuple(LabelFamily(tuple(row["labels"]), tuple(row.get("wide", ()))) for row in rows)
@@ -51,7 +51,7 @@ def families() -> tuple[LabelFamily, ...]:
 
 
 def fault_domains(labels: Mapping[str, object]) -> tuple[str, ...]:
-    """What a node's labels say it shares with others, each as `label=value`, as `kubectl get nodes -l` takes it."""
+    """The fault domains of a node by its labels, each as `label=value`, as `kubectl get nodes -l` takes it."""
     known = (label for family in families() for label in family.labels)
     return tuple(f"{label}={labels[label]}" for label in known if _tells(labels.get(label)))
 

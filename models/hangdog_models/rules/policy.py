@@ -1,4 +1,4 @@
-"""Reads policy files, dated and with a source in every row, and says no to what no row can mean."""
+"""Reads policy files, dated and with a source in every row, and refuses rows that are not valid."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ from hangdog_models.errors import OurFault
 from hangdog_models.findings import Impact
 from hangdog_models.rules.meaning import DcgmPolicy, HardwareEvent, HardwarePart, KernelPolicy, Meaning, XidPolicy
 
-#: The files used; readers name none, so that one line means one thing everywhere.
+#: The files used; readers do not choose, so one line means the same everywhere.
 XID, KERNEL, DCGM = "xid@2026-11", "kernel@2026-11", "dcgm@2026-11"
 #: Seconds: what happened so much earlier than the newest event of its clock is another story. The longest patience between
 #: a fault and what follows it is NCCL's watchdog with 30 minutes, twice that is room for a job that sets it higher.
@@ -26,7 +26,7 @@ _ADDRESS = r"(?P<device>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-9a-f])?)"
 
 
 def parse_xid(text: str) -> XidPolicy:
-    """Reads a policy for Xid and SXid lines; raises OurFault where it says something no row can mean."""
+    """Reads a policy for Xid and SXid lines; raises OurFault if a row is not valid."""
     with _Strict(text) as document:
         codes: dict[int, list[Meaning]] = {}
         for row in document["xid"]:
@@ -39,7 +39,7 @@ def parse_xid(text: str) -> XidPolicy:
 
 
 def parse_kernel(text: str) -> KernelPolicy:
-    """Reads a policy for other kernel lines; raises OurFault where it says something no row can mean."""
+    """Reads a policy for other kernel lines; raises OurFault if a row is not valid."""
     with _Strict(text) as document:
         events = tuple(_event(row) for row in document["event"])
         codes = {event.code for event in events if event.meaning}
@@ -53,7 +53,7 @@ def parse_kernel(text: str) -> KernelPolicy:
 
 
 def parse_dcgm(text: str) -> DcgmPolicy:
-    """Reads a policy for failed diagnoses; raises OurFault where it says something no row can mean."""
+    """Reads a policy for failed DCGM tests; raises OurFault if a row is not valid."""
     with _Strict(text) as document:
         words = tuple(_meaning(row, {"when"}) for row in document["words"])
         if any(meaning.when is None for meaning in words):
@@ -77,7 +77,7 @@ def kernel(name: str = KERNEL) -> KernelPolicy:
 
 @cache
 def dcgm(name: str = DCGM) -> DcgmPolicy:
-    """The packaged policy for failed diagnoses."""
+    """The packaged policy for failed DCGM tests."""
     return parse_dcgm(_packaged(name))
 
 

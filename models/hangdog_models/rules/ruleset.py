@@ -16,7 +16,7 @@ from hangdog_models.verdict import Activity
 
 
 class Wait(StrEnum):
-    """Whom an activity waits for."""
+    """What an activity waits for."""
 
     NONE = "none"  # no rank: the culprit's kind
     GROUP = "group"  # the members of one process group that have not joined
@@ -29,10 +29,11 @@ class Wait(StrEnum):
 class Rule:
     """One row of a rule file. Fields that do not belong to its table keep their defaults.
 
-    `weak` yields to any strong rule further out; `innermost` holds only for the innermost Python frame; beyond a
-    `boundary` callers say nothing about the process group: a module's collective is not its pipeline schedule's. A `leaf`
-    no longer holds where the program's own code has been called from inside of it: a hook that runs during backward.
-    `operations`: a process group is told for these alone; for every operation where none is named.
+    - `weak`: yields to any strong rule further out.
+    - `innermost`: matches only the innermost Python frame.
+    - `boundary`: callers beyond it do not name the process group: a module's collective is not its pipeline schedule's.
+    - `leaf`: does not match if the program's own code is called from inside of it, such as a hook during backward.
+    - `operations`: the rule names the process group of these operations only; of all if none is given.
     """
 
     name: str
@@ -51,9 +52,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity: it is a key of caches
 class RuleSet:
-    """The rules of one file, or of several merged. `layer`: 0 what all run on, 1 what trains, 2 what is built upon that.
+    """The rules of one file, or of several merged. `layer`: 0 runtimes, 1 training frameworks, 2 what is built on those.
 
-    `name` is the file's, `torch@2026-11`; of several their names in the order in which they are asked.
+    `name` is the file's, `torch@2026-11`; of a merged set all names, in the order in which they are asked.
     """
 
     name: str
@@ -64,7 +65,7 @@ class RuleSet:
 
 
 def parse(text: str) -> RuleSet:
-    """Reads the text of a rule file; raises OurFault where it says something no rule can mean."""
+    """Reads the text of a rule file; raises OurFault if a rule is not valid."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

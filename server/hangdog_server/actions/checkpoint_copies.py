@@ -1,4 +1,4 @@
-"""Reads what a platform says of where the copies of a job's newest checkpoint lie, for the gate before machines are taken."""
+"""Reads where the copies of a job's newest checkpoint are, for the check before machines are isolated."""
 
 from pathlib import Path
 
@@ -11,16 +11,16 @@ JOB = "{job}"
 
 
 class Manifests:
-    """The file of each job, `JOB` in its path being the job's name; one file for all jobs where its path has none."""
+    """The manifest of each job. `JOB` in the path is the job's name; a path without it is one file for all jobs."""
 
     def __init__(self, path: str, within_s: float = WITHIN_S) -> None:
         self._path = path
         self._disk = Disk(within_s)
 
     async def of(self, job: str) -> Copies | None:
-        """Who holds copies of the job's shards, as the file says now; None where there is none, and nobody says.
+        """Which machines hold copies of the job's shards, as the file says now; None if there is no file.
 
-        Raises WrongUse where there is one that cannot be read: what it would say is not known, and not that nothing is lost.
+        Raises WrongUse if the file cannot be read: then it is not known whether a shard would be lost.
         """
         if JOB in self._path and (not job or "/" in job or "\0" in job or job.startswith(".")):
             raise WrongUse(

@@ -1,7 +1,6 @@
-"""Carries out what is written down: marks, moves, releases, and reads back; tries again while somebody is away.
+"""Carries out the actions in the store: marks, moves, releases, and reads back; tries again while a backend is away.
 
-A server that ends anywhere between is followed by one that looks first: marks and moves happen once however often they
-are tried.
+If the server ends in between, the next one reads back first. So marks and moves happen once, however often they are tried.
 """
 
 import asyncio
@@ -30,14 +29,14 @@ from hangdog_server.store import actions
 from hangdog_server.store.actions import ActionRecord, ActionState
 from hangdog_server.store.leases import NotOurs
 
-#: What stands between why somebody wants a machine back and why they have it not yet.
+#: Separates the reason of a release from why it is not done yet.
 _NOT_YET = "; not yet: "
 
 log = logging.getLogger(__name__)
 
 
 class Executor:
-    """One server's hands. `moving`: a job is about to start again, so that it is worth looking soon."""
+    """Carries out actions, for one server. `moving`: a job is about to start again, so the next step comes soon."""
 
     def __init__(self, services: IncidentServices, audit: AuditLog, chosen: ActionsConfig) -> None:
         self._services = services
@@ -52,7 +51,7 @@ class Executor:
             await self._carry(rows)
 
     async def copies(self, job: str) -> tuple[Copies | None, str]:
-        """Who holds copies of the job's checkpoint, None where nobody says; and why what is said cannot be read."""
+        """Which machines hold copies of the job's checkpoint (None: no file), and why the file cannot be read."""
         if self._chosen.copies is None:
             return None, ""
         try:
@@ -71,7 +70,7 @@ class Executor:
         await self._audit.note(entry)
 
     async def _carry(self, rows: list[ActionRecord]) -> None:
-        acts = self._chosen.mode in (Mode.APPROVE, Mode.AUTO)  # else only what people want back is touched
+        acts = self._chosen.mode in (Mode.APPROVE, Mode.AUTO)  # else only releases go on
         held = await self._gated(rows) if acts else ""
         for row in rows:
             if row.state is ActionState.RELEASING:
@@ -88,7 +87,7 @@ class Executor:
             await self._move(taken)
 
     async def _gated(self, rows: list[ActionRecord]) -> str:
-        """Why the job's checkpoint forbids now what was allowed when it was decided: copies move while a scheduler is away."""
+        """Why the job's checkpoint forbids the action now. It was allowed when decided, but copies move while a scheduler is away."""
         machines = [row.machine for row in rows if row.state is ActionState.PENDING]
         if self._chosen.copies is None or not machines:
             return ""
@@ -97,7 +96,7 @@ class Executor:
         return policy.gated(machines, gone.difference(machines), copies, unread)
 
     async def _mark(self, row: ActionRecord, held: str) -> None:
-        """Marks a machine; where nothing of ours stands on it yet, not while something holds it back."""
+        """Marks a machine, unless it has no mark of ours yet and something forbids the action."""
         case = _case(row)
         try:
             await self._unopposed(case)
@@ -109,7 +108,7 @@ class Executor:
                         raise BackendFailed(held, again=True)
                 if before in (Mark.NONE, Mark.UNKNOWN) and not row.marked:
                     if not await self._services.store.write(row.incident, actions.may, row):
-                        return  # somebody dismissed it a moment ago
+                        return  # it was dismissed a moment ago
                     row = replace(row, marked=True)
                 await actor.mark(case)
                 state = await actor.look(case)
@@ -123,9 +122,9 @@ class Executor:
         await self._moved(row, ActionState.MARKED, "out of use", marked=True)
 
     async def _unopposed(self, case: IsolationCase) -> None:
-        """Raises BackendFailed where an actor whose turn comes later would refuse: what those before it did would stand in vain.
+        """Raises BackendFailed if a later backend would refuse: the marks of those before it would be of no use.
 
-        Whoever is away refuses nothing. The first actor is looked at in its turn, which is before all marks.
+        A backend that is away refuses nothing. The first one is asked in its turn, which is before all marks.
         """
         later = self._chosen.actors[1:]
         found = await asyncio.gather(*(actor.look(case) for actor in later), return_exceptions=True)
@@ -139,7 +138,7 @@ class Executor:
             _of_this(case, state)
 
     async def _move(self, rows: list[ActionRecord]) -> None:
-        """Has the job start again without any of these machines, once it is known what of it ran on each."""
+        """Has the job start again without these machines, once it is known which of its processes ran on each."""
         machines, done = [row.machine for row in rows], True
         for mover in self._chosen.actors:
             if not isinstance(mover, Mover):
@@ -160,7 +159,7 @@ class Executor:
                 await self._moved(row, ActionState.DONE, words, marked=True)
 
     async def _ran(self, row: ActionRecord, mover: Mover, name: str) -> ActionRecord:
-        """The row with what of the job runs there, which is kept before anything moves: afterwards it would be another run."""
+        """The row with what the job runs there. It is stored before the job moves: afterwards it would be another run."""
         if name in row.runs:
             return row
         runs = {**row.runs, name: await mover.run_of(_case(row))}
@@ -168,7 +167,7 @@ class Executor:
         return replace(row, runs=runs)
 
     async def _moves(self, row: ActionRecord, mover: Mover, run: str, machines: list[str]) -> bool:
-        """Whether the job starts elsewhere; one that cannot is said to have failed."""
+        """Whether the job starts elsewhere; if it cannot, the action has failed."""
         try:
             if not run or await mover.move(_case(row), run, machines):
                 return True
@@ -194,7 +193,7 @@ class Executor:
         await self._moved(row, ActionState.RELEASED, words, marked=False)
 
     async def _hold(self, row: ActionRecord) -> None:
-        """Makes marks again that do not last by themselves."""
+        """Repeats marks that expire by themselves."""
         case = _case(row)
         for actor in self._chosen.actors:
             last = self._logged.get((case.key, actor.name), float("-inf"))
@@ -208,7 +207,7 @@ class Executor:
                 self._logged[case.key, actor.name] = steady()
 
     def _still_true(self, row: ActionRecord, what: str) -> None:
-        """Raises BackendFailed once the evidence is too old, or of another start of the machine."""
+        """Raises BackendFailed once the evidence is too old, or is of an earlier boot of the machine."""
         there, age = self._services.fleet.bodies().get(row.machine), self._services.clock() - row.evidence_at
         if not age <= self._chosen.caps.evidence_s:
             raise BackendFailed(f"{what} until the evidence was too old{f' ({row.message})' if row.message else ''}")
@@ -216,9 +215,9 @@ class Executor:
             raise BackendFailed(f"{row.machine} was started anew since the evidence, or is other hardware")
 
     async def _failed(self, row: ActionRecord, error: BackendFailed) -> None:
-        """Notes that it is tried again, or given up: then a mark of ours is one only where it is seen, or cannot be.
+        """Notes that the action is tried again, or given up. Then it counts as marked if the mark is seen, or cannot be read.
 
-        What may have been marked is tried until whoever is away tells; what surely was not only while its evidence holds.
+        What may be marked is tried until the backend answers. What surely is not is tried only while its evidence is fresh.
         """
         if error.again and (row.state is ActionState.MARKED or not row.marked):
             try:
@@ -234,7 +233,7 @@ class Executor:
         await self._moved(row, ActionState.FAILED, _message_of(error), marked)
 
     async def _holds(self, actor: Backend, row: ActionRecord, unasked: bool = True) -> bool:
-        """Whether our mark stands; `unasked` where nobody can be asked."""
+        """Whether our mark is there; `unasked` if no backend can be asked."""
         try:
             state = await actor.look(_case(row))
         except BackendFailed:
@@ -250,7 +249,7 @@ class Executor:
 
 
 def _case(row: ActionRecord) -> IsolationCase:
-    # what told the job apart here is no part of its name, by which whoever runs it knows it
+    # the suffix that makes the job unique here is no part of the name by which its scheduler knows it
     name = row.job.removesuffix(f"@{row.owner}") if row.owner.known else row.job
     return IsolationCase(row.incident, row.machine, name, row.reason, row.owner, row.pods)
 

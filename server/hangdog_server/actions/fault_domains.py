@@ -1,4 +1,4 @@
-"""Asks who knows it what the machines of jobs share with others: a switch, a rack, an NVLink domain; nothing waits for it."""
+"""Asks backends which switch, rack or NVLink domain the machines of jobs share; nothing waits for it."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ class FaultDomains:
         self._read_at: dict[str, float] = {}
 
     async def keep(self) -> None:
-        """Reads again and again what is new, until it is cancelled; raises nothing."""
+        """Reads new machines again and again, until it is cancelled; raises nothing."""
         while self._readers:
             try:
                 await self.tick(steady())
@@ -39,7 +39,7 @@ class FaultDomains:
             await asyncio.sleep(TICK_S)
 
     async def tick(self, now: float) -> None:
-        """Reads the machines of jobs that were not read lately; raises BackendFailed where none of them can be read now."""
+        """Reads the machines of jobs that were not read lately; raises BackendFailed if none can be read now."""
         running = [seen.machine for seen in self._fleet.machines(now) if seen.jobs]
         self._read_at = {machine: self._read_at[machine] for machine in running if machine in self._read_at}
         due = [machine for machine in running if now - self._read_at.get(machine, -math.inf) >= AGAIN_S]

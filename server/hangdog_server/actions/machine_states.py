@@ -5,11 +5,11 @@ from hangdog_server.store import actions
 from hangdog_server.store.actions import in_short
 from hangdog_server.store.store import Store
 
-#: Acts that are gone through: a cluster has some a day.
+#: Actions that are read: a cluster has a few a day.
 ACTS = 1000
 
 
 async def machine_states(store: Store, now: float) -> dict[str, str]:
-    """By machine the latest act upon it, of a day, or longer ago where its mark still stands; raises StoreFailed."""
+    """By machine its latest action within a day, or longer ago if its mark is still there; raises StoreFailed."""
     rows = await store.ask(actions.lately, now - RECENT_S, ACTS)
     return {row.machine: in_short(row) for row in sorted(rows, key=lambda row: row.changed)}

@@ -1,6 +1,6 @@
-"""Decides what is done to machines, within the bounds: what follows from a verdict, and what a person wants.
+"""Decides what is done to machines, within the bounds: after a verdict, and when a person asks.
 
-Every decision is one transaction, and they take turns over all servers, so that two of them never both find room below a cap.
+Every decision is one transaction. All servers take turns, so two of them never both find room below a cap.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,17 +19,18 @@ from hangdog_server.store.actions import OPEN, TOOK, UNDER_WAY, ActionRecord, Ac
 from hangdog_server.store.history import stated
 from hangdog_server.store.tables import BREAKER, INTENTS
 
-#: What decisions of all servers take turns at: a cap that two of them count at once has room for both.
+#: The lock for which decisions of all servers take turns: a cap that two of them count at once has room for both.
 TURN = "hangdog: what is done to machines"
 _STATES = {Mode.DRY_RUN: ActionState.DRY_RUN, Mode.APPROVE: ActionState.WAITING, Mode.AUTO: ActionState.PENDING}
 
 
 @dataclass(frozen=True, slots=True)
 class ActionFacts:
-    """What is known of all machines; `free` are the names of those that have no job and can stand in.
+    """What is known of all machines; `free` names the spares: machines without a job.
 
-    `copies` are those of the job's checkpoint, where somebody says; `unread` why what is said cannot be read. `owner` is
-    whose the job is; `conflicts` what machines, or the scheduler, contradict of it; `pods` those of the job by machine.
+    - `copies`: those of the job's checkpoint, None if no file says; `unread`: why the file cannot be read.
+    - `owner`: whose the job is; `conflicts`: what its machines or the scheduler contradict.
+    - `pods`: the job's pods by machine.
     """
 
     machines: int
@@ -55,7 +56,7 @@ class ActionRule:
 def propose(
     connection: sa.Connection, wanted: WantedAction, because: str, facts: ActionFacts, rule: ActionRule
 ) -> tuple[ActionRecord, ...]:
-    """Writes what follows from a verdict, unless it is written already or people said otherwise; the rows that are new."""
+    """Writes the actions for a verdict, except those that are there already or that people decided against; the new rows."""
     before, cleared = (
         {row.machine for row in of(connection, wanted.incident)},
         stated.cleared(connection, wanted.incident),
@@ -82,7 +83,7 @@ def propose(
 def approve(
     connection: sa.Connection, incident: str, facts: ActionFacts, rule: ActionRule, who: str
 ) -> tuple[ActionRecord, ...]:
-    """Has what is open of an incident be done, within the bounds as they are now; raises WrongUse."""
+    """Approves the open actions of an incident, within the bounds as they are now; raises WrongUse."""
     if rule.mode not in (Mode.APPROVE, Mode.AUTO):
         raise WrongUse(
             f"the server is in mode {rule.mode}: nothing is done", 'set mode = "approve" in its --acting file'
@@ -102,7 +103,7 @@ def approve(
 
 
 def dismiss(connection: sa.Connection, incident: str, words: str, who: str, now: float) -> tuple[ActionRecord, ...]:
-    """Has what is open of an incident not be done, and what is being done be undone; its rows."""
+    """Dismisses the open actions of an incident, and undoes those under way; its rows."""
     _change(connection, incident, OPEN, state=ActionState.DISMISSED, message=words, who=who, changed=now)
     _change(
         connection, incident, (ActionState.PENDING,), state=ActionState.RELEASING, message=words, who=who, changed=now
@@ -111,7 +112,7 @@ def dismiss(connection: sa.Connection, incident: str, words: str, who: str, now:
 
 
 def release(connection: sa.Connection, machine: str, words: str, who: str, now: float) -> tuple[ActionRecord, ...]:
-    """Has our marks of a machine be taken away; raises WrongUse when there are none."""
+    """Has our marks on a machine removed; raises WrongUse if there are none."""
     ours = sa.and_(INTENTS.c.machine == machine, INTENTS.c.marked)
     values = {"state": ActionState.RELEASING, "message": words, "who": who, "changed": now}
     if not connection.execute(INTENTS.update().where(ours).values(values)).rowcount:
@@ -120,13 +121,13 @@ def release(connection: sa.Connection, machine: str, words: str, who: str, now: 
 
 
 def breaker(connection: sa.Connection) -> tuple[str, float]:
-    """Why the breaker is open, empty while it is closed, and since when it is one or the other."""
+    """Why the breaker is open (empty: it is closed), and since when."""
     row = connection.execute(sa.select(BREAKER)).first()
     return (row.why, row.since) if row is not None else ("", 0.0)
 
 
 def set_breaker(connection: sa.Connection, why: str, who: str, now: float) -> None:
-    """Opens the breaker, or closes it where there is no reason."""
+    """Opens the breaker for a reason, or closes it without one."""
     connection.execute(BREAKER.delete())
     connection.execute(BREAKER.insert().values(id=1, why=why, since=now, who=who))
 
@@ -134,7 +135,7 @@ def set_breaker(connection: sa.Connection, why: str, who: str, now: float) -> No
 def _decided(
     connection: sa.Connection, wanted: WantedAction, facts: ActionFacts, rule: ActionRule, dry: bool, new: bool
 ) -> tuple[str, bool]:
-    """What to say, and whether it is a refusal; opens the breaker where it is to."""
+    """The message, and whether it is a refusal; opens the breaker if it is due."""
     wanted = replace(wanted, user=facts.owner.user, conflicts=facts.conflicts)
     since = rule.now - max(DAY_S, rule.caps.again_s)
     rows = decided(connection, since)
@@ -155,7 +156,7 @@ def _decided(
 
 
 def gated(machines: Iterable[str], out: Collection[str], copies: Copies | None, unread: str) -> str:
-    """Why the job's checkpoint forbids that these machines are taken beside those that are `out`; empty where it does not."""
+    """Why the job's checkpoint forbids to take these machines, while others are `out`; empty: it does not."""
     if unread:
         return unread
     forbidden = forbids(machines, out, copies) if copies is not None else ""

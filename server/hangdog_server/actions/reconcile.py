@@ -1,6 +1,6 @@
-"""Decides what follows from verdicts, writes it down, and has it carried out again and again until it is done.
+"""Decides on actions after verdicts, stores them, and has them carried out until they are done.
 
-Nothing is done that is not in the store before; `carrying` does it, and believes only what it sees afterwards.
+Nothing is done that is not in the store before. `execute.py` does it, and believes only what it reads back.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from hangdog_server.store.actions import ActionRecord
 from hangdog_server.store.leases import NotOurs
 from hangdog_server.store.store_errors import StoreFailed
 
-#: Between two tries, and between two looks at what is to be done where nobody says that there is something. Seconds.
+#: Between two tries, and between two looks into the store if nothing wakes the loop. Seconds.
 TICK_S = 5.0
 #: Between two looks at whether a job has started again: a scheduler takes some seconds for it.
 MOVING_S = 1.0
@@ -53,7 +53,7 @@ class _MachinePlace(NamedTuple):
 
 
 class ActionLoop:
-    """What follows from verdicts on one server; `keep` does it until it is cancelled."""
+    """The loop that decides and acts, on one server; `keep` runs until it is cancelled."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class ActionLoop:
         self._began = steady()
 
     async def keep(self) -> None:
-        """Does again and again what is to be done; raises nothing."""
+        """Repeats `tick`; raises nothing."""
         while True:
             try:
                 await self.tick()
             except StoreFailed as error:
                 log.error("nothing is done to machines now: %s", error)
-            except Exception:  # a bug met in one verdict must not keep what follows from others from being done later
+            except Exception:  # a bug met in one verdict must not stop the actions for others
                 log.exception("what is to be done was not done")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(MOVING_S if self._executor.moving else TICK_S):
@@ -86,13 +86,13 @@ class ActionLoop:
             self._services.judged.clear()
 
     async def close(self) -> None:
-        """Lets go of what the actors hold."""
+        """Closes the backends."""
         await self._previews.close()
         for actor in self.chosen.actors:
             await actor.close()
 
     async def tick(self) -> None:
-        """Writes down what follows from new verdicts, and does one step of all that is written; raises StoreFailed."""
+        """Stores the actions for new verdicts, and does one step of all that are stored; raises StoreFailed."""
         self._executor.moving = False
         if self.stopped():
             return
@@ -105,11 +105,11 @@ class ActionLoop:
         for group, error in zip(mine, ended, strict=True):
             if isinstance(error, StoreFailed):
                 raise error
-            if error is not None:  # a bug met in one act must not keep all others from being done
+            if error is not None:  # a bug met in one action must not stop all others
                 log.error("incident %s: what is to be done was not done", group[0].incident, exc_info=error)
 
     def stopped(self) -> bool:
-        """Whether the file is there with which an operator stops everything."""
+        """Whether the stop file is there."""
         return self.chosen.stop is not None and self.chosen.stop.exists()
 
     def rule(self) -> ActionRule:
@@ -117,13 +117,13 @@ class ActionLoop:
         return ActionRule(self.chosen.mode, self.chosen.caps, self._services.clock())
 
     async def facts(self, incident: str) -> ActionFacts:
-        """What is known of all machines, what the job's description says of those of an incident, and who holds its checkpoint."""
+        """What is known of all machines, of those of an incident's job, and of which machines hold its checkpoint."""
         store = self._services.store
         asked, _ = await store.kept(incident)
         return await self._facts(await store.find(incident), asked)
 
     async def _facts(self, incident: Incident, asked: Mapping[str, Any]) -> ActionFacts:
-        """`asked` is what is remembered of an incident: megabytes in a large job, so it is read once."""
+        """`asked` is the request of an incident: megabytes in a large job, so it is read once."""
         fleet = self._services.fleet
         declared = read_job(asked["job_toml"])[1].switches if asked.get("job_toml") else {}
         switches = shared(declared, _places(asked)).switches
@@ -138,7 +138,7 @@ class ActionLoop:
         )
 
     async def _contradicted(self, incident: Incident, owner: Owner, asked: Mapping[str, Any]) -> tuple[str, ...]:
-        """What machines contradicted each other about while it was looked at, or do now, and what the scheduler contradicts."""
+        """What machines contradicted each other about during the capture, or do now, and what the scheduler contradicts."""
         stated = (*asked.get("conflicts", ()), *self._services.fleet.conflicts(incident.job))
         schedulers = [actor for actor in self.chosen.actors if isinstance(actor, Scheduler)]
         placement = JobPlacement(owner, _pods(asked), incident.evict)
@@ -146,7 +146,7 @@ class ActionLoop:
         return tuple(dict.fromkeys((*stated, *(words for found in known for words in found))))
 
     async def _spares(self) -> frozenset[str]:
-        """The machines without a job that can stand in: none that campaigns lately convicted, nor, where it is asked, an untested one."""
+        """The spares: machines without a job, not convicted lately, and tested if `tested_s` asks for that."""
         now, probation_s, tested_s = self._services.clock(), self._settings.probation_s, self.chosen.caps.tested_s
         convicted_since = now - probation_s if probation_s else math.inf
         tested_since = now - tested_s if tested_s else None
@@ -170,7 +170,7 @@ class ActionLoop:
             bodies = _bodies(incident.evict, asked.get("bodies"))
             if self._awaited(incident.evict, bodies):
                 continue
-            seen_at = asked.get("began", incident.began)  # a further look at the same stall is newer than its incident
+            seen_at = asked.get("began", incident.began)  # a later capture of the same stall is newer than its incident
             wanted = WantedAction(incident.id, incident.job, incident.evict, seen_at, bodies)
             try:
                 facts = await self._facts(incident, asked)
@@ -196,14 +196,14 @@ class ActionLoop:
         return await store.write(wanted.incident, propose)
 
     def _awaited(self, machines: Iterable[str], bodies: dict[str, Body]) -> bool:
-        """Whether agents may still come back to a server that has just begun, and tell that a machine was started anew."""
+        """Whether agents may still reconnect to a server that has just begun, and report that a machine was rebooted."""
         known = self._services.fleet.bodies()
         late = any(machine in bodies and machine not in known for machine in machines)
         return late and steady() - self._began < self._settings.returned_s
 
 
 def _bounded(rule: ActionRule, incident: Incident) -> ActionRule:
-    """How far to go for an incident: a job whose numbers, or whose machines' checks, asked may run on: a person decides."""
+    """The mode for an incident. If wrong numbers or a machine check opened it, the job may run on: a person decides."""
     asks = rule.mode is Mode.AUTO and incident.why.startswith((*RUNS_ON, SLOWED_WHY))
     return replace(rule, mode=Mode.APPROVE) if asks else rule
 
@@ -213,7 +213,7 @@ def _because(incident: Incident) -> str:
 
 
 def _owner(asked: Mapping[str, Any]) -> Owner:
-    """Whose job it was, by the machines that were asked; unknown where none tells."""
+    """Whose job it was, by the machines that were asked; unknown if none says."""
     reported = {one["owner"] for one in asked.get("asked", {}).values() if one and one.get("owner")}
     return read(min(reported)) if reported else UNKNOWN
 
@@ -224,7 +224,7 @@ def _pods(asked: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _places(asked: Mapping[str, Any]) -> dict[str, _MachinePlace]:
-    """What each machine of the job hangs behind, as it was known when they were asked."""
+    """The fault domain of each machine of the job, as known when they were asked."""
     reported = {**asked.get("absent", {}), **asked.get("asked", {})}
     return {
         machine: _MachinePlace(one.get("switch", ""), tuple(one.get("domains", ())))

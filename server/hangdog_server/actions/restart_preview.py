@@ -1,4 +1,4 @@
-"""Says beside acts that are not decided yet what their jobs' restarts will lack or cost, where an actor can tell; nothing waits for it."""
+"""Says of actions that wait for a decision whether their job will restart and at what cost; nothing waits for it."""
 
 import asyncio
 import logging
@@ -19,9 +19,9 @@ from hangdog_server.store.tables import INTENTS
 
 #: Seconds for one incident: a dozen small reads, and an API server that is asked so much later is not well.
 WITHIN_S = 10.0
-#: Characters that are kept of it: what is to be changed in two or three manifests.
+#: Characters kept of the message: changes to two or three manifests.
 WORDS = 600
-#: What nobody has decided yet, and nothing is said of.
+#: Actions that are undecided and have no message.
 OPEN = sa.and_(INTENTS.c.state.in_((ActionState.WAITING, ActionState.DRY_RUN)), INTENTS.c.message == "")
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class RestartPreviews:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Has what is new be asked about beside everything else; returns at once."""
+        """Asks about new actions in the background; returns at once."""
         if self._foreseers and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._preview(), name="what restarts will lack")
 
@@ -50,7 +50,7 @@ class RestartPreviews:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _preview(self) -> None:
-        """Asks once about each incident whose machines wait for a person, or would be taken; again where nobody answered."""
+        """Asks once about each incident whose machines wait for a person, or would be taken; again if there was no answer."""
         try:
             cases = await self._services.store.ask(_undecided, self._services.clock() - self._oldest_s)
             groups = {name: list(group) for name, group in groupby(cases, lambda case: case.incident)}
@@ -71,7 +71,7 @@ class RestartPreviews:
             log.exception("what restarts will lack was not asked")
 
     async def _preview_of(self, cases: Sequence[IsolationCase]) -> str | None:
-        """What is to be known, in words; None where whoever knows is away."""
+        """The message; None if the backend is away."""
         stated = []
         for actor in self._foreseers:
             try:
@@ -96,6 +96,6 @@ def _undecided(connection: sa.Connection, since: float) -> tuple[IsolationCase, 
 
 
 def _noted(connection: sa.Connection, incident: str, words: str, /) -> bool:
-    """Notes what is to be known, unless somebody decided meanwhile; whether it is noted."""
+    """Stores the message, unless a person decided meanwhile; whether it is stored."""
     mine = INTENTS.update().where(INTENTS.c.incident == incident, OPEN)
     return bool(connection.execute(mine.values(message=words)).rowcount)

@@ -1,4 +1,4 @@
-"""Reads and writes files of a shared disk, which may hang: each by one thread that nobody waits for without an end."""
+"""Reads and writes files of a shared disk that may hang: each in a thread, for which nothing waits without an end."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ Found = TypeVar("Found")
 
 
 class Disk:
-    """One disk. While work on it hangs there is no second: threads would pile up, and a late one might undo a later act."""
+    """One disk. While work on it hangs no second begins: threads would pile up, and a late one might undo a later action."""
 
     def __init__(self, within_s: float = WITHIN_S) -> None:
         self._within_s = within_s
@@ -21,7 +21,7 @@ class Disk:
         self._work: Future[Any] | None = None
 
     async def do(self, work: Callable[[], Found]) -> Found:
-        """What the work gives or raises; raises TimeoutError when it does not end in time, or what came before it has not."""
+        """What the work returns or raises; TimeoutError if it does not end in time, or the work before it has not."""
         async with self._turn:
             if self._work is not None and not self._work.done():
                 raise TimeoutError
@@ -29,7 +29,7 @@ class Disk:
             self._work = done
             threading.Thread(target=_into, args=(done, work), name="shared disk", daemon=True).start()
             ended = asyncio.wrap_future(done)
-            ended.add_done_callback(lambda one: one.cancelled() or one.exception())  # which nobody may be left to hear
+            ended.add_done_callback(lambda one: one.cancelled() or one.exception())  # the caller may be gone
             async with asyncio.timeout(self._within_s):
                 return await asyncio.shield(ended)
 
@@ -37,5 +37,5 @@ class Disk:
 def _into(done: Future[Any], work: Callable[[], Any]) -> None:
     try:
         done.set_result(work())
-    except Exception as error:  # noqa: BLE001  # whatever it is, whoever waits is told
+    except Exception as error:  # noqa: BLE001  # whatever it is, the caller gets it
         done.set_exception(error)

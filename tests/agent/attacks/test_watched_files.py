@@ -64,18 +64,18 @@ class Listening:
     """The agent's witnesses, of one trainer."""
 
     def __init__(self, attacker: Attacker) -> None:
-        self._witnesses = ProgressSources(TOOLS, SETTINGS)
+        self._sources = ProgressSources(TOOLS, SETTINGS)
         self._trainers = {"job": {attacker.member.process.key: attacker.member}}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        getattr(self._witnesses, "close", lambda: None)()
+        getattr(self._sources, "close", lambda: None)()
 
     def kinds(self) -> set[SignalKind]:
         """What tells of the trainer now."""
-        (heard,) = self._witnesses.hear(self._trainers).values()
+        (heard,) = self._sources.read(self._trainers).values()
         return {witness.kind for witness in heard}
 
     def until(self, kinds: set[SignalKind]) -> None:

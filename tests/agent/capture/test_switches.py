@@ -51,7 +51,7 @@ def test_ras_is_asked_neither_for_a_capture_nor_now_and_then() -> None:
         library_counters.hear([member], off)
         collectives = Collectives(off, StallSettings(ras_every_s=0.01))
         for _ in range(3):
-            assert collectives.hear({"job": [member]}, time.monotonic()) == {}
+            assert collectives.read({"job": [member]}, time.monotonic()) == {}
             time.sleep(0.05)
         assert asked == []
         library_counters.hear([member], TOOLS)

@@ -19,7 +19,7 @@ from hangdog_agent.capture import native_stacks
 from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
 from hangdog_agent.discovery import ray_train
 from hangdog_agent.discovery.announced import Announced
-from hangdog_agent.discovery.cpu_activity import CpuActivity, feel, mode
+from hangdog_agent.discovery.cpu_activity import CpuActivity, mode, sample_cpu
 from hangdog_agent.discovery.discover import Key, Process, ProcessRole, RankProcesses, find
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.stalls.monitor import StallMonitor
@@ -220,11 +220,11 @@ def test_the_thread_that_trains_is_felt_and_not_the_main_one(folder: Path, tools
         key, threads, glance = member.process.key, Threads(proc), Glances(tools)
         tid = threads.find({key: member}, glance)[key]
         assert tid in proc.tids(here.pid) and tid != here.pid
-        before = [feel(proc, here.pid, time.monotonic(), each) for each in (tid, here.pid)]
+        before = [sample_cpu(proc, here.pid, time.monotonic(), each) for each in (tid, here.pid)]
         time.sleep(0.5)
-        after = [feel(proc, here.pid, time.monotonic(), each) for each in (tid, here.pid)]
+        after = [sample_cpu(proc, here.pid, time.monotonic(), each) for each in (tid, here.pid)]
         modes = [mode(a, b) for a, b in zip(before, after, strict=True) if a is not None and b is not None]
-        assert modes == [CpuActivity.LIVELY, CpuActivity.SILENT]
+        assert modes == [CpuActivity.ACTIVE, CpuActivity.IDLE]
         assert threads.find({key: member}, glance)[key] == tid and glance.number == 1
         here.tell(b"e")
         until(lambda: tid not in proc.tids(here.pid))

@@ -42,16 +42,16 @@ def samples(stack: str = "user", **each_second: float) -> list[StackSample]:
     ],
 )
 def test_who_stands_at_one_line_may_get_on_all_the_same(grows: dict[str, float], doing: Doing) -> None:
-    assert meanwhile(samples("user", **grows), CpuActivity.SILENT, gpus=False) is doing
+    assert meanwhile(samples("user", **grows), CpuActivity.IDLE, gpus=False) is doing
 
 
 def test_a_lively_pulse_at_one_line_is_work_and_so_is_a_pinned_one_without_gpus() -> None:
     """As a line that calls a compiled step again and again, or one long call of numpy on cores that others want, too."""
     for mode, gpus, doing in (
-        (CpuActivity.LIVELY, True, Doing.LOOPING),
-        (CpuActivity.PINNED, False, Doing.LOOPING),
-        (CpuActivity.PINNED, True, Doing.STILL),
-        (CpuActivity.SILENT, False, Doing.STILL),
+        (CpuActivity.ACTIVE, True, Doing.LOOPING),
+        (CpuActivity.BUSY, False, Doing.LOOPING),
+        (CpuActivity.BUSY, True, Doing.STILL),
+        (CpuActivity.IDLE, False, Doing.STILL),
     ):
         assert meanwhile(samples(), mode, gpus=gpus) is doing
 
@@ -59,22 +59,20 @@ def test_a_lively_pulse_at_one_line_is_work_and_so_is_a_pinned_one_without_gpus(
 def test_who_moves_bytes_at_one_line_writes_or_reads() -> None:
     for each, doing in ((1 << 16, Doing.WRITING), (100, Doing.STILL)):  # a line of a log now and then
         looks = [replace(look, io_bytes=number * each) for number, look in enumerate(samples())]
-        assert meanwhile(looks, CpuActivity.SILENT, gpus=False) is doing
+        assert meanwhile(looks, CpuActivity.IDLE, gpus=False) is doing
 
 
 def test_who_waits_for_others_is_still_whatever_its_children_do() -> None:
-    assert (
-        meanwhile(samples("barrier", helped_s=1.0, ran_s=1.0, wakes=9), CpuActivity.SILENT, gpus=False) is Doing.STILL
-    )
+    assert meanwhile(samples("barrier", helped_s=1.0, ran_s=1.0, wakes=9), CpuActivity.IDLE, gpus=False) is Doing.STILL
 
 
 def test_beside_gpus_who_runs_at_one_line_may_spin_until_its_own_is_done() -> None:
-    assert meanwhile(samples(ran_s=1.0, wakes=9), CpuActivity.SILENT, gpus=True) is Doing.STILL
+    assert meanwhile(samples(ran_s=1.0, wakes=9), CpuActivity.IDLE, gpus=True) is Doing.STILL
 
 
 def test_where_the_kernel_does_not_count_nothing_is_known() -> None:
     state = activity.read(trace(0, "user"), RULES)
-    assert meanwhile([StackSample(float(at), state) for at in range(6)], CpuActivity.SILENT, gpus=False) is Doing.STILL
+    assert meanwhile([StackSample(float(at), state) for at in range(6)], CpuActivity.IDLE, gpus=False) is Doing.STILL
 
 
 def test_the_call_site_is_what_all_looks_share() -> None:

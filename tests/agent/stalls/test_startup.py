@@ -62,7 +62,7 @@ class Start:
                 more = SPENT[story(key[0], second)[1]]
                 self.spent[key] = (ran + more[0], wakes + more[1])
                 beats[key] = (Rank(key[0]), CpuSample(self.now, self.spent[key][0], 0.0, self.spent[key][1]))
-            self.monitor.feel(beats)
+            self.monitor.add_cpu_samples(beats)
             if self.tracker.doubted():
                 self.monitor.ask(self.now + RECHECK_S)
             wanted = self.monitor.wants(self.now)

@@ -1,1 +1,1 @@
-"""What shows, beside pulse and stack, that a job gets on: step lines, heartbeat files, collectives, bytes, power."""
+"""Progress signals besides CPU activity and stacks: step lines, heartbeat files, collectives, bytes, power."""

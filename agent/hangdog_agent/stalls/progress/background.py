@@ -1,4 +1,4 @@
-"""Work that may hang, such as reading a file of a dead server, in a thread of its own, so that nobody waits for it."""
+"""Work that may hang, such as reading a file of a dead server, in a thread of its own, so that nothing waits for it."""
 
 import logging
 import threading
@@ -35,6 +35,6 @@ class BackgroundWork(Generic[T]):
     def _run(self) -> None:
         try:
             self.result = self._work()
-        except Exception:  # a bug met in one source must not cost the pulses, nor the other sources
+        except Exception:  # a bug met in one source must not cost the CPU samples, nor the other sources
             log.exception("%s failed", self._thread.name)
         self.ended = time.monotonic()

@@ -16,7 +16,7 @@ from hangdog_models.collectives import RasReport
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.collectives.library_counters import ras_report
 
-#: Where nobody listens, or no count is given, it is asked again so seldom: NCCL starts its RAS with the first communicator.
+#: If RAS does not listen, or gives no count, it is asked again so seldom: NCCL starts it with the first communicator.
 _AGAIN_S = 120.0
 #: Reading a report may take this share of a core at most.
 _SHARE = 0.001
@@ -50,8 +50,8 @@ class Collectives:
         self._settings = settings
         self._jobs: dict[str, _Job] = {}
 
-    def hear(self, jobs: Mapping[str, Sequence[RankProcesses]], now: float) -> dict[str, ProgressSignal]:
-        """Asks where it is due, and answers the witness of each job whose collectives are counted."""
+    def read(self, jobs: Mapping[str, Sequence[RankProcesses]], now: float) -> dict[str, ProgressSignal]:
+        """Asks if it is due; the progress signal of each job whose collectives are counted."""
         every_s = self._settings.ras_every_s
         if not every_s:
             return {}
@@ -68,7 +68,7 @@ class Collectives:
         return {job: one.signal for job, one in self._jobs.items() if one.last is not None}
 
     def _new(self, now: float) -> _Job:
-        return _Job(ProgressSignal(SignalKind.COLLECTIVES, self._settings.ras_every_s, vouches=True), now)
+        return _Job(ProgressSignal(SignalKind.COLLECTIVES, self._settings.ras_every_s, authoritative=True), now)
 
     def _take(self, one: _Job, work: BackgroundWork[_Count], now: float) -> None:
         one.work = None

@@ -1,6 +1,6 @@
 """Reads the ends of one user's logs, and when its heartbeats were touched, as a process with that user's rights on files.
 
-Started by readers.py for each user whose trainers are followed. Each line it is given holds wishes; it answers one line each,
+Started by file_reader.py for each user whose trainers are followed. Each line it is given holds wishes; it answers one line each,
 in their order, so that the agent sees at which file it hangs. It ends with its input.
 """
 
@@ -103,7 +103,7 @@ def read(handle: int, wish: Wish) -> dict[str, Any] | None:
     if wish.get("ring"):
         return {"identity": identity, "touched_ns": 0, "offset": 0, "joins": False, "data": _ring(handle)}
     same = identity == wish["known"]
-    start = wish["offset"] if same and wish["offset"] <= seen.st_size else 0  # cut off by a rotation, it begins anew
+    start = wish["offset"] if same and wish["offset"] <= seen.st_size else 0  # cut off by a rotation, it starts again
     if not most or seen.st_size == start:
         return {"identity": identity, "touched_ns": seen.st_mtime_ns, "offset": start, "joins": same}
     opened = syscalls.reopen(handle, os.O_RDONLY)

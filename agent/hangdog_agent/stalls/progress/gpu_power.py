@@ -10,7 +10,7 @@ _LEAST_S = 20.0
 
 
 class Power:
-    """The witness of a machine's GPUs. `look` takes what the last sweep of NVML said; nothing here asks NVML."""
+    """The progress signal of a machine's GPUs. `look` takes the last sweep of NVML; nothing here asks NVML."""
 
     def __init__(self, settings: StallSettings) -> None:
         self._settings = settings
@@ -19,8 +19,8 @@ class Power:
     def look(self, power: Mapping[str, tuple[float, float]], now: float) -> list[ProgressSignal]:
         """`power`: by GPU its power as a share of its limit, and how busy it is, 0 to 1; GPUs without an answer are absent.
 
-        It advances while a GPU computes; one that is busy at less power spins, and one that is idle waits. Where none has
-        computed yet, nothing can be said of them, and there is no witness.
+        It advances while a GPU computes; one that is busy at less power spins, and one that is idle waits. If none
+        has computed yet, there is no signal.
         """
         bound = self._settings.spin_share
         if not bound or not power:

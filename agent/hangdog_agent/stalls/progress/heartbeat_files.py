@@ -1,8 +1,8 @@
 """Looks at files that trainers write, logs and heartbeats: what was appended, when they were touched; a few bytes at a time.
 
 Each user's files are looked at by a process with that user's rights (file_reader.py). A file may lie on a server that is dead, and
-then whoever touches it hangs: such a process is killed, and that file and its file system are set aside for a while. So
-nobody waits, and no user's files cost another's.
+then a process that touches it hangs: it is killed, and that file and its file system are set aside for a while. So
+nothing waits, and no user's files cost another's.
 """
 
 import logging
@@ -15,7 +15,7 @@ from hangdog_agent.confinement import credentials
 from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
 from hangdog_agent.stalls.progress.file_reader import MOST_PATH, FileQuery, FileReader, Found
 
-#: A round takes a millisecond, unless a file hangs; whoever waits for it waits no longer. Seconds.
+#: A round takes a millisecond, unless a file hangs; it is waited for no longer. Seconds.
 _GRACE_S = 0.05
 _LOOK_UP_S = 0.002
 #: A file that has not answered for so long hangs. Starting the process is among it. Seconds.
@@ -83,7 +83,7 @@ class Files(Generic[K]):
         return groups
 
     def _owner(self, trainer: tuple[int, int], now: float) -> tuple[Credentials | None, float]:
-        """Whose files its are; it is another user's sooner or later, but whoever opens them asks again."""
+        """The user whose files they are. A pid may become another user's, but the reader asks again before it opens them."""
         try:
             who: Credentials | None = credentials.of(trainer[0], self._proc)
         except (CredentialsRefused, ProcessLookupError):

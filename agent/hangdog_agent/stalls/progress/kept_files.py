@@ -34,7 +34,7 @@ class KeptFiles:
         return reached
 
     def expire(self) -> None:
-        """Lets go of what nobody asks after any more."""
+        """Closes what is no longer asked for."""
         oldest = time.monotonic() - _HELD_S
         for key in [key for key, (_, _, used) in self._kept.items() if used < oldest]:
             self._let_go(key)

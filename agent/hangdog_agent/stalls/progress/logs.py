@@ -1,4 +1,4 @@
-"""Follows the logs, heartbeat files and rings of the trainers, and keeps a witness for each; what is read stays in this process.
+"""Follows the logs, heartbeat files and rings of the trainers, with a progress signal for each; the text stays in this process.
 
 A trainer's log is its stdout and stderr where these are regular files, and the file its environment names.
 """
@@ -43,7 +43,7 @@ _Slot = tuple[Key, str]
 
 @dataclass(slots=True)
 class _Log:
-    """One file, whoever writes to it: `counted` follows all that counts in it, `stepped` what surely are steps."""
+    """One log file: `counted` follows every counter in it, `stepped` only those that surely count steps."""
 
     steps: StepLines
     numbers: LogNumbers
@@ -53,7 +53,7 @@ class _Log:
     marks: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=256))
 
     def take(self, found: Found, at: float, begun: bool) -> None:
-        """Takes a look; `begun`: the first one since anybody here writes to it."""
+        """Takes what was appended; `begun`: the first time since a trainer here writes to it."""
         self.offset = found.offset
         self.marks.append((at, found.offset - len(found.data)))
         text = found.data.decode("utf-8", "replace")
@@ -77,8 +77,8 @@ class LastWords:
 
 
 @dataclass(slots=True)
-class _Beat:
-    """A heartbeat file by its name, for some are written anew each time."""
+class _HeartbeatFile:
+    """A heartbeat file by its name, for some are replaced each time."""
 
     seen: tuple[Identity, int]
     signal: ProgressSignal
@@ -93,7 +93,7 @@ class Logs:
         self._files: Files[_Slot] = Files(proc)
         self._names: dict[_Slot, Identity] = {}
         self._logs: dict[Identity, _Log] = {}
-        self._beats: dict[_Slot, _Beat] = {}
+        self._heartbeats: dict[_Slot, _HeartbeatFile] = {}
         self._rings = Rings(proc, settings)
         self._absent_until: dict[_Slot, float] = {}
         self._patterns: dict[str, re.Pattern[str] | None] = {}
@@ -102,13 +102,13 @@ class Logs:
         self._errors: dict[Key, bytes] = {}
         self._gone: dict[_Slot, tuple[Identity, float]] = {}
 
-    def hear(
+    def read(
         self,
         trainers: Mapping[Key, RankProcesses],
         now: float,
         ended: Mapping[Key, RankProcesses] = MappingProxyType({}),
     ) -> dict[Key, list[ProgressSignal]]:
-        """Looks at what is due, and answers the witnesses of each trainer as they are known now; reads the `ended` ones' last words."""
+        """Reads what is due; the progress signals of each trainer as known now. It reads the last log lines of those that `ended`."""
         trainers = {key: member for key, member in trainers.items() if key not in ended}
         self._forget({**trainers, **ended}, now)
         for at, found in self._files.look(self._last_wishes(ended, now) | self._wishes(trainers, now)):
@@ -119,9 +119,9 @@ class Logs:
                 continue
             one = self._logs[identity]
             received[key] += [one.stepped, one.counted]
-        for (key, _), beat in self._beats.items():
+        for (key, _), heartbeat in self._heartbeats.items():
             if key not in ended:
-                received[key].append(beat.signal)
+                received[key].append(heartbeat.signal)
         for key, signal in self._rings.signals().items():
             if key in received:
                 received[key].append(signal)
@@ -166,7 +166,7 @@ class Logs:
     def _forget(self, trainers: Mapping[Key, RankProcesses], now: float) -> None:
         self._gone = {slot: (one, at) for slot, (one, at) in self._gone.items() if now - at <= _AGAIN_S}
         self._gone |= {slot: (one, now) for slot, one in self._names.items() if slot[0] not in trainers}
-        for table in (self._names, self._beats, self._absent_until):
+        for table in (self._names, self._heartbeats, self._absent_until):
             for slot in [slot for slot in table if slot[0] not in trainers]:
                 del table[slot]
         self._rings.forget(trainers)
@@ -220,7 +220,7 @@ class Logs:
                 self._absent_until[slot] = at + _AGAIN_S
                 if (identity := self._names.pop(slot, None)) is not None:  # its trainer may have ended just now
                     self._gone[slot] = identity, at
-                self._beats.pop(slot, None)
+                self._heartbeats.pop(slot, None)
             elif slot[1] == _BEAT:
                 self._take_beat(slot, found, at)
             else:
@@ -244,18 +244,19 @@ class Logs:
 
     def _take_beat(self, slot: _Slot, found: Found, at: float) -> None:
         seen = found.identity, found.touched_ns
-        beat = self._beats.setdefault(
-            slot, _Beat(seen, ProgressSignal(SignalKind.HEARTBEAT, self._settings.suspicious_s, vouches=True))
+        heartbeat = self._heartbeats.setdefault(
+            slot,
+            _HeartbeatFile(seen, ProgressSignal(SignalKind.HEARTBEAT, self._settings.suspicious_s, authoritative=True)),
         )
-        beat.signal.look(seen != beat.seen, at)
-        beat.seen = seen
+        heartbeat.signal.look(seen != heartbeat.seen, at)
+        heartbeat.seen = seen
 
     def _followed(self, member: RankProcesses) -> _Log:
         """A log that is seen for the first time."""
         floor_s = self._settings.suspicious_s
         counted, stepped = (
             ProgressSignal(SignalKind.LINES, floor_s),
-            ProgressSignal(SignalKind.LINES, floor_s, vouches=True),
+            ProgressSignal(SignalKind.LINES, floor_s, authoritative=True),
         )
         return _Log(StepLines(self._pattern(member)), followed(self._thresholds), counted, stepped)
 

@@ -1,4 +1,4 @@
-"""Bytes that a machine's network moves: a witness while there are more than the usual noise."""
+"""Bytes that a machine's network moves: a progress signal while there are more than the usual noise."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _RECEIVED, _SENT = 0, 8
 
 
 class Meter:
-    """Turns bytes moved into advances: more than a share of what is usual here, which the busiest of the last rates tell."""
+    """Turns bytes moved into advances: more than a share of the busiest of the last rates."""
 
     def __init__(self, settings: StallSettings) -> None:
         self._settings = settings
@@ -30,7 +30,7 @@ class Meter:
         usual = max(self._rates, default=0.0)
         noise = max(self._settings.traffic_least, self._settings.traffic_share * usual)
         self.signal.look(rate >= noise, at)
-        if self.signal.stalled_since is None:  # else the noise of a standstill would become what is usual
+        if self.signal.stalled_since is None:  # else the noise of a stall would become what is usual
             self._rates.append(rate)
 
 
@@ -54,7 +54,7 @@ class Flow:
         self._work: BackgroundWork[_Reading] | None = None
         self._due = self._read_at = float("-inf")
 
-    def hear(self, pids: Mapping[str, int], now: float) -> dict[str, list[ProgressSignal]]:
+    def read(self, pids: Mapping[str, int], now: float) -> dict[str, list[ProgressSignal]]:
         """Reads when it is due. `pids` has a trainer of each job, in whose network its interfaces are read."""
         if not self._settings.traffic_every_s:
             return {}

@@ -1,4 +1,4 @@
-"""Follows the rings of the NCCL profiler plug-in: a witness for each trainer that keeps one, by its busiest communicator."""
+"""Follows the rings of the NCCL profiler plug-in: a progress signal for each trainer that has one, by its busiest communicator."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -18,7 +18,7 @@ _AGAIN_S = 10.0
 
 @dataclass(slots=True)
 class _TrainerRing:
-    """How far the busiest communicator had `come`, as (its number, its count), and the witness of that."""
+    """How far the busiest communicator had `come`, as (its number, its count), and the progress signal of that."""
 
     come: tuple[int, int]
     signal: ProgressSignal
@@ -46,7 +46,7 @@ class Rings:
         return found
 
     def take(self, key: Key, found: Found | None, at: float) -> None:
-        """Takes a look at one. Another communicator than before shows nothing: it has just begun, or the other one ended."""
+        """Takes one reading. Another communicator than before shows nothing: it has just begun, or the other one ended."""
         if found is None or not found.data:
             self._rings.pop(key, None)
             self._absent_until[key] = at + _AGAIN_S
@@ -54,7 +54,7 @@ class Rings:
         number, count = map(int, json.loads(found.data))
         ring = self._rings.get(key)
         if ring is None:
-            signal = ProgressSignal(SignalKind.COLLECTIVES, self._settings.suspicious_s, vouches=True)
+            signal = ProgressSignal(SignalKind.COLLECTIVES, self._settings.suspicious_s, authoritative=True)
             ring = self._rings[key] = _TrainerRing((number, count), signal)
         ring.signal.look(number == ring.come[0] and count > ring.come[1], at)
         ring.come = number, count
@@ -65,5 +65,5 @@ class Rings:
         self._absent_until = {key: until for key, until in self._absent_until.items() if key in trainers}
 
     def signals(self) -> dict[Key, ProgressSignal]:
-        """The witness of each trainer whose ring counts."""
+        """The progress signal of each trainer whose ring counts."""
         return {key: ring.signal for key, ring in self._rings.items()}

@@ -1,6 +1,6 @@
-"""A witness advances while a rank, a job or a machine gets on; it learns how long that usually takes, and knows when it stalls.
+"""A progress signal advances while a rank, a job or a machine makes progress; it learns the usual interval, and so its stalls.
 
-It is looked at again and again, and knows nothing of the time between two looks: an advance lies somewhere between them.
+It is read again and again. An advance was somewhere between two readings.
 """
 
 from collections import deque
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class SignalKind(StrEnum):
-    """What is witnessed; two of one kind may have the same reason to stall."""
+    """What is read; two signals of one kind may have the same reason to stall."""
 
     LINES = "lines"
     HEARTBEAT = "heartbeat"
@@ -17,26 +17,26 @@ class SignalKind(StrEnum):
     POWER = "power"
 
 
-#: Advances seen before its rhythm is known: three intervals tell a rhythm from chance.
+#: Advances before its baseline is known: three intervals are more than chance.
 LEAST = 4
-#: Intervals remembered: the rhythm of now counts, as with the pulse.
+#: Intervals remembered: the baseline of now counts, as with CPU activity.
 REMEMBERED = 16
 #: An interval this much longer than the usual ones is a stall.
 UNUSUAL = 1.25
 
 
 class ProgressSignal:
-    """One of them. All times are of `time.monotonic`.
+    """One signal. All times are of `time.monotonic`.
 
-    `vouches`: its advance is the job's own progress and nothing else, so that while it advances nothing stands still, and
-    when it stalls, nothing gets on. One that does not vouch (bytes, power, lines of unknown meaning) makes wonder only
-    together with one of another kind. `floor_s` is the shortest stall.
+    `authoritative`: its advance is the job's own progress and nothing else. While it advances nothing is stalled; when it
+    stalls, nothing makes progress. Any other (bytes, power, lines of unknown meaning) is suspicious only together with one
+    of another kind. `floor_s` is the shortest stall.
     """
 
-    def __init__(self, kind: SignalKind, floor_s: float, vouches: bool = False) -> None:
+    def __init__(self, kind: SignalKind, floor_s: float, authoritative: bool = False) -> None:
         self.kind = kind
-        self.vouches = vouches
-        #: Whether the latest look saw it advance.
+        self.authoritative = authoritative
+        #: Whether the latest reading saw it advance.
         self.advancing = False
         self._floor_s = floor_s
         self._looked_at: float | None = None
@@ -46,14 +46,14 @@ class ProgressSignal:
         self._advances = 0
         #: So many steps were made by the latest advance, as far as they are counted.
         self.steps = 0.0
-        #: Looks so far.
+        #: Readings so far.
         self.looks = 0
         self._lengths: deque[float] = deque(maxlen=REMEMBERED)
 
     def look(self, advanced: bool, at: float, steps: float | None = None) -> None:
-        """Takes what a look at `at` showed: whether it has advanced since the look before, and to how many `steps` in all.
+        """Takes a reading at `at`: whether it has advanced since the one before, and to how many `steps` in all.
 
-        Where that is not counted an advance is a step.
+        If steps are not counted, an advance is a step.
         """
         before, self._looked_at = self._looked_at, at
         self.looks += 1
@@ -69,7 +69,7 @@ class ProgressSignal:
         self._last_at, self._proof_at = at, before
 
     def mark_benign(self, at: float) -> None:
-        """The stall that lasts had an innocent reason up to then: it counts as an interval that ended."""
+        """The current stall had a benign reason up to then: it counts as an interval that ended."""
         if self.stalled_since is not None and at > self._last_at:
             self._lengths.append(at - self._last_at)
             self._last_at = at
@@ -81,12 +81,12 @@ class ProgressSignal:
 
     @property
     def advanced_at(self) -> float:
-        """The look that saw its latest advance; of no meaning before there was one."""
+        """The reading that saw its latest advance; of no meaning before there was one."""
         return self._last_at
 
     @property
     def stalled_since(self) -> float | None:
-        """When it was seen to advance last, if that was longer before the latest look than it ever is; else None."""
+        """When it was seen to advance last, if that is longer ago than ever before; else None."""
         if self._advances < LEAST or self._looked_at is None:
             return None
         usual_s = max(self._lengths, default=0.0)
@@ -95,12 +95,12 @@ class ProgressSignal:
 
     @property
     def proof_at(self) -> float:
-        """The latest moment after which it is known to have advanced: the look before the one that saw it."""
+        """The latest moment after which it is known to have advanced: the reading before the one that saw it."""
         return self._proof_at
 
-    def speaks_against(self, since: float) -> bool:
-        """Whether it shows that nothing has stood still since then: it vouches, has advanced meanwhile, and still does."""
-        return self.vouches and self._advances >= LEAST and self._proof_at >= since and self.stalled_since is None
+    def contradicts(self, since: float) -> bool:
+        """Whether it shows that nothing has been stalled since then: it is authoritative, advanced meanwhile, and still does."""
+        return self.authoritative and self._advances >= LEAST and self._proof_at >= since and self.stalled_since is None
 
     @property
     def known_s(self) -> float:

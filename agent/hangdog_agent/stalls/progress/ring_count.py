@@ -13,8 +13,8 @@ def counted(handle: int) -> tuple[int, int] | None:
 
     A communicator that is written at this moment is left out. Raises OSError.
 
-    One that has begun more operations than all others is that of the training. A small one, by which threads beside it
-    keep in touch, may get on while the training hangs.
+    The one that has begun more operations than all others is that of the training. A small one, which other threads use,
+    may make progress while the training hangs.
     """
     header = os.pread(handle, layout.HEADER.size, 0)
     if len(header) < layout.HEADER.size:

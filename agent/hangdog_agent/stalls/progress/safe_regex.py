@@ -36,7 +36,7 @@ def safe(pattern: str) -> re.Pattern[str]:
             made.append("(?>")
         elif _QUANTIFIER.fullmatch(part) and number:
             if _QUANTIFIER.fullmatch(before):
-                raise WrongUse(f"`{before}{part}`: a quantifier upon another", "write one quantifier a part")
+                raise WrongUse(f"`{before}{part}`: a quantifier on another", "write one quantifier a part")
             if any(int(times) > _MOST_TIMES for times in re.findall(r"\d+", part)):
                 raise WrongUse(f"`{part}` asks for too many", f"ask for at most {_MOST_TIMES}, or use `+`")
             made.append(f"{part}+")

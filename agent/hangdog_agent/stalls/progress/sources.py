@@ -1,4 +1,4 @@
-"""Hears all witnesses of this machine's trainers, each source at its own pace, and none of them waited for."""
+"""Reads all progress signals of this machine's trainers, each source at its own pace; none is waited for."""
 
 import logging
 import os
@@ -30,29 +30,29 @@ class ProgressSources:
     def __init__(
         self, tools: Tools, settings: StallSettings, power: Readings = dict, numbers: NumberThresholds = USUAL
     ) -> None:
-        """`power` answers what is known of the GPUs without asking them, `numbers` says which of a log are wrong."""
+        """`power` gives what is known of the GPUs without asking them; `numbers` says which numbers of a log are wrong."""
         self._power = power
         self._logs = Logs(os.fspath(tools.proc.root), settings, numbers)
         self._collectives = Collectives(tools, settings)
         self._flow = Flow(CheckPaths(proc=tools.proc.root), settings)
         self._gpus = Power(settings)
 
-    def hear(
+    def read(
         self,
         trainers: Mapping[str, Mapping[Key, RankProcesses]],
         ended: Mapping[Key, RankProcesses] = MappingProxyType({}),
     ) -> dict[Key, list[ProgressSignal]]:
-        """The witnesses of each trainer, by job; what speaks for a job or the machine stands beside each of its trainers.
+        """The signals of each trainer, by job; a signal of a job or the machine counts for each of its trainers.
 
-        Of those that `ended` the last words are read.
+        The last log lines of those that `ended` are read.
         """
         now = time.monotonic()
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
-        received = self._logs.hear(everybody, now, ended)
+        received = self._logs.read(everybody, now, ended)
         received |= {key: [] for key in everybody if key not in received}
         jobs = {job: list(members.values()) for job, members in trainers.items() if members}
-        collectives = self._collectives.hear(jobs, now)
-        flow = self._flow.hear({job: members[0].process.pid for job, members in jobs.items()}, now)
+        collectives = self._collectives.read(jobs, now)
+        flow = self._flow.read({job: members[0].process.pid for job, members in jobs.items()}, now)
         gpus = self._gpus.look(self._power(), now)
         for job, members in trainers.items():
             of_all = [*([collectives[job]] if job in collectives else []), *flow.get(job, ()), *gpus]
@@ -62,11 +62,11 @@ class ProgressSources:
 
     @staticmethod
     def note(steps: MutableMapping[Key, int], received: Mapping[Key, Sequence[ProgressSignal]]) -> None:
-        """Keeps in `steps` how often each trainer's own progress advanced; who has nothing that tells it is absent."""
+        """Keeps in `steps` how often each trainer's own progress advanced; trainers without an authoritative signal are absent."""
         for key in [key for key in steps if key not in received]:
             del steps[key]
         for key, signals in received.items():
-            advances = sum(signal.advances for signal in signals if signal.vouches)
+            advances = sum(signal.advances for signal in signals if signal.authoritative)
             if advances:
                 steps[key] = advances
 

@@ -1,4 +1,4 @@
-"""Reads the lines of a job's log for those that tell of steps: by the job's own pattern, else by lines that recur and count.
+"""Finds the step lines in a job's log: by the job's own pattern, else by lines that recur and count.
 
 A line's skeleton is its words, with every number masked; lines of one skeleton in which one number grows are a counter.
 Only where the word before that number names it a step is it surely the job's progress: uptimes and waiting times grow, too.
@@ -20,14 +20,14 @@ _FURTHER = 2
 _SLACK = 1.0
 #: Words and numbers kept of a line.
 _TOKENS = 48
-#: Lines looked at of what was appended, 0.1 ms each; after one that tells a step no further one is.
+#: Lines read of what was appended, 0.1 ms each; none after a step line.
 _LINES = 32
 #: Larger ones are times since 1970, addresses, or sizes.
 _LARGEST = 1e9
 #: Times of day and dates are one token; then numbers, then words. What stands between them (bars, brackets) is passed over.
 _TOKEN = re.compile(r"\d+(?::\d+)+(?:[.,]\d+)?|\d{4}[-/]\d\d[-/]\d\d|\d+(?:\.\d+)?|[A-Za-z_]+", re.ASCII)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
-#: How a terminal is told to change colours; its letter would run into the word behind it.
+#: Colour codes of a terminal; their letter would run into the next word.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _END = re.compile(r"[\r\n]")
 _NAMES = frozenset({"step", "steps", "iter", "iters", "iteration", "iterations", "epoch", "batch"})
@@ -67,7 +67,7 @@ class _Counter:
             self.grown += 1
         elif value < self.most - (_SLACK if value.is_integer() else 0.0):
             self.total += value
-            self.most = value  # it starts anew, as the batches of an epoch do; or it never was a counter
+            self.most = value  # it starts again, as the batches of an epoch do; or it never was a counter
             self.grown = self.grown if counts else 0
         return moved and self.grown >= _GROWN
 
@@ -91,7 +91,7 @@ class StepLines:
         """Takes what was appended. Not `joins`: what lies before it was left out, so its first line may lack its front."""
         lost = self._matched and not joins
         reported = self._read(text, joins)
-        if lost:  # how many lines were left out nobody knows: they are counted anew
+        if lost:  # how many lines were left out is not known: the count starts again
             self.steps = 0.0
         return reported
 

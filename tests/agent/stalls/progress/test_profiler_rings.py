@@ -1,4 +1,4 @@
-"""The rings of the NCCL profiler plug-in, as a witness of progress: read with the trainer's rights, by the busiest communicator."""
+"""The rings of the NCCL profiler plug-in, as a progress signal: read with the trainer's rights, by the busiest communicator."""
 
 import os
 import random
@@ -84,18 +84,18 @@ def test_a_ring_advances_with_the_training_and_stalls_with_it(nccl: BuiltNccl, t
     with nccl_played.pair(nccl, tmp_path, lambda _: {}) as processes:
         members = {one.process.key: one for one in (by_pid(each.pid) for each in processes)}
 
-        def witnesses() -> list[ProgressSignal]:
-            found = logs.hear(members, time.monotonic())
+        def sources() -> list[ProgressSignal]:
+            found = logs.read(members, time.monotonic())
             return [each for signals in found.values() for each in signals if each.kind is COUNTED]
 
         def known() -> bool:
-            found = witnesses()
+            found = sources()
             return len(found) == 2 and all(each.advances > LEAST for each in found)
 
         targets.until(known, 60.0)
-        assert not any(each.stalled_since for each in witnesses())
+        assert not any(each.stalled_since for each in sources())
         nccl_played.hang(tmp_path, processes, 0.0)
-        targets.until(lambda: all(each.stalled_since for each in witnesses()), 60.0)
+        targets.until(lambda: all(each.stalled_since for each in sources()), 60.0)
 
 
 def test_no_ring_is_looked_at_where_it_is_turned_off(nccl: BuiltNccl, tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_no_ring_is_looked_at_where_it_is_turned_off(nccl: BuiltNccl, tmp_path: 
     with nccl_played.training(nccl, tmp_path / "rings", "counts", 100) as process:
         member = by_pid(process.pid)
         for _ in range(5):
-            heard = off.hear({member.process.key: member}, time.monotonic())[member.process.key]
-            assert COUNTED not in {each.kind for each in heard}
+            signals = off.read({member.process.key: member}, time.monotonic())[member.process.key]
+            assert COUNTED not in {each.kind for each in signals}
             time.sleep(0.3)
     off.close()
 

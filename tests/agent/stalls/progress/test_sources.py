@@ -80,12 +80,12 @@ class Hearing:
 
     def hear(self) -> dict[Key, list[ProgressSignal]]:
         self.now += 1.0
-        return self.logs.hear(self.members, self.now)
+        return self.logs.read(self.members, self.now)
 
-    def of(self, member: RankProcesses, kind: SignalKind, vouches: bool = True) -> ProgressSignal:
-        """The one witness of that kind, once it has looked; whoever does not vouch is left out where one does."""
-        heard = self.hear()[member.process.key]
-        (found,) = [each for each in heard if each.kind is kind and each.vouches == vouches]
+    def of(self, member: RankProcesses, kind: SignalKind, authoritative: bool = True) -> ProgressSignal:
+        """The one signal of that kind, once it was looked at: an authoritative one, if there is one."""
+        found_signals = self.hear()[member.process.key]
+        (found,) = [each for each in found_signals if each.kind is kind and each.authoritative == authoritative]
         return found
 
 
@@ -106,7 +106,7 @@ def test_the_stdout_of_a_trainer_is_followed_where_it_is_a_file(tmp_path: Path) 
     with trainer(tmp_path / "out") as member:
         hearing = Hearing(member)
         grow(lambda i: append(tmp_path / "out", f"step {i}\n"), hearing)
-        assert hearing.of(member, SignalKind.LINES).speaks_against(0.0)
+        assert hearing.of(member, SignalKind.LINES).contradicts(0.0)
 
 
 def test_a_capture_tells_how_often_the_job_was_seen_to_get_on(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_ranks_that_share_a_log_share_its_witness_and_it_is_read_once(tmp_path: 
         assert hearing.of(one, SignalKind.LINES) is hearing.of(two, SignalKind.LINES)
         wishes = hearing.logs._wishes(hearing.members, hearing.now + 1.0)
         assert sorted(wish.most > 0 for (_, name), wish in wishes.items() if name == "1") == [False, True]
-        assert hearing.of(one, SignalKind.LINES).speaks_against(0.0)
+        assert hearing.of(one, SignalKind.LINES).contradicts(0.0)
 
 
 def test_a_log_that_the_environment_names_and_its_pattern(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_log_that_the_environment_names_and_its_pattern(tmp_path: Path) -> Non
     with trainer(tmp_path / "out", HANGDOG_LOG=log, HANGDOG_STEP_PATTERN="another one") as member:
         hearing = Hearing(member)
         grow(lambda _: append(tmp_path / "log", "another one is done\n"), hearing, 20)  # the file appears late
-        assert sum(each.known_s > 0 for each in hearing.hear()[member.process.key] if each.vouches) == 1
+        assert sum(each.known_s > 0 for each in hearing.hear()[member.process.key] if each.authoritative) == 1
 
 
 def test_a_pattern_that_cannot_be_used_is_told_once_and_lines_are_learned(
@@ -173,7 +173,7 @@ def test_a_pattern_that_cannot_be_used_is_told_once_and_lines_are_learned(
         two = replace(two, process=replace(two.process, environ=one.process.environ))
         hearing = Hearing(one, two)
         grow(lambda i: append(tmp_path / "out", f"step {i}\n"), hearing)
-        assert hearing.of(one, SignalKind.LINES).speaks_against(0.0)
+        assert hearing.of(one, SignalKind.LINES).contradicts(0.0)
     (told,) = [record.message for record in caplog.records if "HANGDOG_STEP_PATTERN" in record.message]
     assert told.startswith("HANGDOG_STEP_PATTERN of job job is not used: no regular expression: missing )")
 
@@ -194,8 +194,8 @@ def test_a_heartbeat_file_by_its_time_or_written_anew(tmp_path: Path) -> None:
     ):
         hearing = Hearing(one, two)
         grow(work, hearing)
-        assert hearing.of(one, SignalKind.HEARTBEAT).speaks_against(0.0)
-        assert hearing.of(two, SignalKind.HEARTBEAT).speaks_against(0.0)
+        assert hearing.of(one, SignalKind.HEARTBEAT).contradicts(0.0)
+        assert hearing.of(two, SignalKind.HEARTBEAT).contradicts(0.0)
         one_beat = hearing.of(one, SignalKind.HEARTBEAT)
         assert not one_beat.advancing
 
@@ -204,9 +204,9 @@ def test_every_source_can_be_turned_off(tmp_path: Path) -> None:
     settings = StallSettings(log_every_s=0, touch_every_s=0, ras_every_s=0, traffic_every_s=0, spin_share=0)
     (tmp_path / "beat").touch()
     with trainer(tmp_path / "out", HANGDOG_HEARTBEAT=str(tmp_path / "beat")) as member:
-        witnesses = ProgressSources(TOOLS, settings, lambda: {"0000:1b:00": (0.9, 1.0)})
+        sources = ProgressSources(TOOLS, settings, lambda: {"0000:1b:00": (0.9, 1.0)})
         for _ in range(3):
-            assert witnesses.hear({"job": {member.process.key: member}}) == {member.process.key: []}
+            assert sources.read({"job": {member.process.key: member}}) == {member.process.key: []}
 
 
 def test_who_ended_is_forgotten(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def asked(counts: list[int | None], every_s: float = 0.01) -> tuple[list[Progres
         found: list[ProgressSignal] = []
 
         def hear() -> bool:
-            found[:] = collectives.hear(jobs, time.monotonic()).values()
+            found[:] = collectives.read(jobs, time.monotonic()).values()
             one = collectives._jobs["job"]
             return one.work is None and requests.count("VERBOSE STATUS") == len(counts)
 
@@ -258,10 +258,10 @@ def asked(counts: list[int | None], every_s: float = 0.01) -> tuple[list[Progres
 
 
 def test_collectives_that_stop() -> None:
-    (witness,), _ = asked([10, 20, 30, 40, 50])
-    assert witness.advancing and witness.stalled_since is None and witness.proof_at > 0
-    (witness,), _ = asked([10, 20, 30, 40, 50, *[50] * 8])
-    assert not witness.advancing and witness.stalled_since is not None
+    (signal,), _ = asked([10, 20, 30, 40, 50])
+    assert signal.advancing and signal.stalled_since is None and signal.proof_at > 0
+    (signal,), _ = asked([10, 20, 30, 40, 50, *[50] * 8])
+    assert not signal.advancing and signal.stalled_since is not None
 
 
 def test_counts_of_a_part_are_none() -> None:
@@ -282,22 +282,22 @@ def test_a_job_without_ras_is_not_asked_again_soon() -> None:
     row = replace(targets.row(os.getpid()), environ={"NCCL_RAS_ADDR": "localhost:1"})
     jobs = {"job": [RankProcesses("job", Rank(0), Sort.TRAINER, row)]}
     collectives = Collectives(TOOLS, StallSettings(ras_every_s=0.01))
-    collectives.hear(jobs, 0.0)
-    targets.until(lambda: not collectives.hear(jobs, 1.0) and collectives._jobs["job"].work is None)
-    collectives.hear(jobs, 100.0)
+    collectives.read(jobs, 0.0)
+    targets.until(lambda: not collectives.read(jobs, 1.0) and collectives._jobs["job"].work is None)
+    collectives.read(jobs, 100.0)
     assert collectives._jobs["job"].work is None
-    collectives.hear(jobs, 122.0)
+    collectives.read(jobs, 122.0)
     assert collectives._jobs["job"].work is not None
 
 
 def test_what_speaks_for_a_machine_stands_beside_each_of_its_trainers(tmp_path: Path) -> None:
     with trainer(tmp_path / "out") as one, trainer(tmp_path / "err", 1) as two:
         settings = StallSettings(traffic_every_s=0.01)
-        witnesses = ProgressSources(TOOLS, settings, lambda: {"0000:1b:00": (0.9, 1.0)})
+        sources = ProgressSources(TOOLS, settings, lambda: {"0000:1b:00": (0.9, 1.0)})
         trainers = {"job": {member.process.key: member for member in (one, two)}}
         kinds = {SignalKind.LINES, SignalKind.BYTES, SignalKind.POWER}
-        targets.until(lambda: all({e.kind for e in each} == kinds for each in witnesses.hear(trainers).values()))
-        first, second = witnesses.hear(trainers).values()
+        targets.until(lambda: all({e.kind for e in each} == kinds for each in sources.read(trainers).values()))
+        first, second = sources.read(trainers).values()
         shared = {each.kind for each in first if any(each is other for other in second)}
         assert shared == {SignalKind.BYTES, SignalKind.POWER}
 

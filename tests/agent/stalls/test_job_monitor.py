@@ -29,7 +29,7 @@ class Machine:
     """Eight trainers of one job, played second by second."""
 
     def __init__(self, settings: StallSettings = SETTINGS) -> None:
-        self.vigil = JobMonitor(settings)
+        self.monitor = JobMonitor(settings)
         self.now = 100.0
         self.counters = {(pid, 1): CpuSample(self.now, 0.0, 0.0, 0) for pid in range(8)}
         self.glanced: list[Key] = []
@@ -47,10 +47,10 @@ class Machine:
                 after = CpuSample(self.now, before.ran_s + ran, before.queued_s + queued, before.wakes + wakes)
                 self.counters[key] = after
                 beats[key] = (Rank(key[0]), after)
-            self.vigil.feel(beats)
-            wanted = self.vigil.wants(self.now)
+            self.monitor.add_cpu_samples(beats)
+            wanted = self.monitor.wants(self.now)
             self.glanced += wanted
-            self.vigil.take({key: self.glance(key, stacks or {}, how == "dozing") for key in wanted})
+            self.monitor.take({key: self.glance(key, stacks or {}, how == "dozing") for key in wanted})
 
     def glance(self, key: Key, stacks: dict[int, tuple[str, int]], dozes: bool) -> StackSample:
         stack, lines = stacks.get(key[0], ("backward", 0))
@@ -61,18 +61,18 @@ class Machine:
         return StackSample(self.now, state, ran_s=counted.ran_s, wakes=counted.wakes, dozes=dozes)
 
     def signs(self) -> dict[Rank, Sign]:
-        return self.vigil.signs(self.now)
+        return self.monitor.signs(self.now)
 
 
 def test_modes() -> None:
     start = CpuSample(0.0, 0.0, 0.0, 0)
-    assert mode(start, CpuSample(1.0, 0.3, 0.1, 20)) is CpuActivity.LIVELY
-    assert mode(start, CpuSample(1.0, 0.001, 0.0, 1)) is CpuActivity.SILENT
+    assert mode(start, CpuSample(1.0, 0.3, 0.1, 20)) is CpuActivity.ACTIVE
+    assert mode(start, CpuSample(1.0, 0.001, 0.0, 1)) is CpuActivity.IDLE
     assert (
-        mode(start, CpuSample(1.0, 0.001, 0.0, 100)) is CpuActivity.LIVELY
+        mode(start, CpuSample(1.0, 0.001, 0.0, 100)) is CpuActivity.ACTIVE
     )  # polls, as a loop with a short sleep does
     assert (
-        mode(start, CpuSample(1.0, 0.2, 0.78, 50)) is CpuActivity.PINNED
+        mode(start, CpuSample(1.0, 0.2, 0.78, 50)) is CpuActivity.BUSY
     )  # wants to run all the time, on cores that are taken
 
 
@@ -80,8 +80,8 @@ def test_who_looks_for_a_lock_file_ten_times_a_second_is_as_good_as_silent() -> 
     for ran_s, silent in ((0.001, True), (0.01, False)):
         baseline = Baseline(settle_s=1.0)
         for second in range(4):
-            baseline.feel(CpuSample(float(second), second * ran_s, 0.0, second * 10))
-        assert baseline.silent is silent and (baseline.since is not None) is silent
+            baseline.add(CpuSample(float(second), second * ran_s, 0.0, second * 10))
+        assert baseline.idle is silent and (baseline.since is not None) is silent
 
 
 def test_a_lively_job_is_never_glanced_at() -> None:
@@ -173,7 +173,7 @@ def test_one_at_work_beside_waiting_ones_is_told_apart() -> None:
 def test_who_is_asked_for_elsewhere_is_glanced_at_though_lively() -> None:
     machine = Machine()
     machine.live(30, "lively")
-    machine.vigil.ask(machine.now + 12.0)
+    machine.monitor.ask(machine.now + 12.0)
     machine.live(11, "lively", dict.fromkeys(range(8), ("user", 1)))
     assert {sign.doing for sign in machine.signs().values()} == {Doing.LOOPING}
     machine.live(10, "lively")
@@ -244,18 +244,18 @@ def test_crowded_cores_are_told_from_free_ones_by_who_waits_for_one() -> None:
     baseline = Baseline(settle_s=1.0)
     assert baseline.crowding == 1.0
     for second in range(12):
-        baseline.feel(CpuSample(float(second), 0.3 * second, 0.6 * second, 10 * second))
+        baseline.add(CpuSample(float(second), 0.3 * second, 0.6 * second, 10 * second))
     assert baseline.crowding == pytest.approx(3.0)
     for second in range(12, 24):  # asleep nearly all the time, and late once in a while
-        baseline.feel(CpuSample(float(second), 3.3 + 0.001 * second, 6.6 + 0.05 * second, 10 * second))
+        baseline.add(CpuSample(float(second), 3.3 + 0.001 * second, 6.6 + 0.05 * second, 10 * second))
     assert baseline.crowding == 1.0
     for second in range(24, 36):
-        baseline.feel(CpuSample(float(second), 3.4, 7.8 + second, 10 * second))
+        baseline.add(CpuSample(float(second), 3.4, 7.8 + second, 10 * second))
     assert baseline.crowding == 4.0, "for ever is too long"
 
 
 def moving(machine: Machine) -> frozenset[Rank]:
-    return machine.vigil.moving(machine.now, machine.signs())
+    return machine.monitor.moving(machine.now, machine.signs())
 
 
 def test_a_job_that_just_started_is_not_seen_to_move_yet() -> None:

@@ -1,4 +1,4 @@
-"""What one witness says: its rhythm, its stalls, and what it proves; of lines, bytes and power."""
+"""What one signal says: its rhythm, its stalls, and what it proves; of lines, bytes and power."""
 
 import pytest
 
@@ -10,58 +10,58 @@ from hangdog_agent.stalls.settings import StallSettings
 SETTINGS = StallSettings()
 
 
-def seen(every: int, until: int, vouches: bool = True) -> ProgressSignal:
+def seen(every: int, until: int, authoritative: bool = True) -> ProgressSignal:
     """One that is looked at every second from 0 on and advances every so many seconds."""
-    witness = ProgressSignal(SignalKind.HEARTBEAT, 3.0, vouches)
+    signal = ProgressSignal(SignalKind.HEARTBEAT, 3.0, authoritative)
     for second in range(until + 1):
-        witness.look(second > 0 and second % every == 0, float(second))
-    return witness
+        signal.look(second > 0 and second % every == 0, float(second))
+    return signal
 
 
 def test_a_stall_is_longer_than_its_own_usual_intervals() -> None:
-    witness = seen(every=8, until=40)
+    signal = seen(every=8, until=40)
     for second in range(41, 50):
-        witness.look(False, float(second))
-        assert witness.stalled_since is None
-    witness.look(False, 50.0)
-    assert witness.stalled_since == 40.0
-    witness.look(True, 51.0)
-    assert witness.stalled_since is None
+        signal.look(False, float(second))
+        assert signal.stalled_since is None
+    signal.look(False, 50.0)
+    assert signal.stalled_since == 40.0
+    signal.look(True, 51.0)
+    assert signal.stalled_since is None
 
 
 def test_nothing_is_known_of_a_time_nobody_looked() -> None:
-    witness = seen(every=1, until=10)
-    assert witness.stalled_since is None  # whatever the time is now
-    witness.look(False, 13.0)
-    assert witness.stalled_since == 10.0
+    signal = seen(every=1, until=10)
+    assert signal.stalled_since is None  # whatever the time is now
+    signal.look(False, 13.0)
+    assert signal.stalled_since == 10.0
 
 
 def test_before_it_has_a_rhythm_it_neither_stalls_nor_speaks() -> None:
-    witness = seen(every=1, until=LEAST - 1)
-    assert not witness.speaks_against(0.0)
-    witness.look(False, 100.0)
-    assert witness.stalled_since is None
+    signal = seen(every=1, until=LEAST - 1)
+    assert not signal.contradicts(0.0)
+    signal.look(False, 100.0)
+    assert signal.stalled_since is None
 
 
 def test_an_advance_speaks_only_of_the_time_between_two_looks() -> None:
-    witness = ProgressSignal(SignalKind.COLLECTIVES, 30.0, vouches=True)
+    signal = ProgressSignal(SignalKind.COLLECTIVES, 30.0, authoritative=True)
     for second in range(0, 300, 30):
-        witness.look(True, float(second))
-    assert witness.proof_at == 240.0
-    assert witness.speaks_against(240.0)
-    assert not witness.speaks_against(241.0)  # what it counted may have been before
-    assert not seen(every=1, until=20, vouches=False).speaks_against(0.0)
+        signal.look(True, float(second))
+    assert signal.proof_at == 240.0
+    assert signal.contradicts(240.0)
+    assert not signal.contradicts(241.0)  # what it counted may have been before
+    assert not seen(every=1, until=20, authoritative=False).contradicts(0.0)
 
 
 def test_a_stall_that_was_explained_is_borne_next_time() -> None:
-    witness = seen(every=1, until=10)
-    witness.look(False, 30.0)
-    witness.mark_benign(30.0)
-    assert witness.stalled_since is None
-    witness.look(False, 54.0)
-    assert witness.stalled_since is None
-    witness.look(False, 56.0)
-    assert witness.stalled_since == 30.0
+    signal = seen(every=1, until=10)
+    signal.look(False, 30.0)
+    signal.mark_benign(30.0)
+    assert signal.stalled_since is None
+    signal.look(False, 54.0)
+    assert signal.stalled_since is None
+    signal.look(False, 56.0)
+    assert signal.stalled_since == 30.0
 
 
 def test_bytes_below_the_noise_are_none() -> None:
@@ -102,15 +102,15 @@ def test_gpus_that_spin_or_idle_have_stalled() -> None:
     power = Power(SETTINGS)
     assert power.look({"0000:1b:00": (0.1, 0.0)}, 0.0) == []  # nobody has computed yet
     for second in range(1, 31):
-        (witness,) = power.look({"0000:1b:00": (0.8, 1.0), "0000:1c:00": (0.2, 1.0)}, float(second))
+        (signal,) = power.look({"0000:1b:00": (0.8, 1.0), "0000:1c:00": (0.2, 1.0)}, float(second))
     for second in range(31, 49):
         power.look({"0000:1b:00": (0.2, 1.0), "0000:1c:00": (0.1, 0.0)}, float(second))
-        assert not witness.advancing
-        assert witness.stalled_since is None
+        assert not signal.advancing
+        assert signal.stalled_since is None
     power.look({}, 60.0)  # NVML does not answer
-    assert witness.stalled_since is None
+    assert signal.stalled_since is None
     power.look({"0000:1b:00": (0.2, 1.0)}, 61.0)
-    assert witness.stalled_since == 30.0
+    assert signal.stalled_since == 30.0
 
 
 def test_one_sweep_that_met_a_load_as_it_began_is_no_stall() -> None:
@@ -118,8 +118,8 @@ def test_one_sweep_that_met_a_load_as_it_began_is_no_stall() -> None:
     power = Power(SETTINGS)
     sweeps = [0.99, 0.99, 0.15, 0.99, 0.99, 0.15, 0.99]
     for second in range(10 * len(sweeps)):  # each sweep's answer stands until the next one
-        (witness,) = power.look({"0000:00:06": (sweeps[second // 10], 1.0)}, float(second))
-        assert witness.stalled_since is None
+        (signal,) = power.look({"0000:00:06": (sweeps[second // 10], 1.0)}, float(second))
+        assert signal.stalled_since is None
 
 
 @pytest.mark.parametrize("readings", [{}, {"0000:1b:00": (0.9, 1.0)}])

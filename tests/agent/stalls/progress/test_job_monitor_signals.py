@@ -1,4 +1,4 @@
-"""The watch with witnesses: who polls is noticed, who gets on is left alone, and one sign alone does nothing."""
+"""The job monitor with progress signals: a rank that polls is noticed, one that makes progress is left alone, one sign alone does nothing."""
 
 import random
 from collections.abc import Iterable
@@ -27,11 +27,11 @@ ALL = range(8)
 class Machine:
     """Eight trainers of one job, played second by second. `steps`: each has a step log; else rank 0 alone has one."""
 
-    def __init__(self, steps: Iterable[int] = ALL, beats: bool = True, vouches: bool = True) -> None:
-        self.vigil = JobMonitor(SETTINGS)
+    def __init__(self, steps: Iterable[int] = ALL, beats: bool = True, authoritative: bool = True) -> None:
+        self.monitor = JobMonitor(SETTINGS)
         self.now = 100.0
         self.counters = {(pid, 1): (0.0, 0) for pid in ALL}
-        self.logs = {(pid, 1): ProgressSignal(SignalKind.LINES, 3.0, vouches) for pid in steps}
+        self.logs = {(pid, 1): ProgressSignal(SignalKind.LINES, 3.0, authoritative) for pid in steps}
         self.flow = ProgressSignal(SignalKind.BYTES, 3.0)
         self.power = ProgressSignal(SignalKind.POWER, 20.0)
         self.beats = beats
@@ -65,18 +65,18 @@ class Machine:
                 self.counters[key] = ran + SPENT[how][0], wakes + SPENT[how][1]
                 beat = CpuSample(self.now, *self.counters[key][:1], 0.0, self.counters[key][1])
                 beats[key] = Rank(key[0]), beat if self.beats else None
-            self.vigil.feel(beats)
+            self.monitor.add_cpu_samples(beats)
             of_all = [self.flow] if power is None else [self.flow, self.power]
-            self.vigil.hear({key: [*([self.logs[key]] if key in self.logs else []), *of_all] for key in beats})
-            wanted = self.vigil.wants(self.now)
+            self.monitor.add_signals({key: [*([self.logs[key]] if key in self.logs else []), *of_all] for key in beats})
+            wanted = self.monitor.wants(self.now)
             self.glanced += wanted
             shift = int(self.now * moves)
-            self.vigil.take(
+            self.monitor.take(
                 {key: StackSample(self.now, activity.read(trace(key[0], stack, shift=shift), RULES)) for key in wanted}
             )
 
     def signs(self) -> dict[Rank, Sign]:
-        return self.vigil.signs(self.now)
+        return self.monitor.signs(self.now)
 
     def overdue(self) -> list[int]:
         return [rank for rank, sign in self.signs().items() if sign.overdue]
@@ -114,7 +114,7 @@ def test_a_log_of_rank_0_makes_the_others_known_too() -> None:
 
 
 def test_with_no_steps_that_stall_nobody_notices_who_polls() -> None:
-    """The reason for all this: it is the witness that does it, and nothing else."""
+    """The reason for all this: the progress signal does it, and nothing else."""
     machine = Machine(steps=[])
     machine.live(30)
     machine.live(200)
@@ -145,55 +145,58 @@ def test_a_stall_that_was_explained_makes_wonder_again_only_after_longer() -> No
 @pytest.mark.parametrize("steps", [[0], ALL], ids=["rank 0 logs", "all log"])
 def test_a_job_whose_steps_come_to_take_longer_is_told(steps: Iterable[int]) -> None:
     machine = Machine(steps=steps)
-    assert machine.vigil.pace(machine.now) is None
+    assert machine.monitor.pace(machine.now) is None
     machine.live(400)
-    assert machine.vigil.slowdown() is None
-    pace = machine.vigil.pace(machine.now + 5)
+    assert machine.monitor.slowdown() is None
+    pace = machine.monitor.pace(machine.now + 5)
     assert pace is not None and pace.step_s == pytest.approx(1 / 3, rel=0.05) and pace.age_s == 5.0
     machine.live(100, slower=1.5)
-    slow = machine.vigil.slowdown()
+    slow = machine.monitor.slowdown()
     assert slow is not None and slow.step_s / slow.usual_s == pytest.approx(1.5, rel=0.05)
-    slower = machine.vigil.pace(machine.now)
+    slower = machine.monitor.pace(machine.now)
     assert slower is not None and slower.step_s == pytest.approx(0.5, rel=0.05)
     assert machine.glanced == [], "nobody is looked at for that"
     machine.live(100)
-    assert machine.vigil.slowdown() is None
+    assert machine.monitor.slowdown() is None
 
 
 def test_one_log_that_says_otherwise_than_most_is_not_believed() -> None:
     machine = Machine()
     machine.live(400)
     machine.live(150, slower=1.5, slow=[3, 4])
-    assert machine.vigil.slowdown() is None
+    assert machine.monitor.slowdown() is None
     machine.live(150, slower=1.5, slow=range(3, 8))
-    assert machine.vigil.slowdown() is not None
+    assert machine.monitor.slowdown() is not None
 
 
 @pytest.mark.parametrize(("every", "told"), [(3, True), (1, False)])
 def test_a_heartbeat_times_steps_only_where_it_is_seen_to_rest(every: int, told: bool) -> None:
     """One that advances in every look tells how often it is looked at, which is less often on a crowded machine."""
-    beat, trainer = ProgressSignal(SignalKind.HEARTBEAT, 3.0, vouches=True), JobMonitor(SETTINGS)._watched(Rank(0))
+    beat, trainer = (
+        ProgressSignal(SignalKind.HEARTBEAT, 3.0, authoritative=True),
+        JobMonitor(SETTINGS)._watched(Rank(0)),
+    )
     at = 0.0
     for look in range(900):
         at += 1.0 if look < 600 else 1.5
         beat.look(look % every == 0, at)
-        trainer.hear([beat])
+        trainer.add_signals([beat])
     assert (trainer.step_times.slowdown is not None) is told
 
 
 def test_who_writes_no_steps_is_never_told_to_be_slower() -> None:
-    machine = Machine(vouches=False)
+    machine = Machine(authoritative=False)
     machine.live(400)
     machine.live(200, slower=2.0)
-    assert machine.vigil.slowdown() is None
+    assert machine.monitor.slowdown() is None
 
 
 def test_a_slowdown_is_switched_off_by_a_setting() -> None:
     machine = Machine()
-    machine.vigil = JobMonitor(replace(SETTINGS, slow_share=0.0))
+    machine.monitor = JobMonitor(replace(SETTINGS, slow_share=0.0))
     machine.live(400)
     machine.live(100, slower=1.5)
-    assert machine.vigil.slowdown() is None
+    assert machine.monitor.slowdown() is None
 
 
 def test_while_steps_advance_nobody_stands_still() -> None:
@@ -216,7 +219,7 @@ def test_one_rank_that_gets_on_is_enough() -> None:
 
 
 def test_bytes_alone_do_nothing_and_neither_do_lines_of_unknown_meaning() -> None:
-    machine = Machine(vouches=False)
+    machine = Machine(authoritative=False)
     machine.live(30)
     machine.live(100, flow=False)
     machine.live(30)
@@ -225,7 +228,7 @@ def test_bytes_alone_do_nothing_and_neither_do_lines_of_unknown_meaning() -> Non
 
 
 def test_bytes_and_lines_of_unknown_meaning_together_make_wonder_and_are_borne_for_longer() -> None:
-    machine = Machine(vouches=False)
+    machine = Machine(authoritative=False)
     machine.live(30)
     machine.live(50, flow=False, steps=False)
     assert len(set(machine.glanced)) == 8
@@ -286,14 +289,14 @@ def test_who_writes_in_a_loop_is_not_overdue() -> None:
     machine.live(30)
     machine.live(1, steps=False)
     written = 0
-    take = machine.vigil.take
+    take = machine.monitor.take
 
     def writing(glances: dict[Key, StackSample]) -> None:
         nonlocal written
         written += 1
         take({key: StackSample(glance.at, glance.state, written) for key, glance in glances.items()})
 
-    machine.vigil.take = writing  # type: ignore[method-assign, assignment]
+    machine.monitor.take = writing  # type: ignore[method-assign, assignment]
     machine.live(60, steps=False, flow=False, stack="write", moves=1)
     assert {sign.doing for sign in machine.signs().values()} == {Doing.LOOPING}
     assert not machine.overdue()
