@@ -1913,26 +1913,32 @@ class ListQuery(google.protobuf.message.Message):
 global___ListQuery = ListQuery
 
 @typing.final
+class StateCount(google.protobuf.message.Message):
+    """How many lines of a list are in one state."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: builtins.int
+    COUNT_FIELD_NUMBER: builtins.int
+    state: builtins.str
+    """The state."""
+    count: builtins.int
+    """The lines."""
+    def __init__(
+        self,
+        *,
+        state: builtins.str = ...,
+        count: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["count", b"count", "state", b"state"]) -> None: ...
+
+global___StateCount = StateCount
+
+@typing.final
 class ListExtent(google.protobuf.message.Message):
     """How much of a list an answer holds."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    @typing.final
-    class CountsEntry(google.protobuf.message.Message):
-        DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: builtins.int
-        VALUE_FIELD_NUMBER: builtins.int
-        key: builtins.str
-        value: builtins.int
-        def __init__(
-            self,
-            *,
-            key: builtins.str = ...,
-            value: builtins.int = ...,
-        ) -> None: ...
-        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
     FOUND_FIELD_NUMBER: builtins.int
     KNOWN_FIELD_NUMBER: builtins.int
@@ -1945,7 +1951,7 @@ class ListExtent(google.protobuf.message.Message):
     limit: builtins.int
     """Lines of a page, as the server allows."""
     @property
-    def counts(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
+    def counts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___StateCount]:
         """Of those that match search and job, how many are in each state that the list knows; a line may be in several."""
 
     def __init__(
@@ -1953,7 +1959,7 @@ class ListExtent(google.protobuf.message.Message):
         *,
         found: builtins.int = ...,
         known: builtins.int = ...,
-        counts: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        counts: collections.abc.Iterable[global___StateCount] | None = ...,
         limit: builtins.int = ...,
     ) -> None: ...
     def ClearField(self, field_name: typing.Literal["counts", b"counts", "found", b"found", "known", b"known", "limit", b"limit"]) -> None: ...

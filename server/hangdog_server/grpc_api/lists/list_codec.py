@@ -20,4 +20,5 @@ def asked_of(kind: ListKind, message: pb.ListQuery, settings: ServerSettings) ->
 
 def extent(listed: ListPage[Any]) -> pb.ListExtent:
     """How much of its list a page is."""
-    return pb.ListExtent(found=listed.found, known=listed.known, counts=listed.counts, limit=listed.query.limit)
+    counts = [pb.StateCount(state=state, count=count) for state, count in listed.counts.items()]
+    return pb.ListExtent(found=listed.found, known=listed.known, counts=counts, limit=listed.query.limit)
