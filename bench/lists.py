@@ -4,7 +4,8 @@
 
 The server is a process of its own. Its played agents have no streams, but a job and signs of life; its incidents, in a SQLite
 file, have verdicts of 100 KiB and name machines, and people have closed half of them. `server` is the time from a request
-to its answer's last byte, of searches that were not made before: the middle one and the worst of `--asked`. `painted` is the
+to its answer's last byte, of searches that were not made before: the middle one and the worst of `--asked`, and what CPU
+the server used for each. `painted` is the
 first paint in Chromium, the middle one of five fresh pages, on a screen of 1280x800 and one of 375x812, whose height in
 pixels stands beside it. Then real agents connect over gRPC, one after the other, and wait for the server's answer: first while
 nobody looks, then while people browse, each of whom asks for another list as soon as one is there. Beside it stands for how
@@ -22,7 +23,7 @@ import shutil
 import sys
 import tempfile
 from asyncio.subprocess import PIPE
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median, quantiles
@@ -105,7 +106,7 @@ def past(connection: sa.Connection, incidents: int, machines: int) -> None:
 
 async def serve(folder: Path, machines: int, incidents: int) -> None:
     """A server of a large fleet, until its stdin ends; says where it is."""
-    store = Store(folder / "s.db")
+    store = Store(folder / "s.db", within_s=600.0)
     await store.do(past, incidents, machines)
     store.close()
     settings = replace(PATIENT, max_machines=2 * machines)
@@ -141,7 +142,7 @@ def watched_loop() -> list[float]:
         run(handle)
         held.append(thread_time() - began)
 
-    asyncio.Handle._run = timed  # type: ignore[method-assign]
+    asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]
     return held
 
 
@@ -155,31 +156,41 @@ async def live(here: Sequence[Connection]) -> None:
 # ---- who asks
 
 
-def questions(machines: int) -> Iterator[str]:
-    """Addresses, none of which is asked twice."""
-    chance = random.Random(2)
-    for number in itertools.count():
-        yield f"/machines?search={machine(chance.randrange(machines))}&limit={20 + number % 100}"
-        yield f"/incidents?search={machine(chance.randrange(machines))[:7]}&limit={20 + number % 100}"
-        yield f"/machines?state=suspected&sort=weight&page={1 + number % 7}&limit={20 + number % 100}"
-        yield f"/actions?search={machine(chance.randrange(machines))[:6]}+ada&limit={20 + number % 100}"
-        yield f"/incidents?state=open&sort=-job&page={1 + number % 9}&limit={20 + number % 100}"
-        yield f"/jobs?search=llama-{chance.randrange(machines // OF_JOB or 1)}&limit={20 + number % 100}"
+def questions(machines: int, number: int) -> list[str]:
+    """The `number`th address of each sort; none is asked twice."""
+    chance = random.Random(number)
+    limit = 20 + number % 100
+    return [
+        f"/machines?search={machine(chance.randrange(machines))}&limit={limit}",
+        f"/machines?state=suspected&sort=weight&page={1 + number % 7}&limit={limit}",
+        f"/incidents?search={machine(chance.randrange(machines))[:7]}&limit={limit}",
+        f"/incidents?state=open&sort=-job&page={1 + number % 9}&limit={limit}",
+        f"/actions?search={machine(chance.randrange(machines))[:6]}+ada&limit={limit}",
+        f"/jobs?search=llama-{chance.randrange(machines // OF_JOB or 1)}&limit={limit}",
+    ]
 
 
-async def searched(http: httpx.AsyncClient, machines: int, asked: int) -> None:
-    """Prints how long searches take."""
-    taken: dict[str, list[float]] = {}
-    sizes: dict[str, int] = {}
-    for path in itertools.islice(questions(machines), 6 * asked):
-        began = perf_counter()
-        answer = await http.get(path)
-        taken.setdefault(path[: path.index("=") + 1], []).append(1e3 * (perf_counter() - began))
-        assert answer.status_code == 200, answer.text
-        sizes[path[: path.index("=") + 1]] = int(answer.headers["content-length"])
-    for name, times in taken.items():
+def used_ms(pid: int) -> float:
+    """CPU time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return 1e3 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def searched(http: httpx.AsyncClient, machines: int, asked: int, pid: int) -> None:
+    """Prints how long searches take, sort by sort."""
+    for sort, first in enumerate(questions(machines, 0)):
+        times, before, size = [], used_ms(pid), 0
+        for number in range(asked):
+            began = perf_counter()
+            answer = await http.get(questions(machines, number)[sort])
+            times.append(1e3 * (perf_counter() - began))
+            assert answer.status_code == 200, answer.text
+            size = int(answer.headers["content-length"])
+        cpu, name = (used_ms(pid) - before) / asked, first[: first.index("=") + 1]
         print(
-            f"server   {name:22} median {median(times):6.1f} ms, worst {max(times):6.1f} ms, {sizes[name] / 1024:.0f} KiB sent"
+            f"server   {name:19} median {median(times):6.1f} ms, worst {max(times):6.1f} ms, {cpu:5.1f} ms of CPU, "
+            f"{size / 1024:.0f} KiB sent",
+            flush=True,
         )
 
 
@@ -220,10 +231,11 @@ async def connected(address: str, tag: str) -> list[float]:
 async def browse(address: str, machines: int, number: int, asked: list[float]) -> None:
     """One person, who never rests."""
     async with httpx.AsyncClient(base_url=address, timeout=60) as http:
-        for path in itertools.islice(questions(machines), number * 1000, None):
-            began = perf_counter()
-            (await http.get(path)).raise_for_status()
-            asked.append(1e3 * (perf_counter() - began))
+        for turn in itertools.count(1000 * (number + 1)):
+            for path in questions(machines, turn):
+                began = perf_counter()
+                (await http.get(path)).raise_for_status()
+                asked.append(1e3 * (perf_counter() - began))
 
 
 async def crowd(address: str, machines: int, people: int) -> None:
@@ -267,7 +279,7 @@ async def run(given: argparse.Namespace) -> None:
                 began = perf_counter()
                 (await http.get(f"/{name}")).raise_for_status()
                 print(f"first    /{name:21} {1e3 * (perf_counter() - began):6.1f} ms")
-            await searched(http, given.machines, given.asked)
+            await searched(http, given.machines, given.asked, server.pid)
         await painted(web)
         await held(server)
         shown("nobody looks", await connected(address, "calm"), await held(server))

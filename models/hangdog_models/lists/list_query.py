@@ -91,8 +91,8 @@ def checked(query: ListQuery) -> ListQuery:
 
 def parameters(query: ListQuery, limit: int) -> str:
     """The query as the end of an address, with its `?`; empty for the first page of all lines. `limit` need not be said."""
-    said = [("search", query.search), *(("state", state) for state in query.states), ("job", query.job)]
-    said += [("sort", query.sort), ("limit", str(query.limit) if query.limit != limit else "")]
-    said.append(("page", str(query.page) if query.page > 1 else ""))
-    text = urlencode([(name, value) for name, value in said if value])
+    stated = [("search", query.search), *(("state", state) for state in query.states), ("job", query.job)]
+    stated += [("sort", query.sort), ("limit", str(query.limit) if query.limit != limit else "")]
+    stated.append(("page", str(query.page) if query.page > 1 else ""))
+    text = urlencode([(name, value) for name, value in stated if value])
     return f"?{text}" if text else ""

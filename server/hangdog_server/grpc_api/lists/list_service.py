@@ -53,9 +53,13 @@ class Lists:
         """What was, is and would be done to machines."""
         return await self._store.ask(action_list.page, query)
 
-    async def jobs(self, query: ListQuery) -> ListPage[KnownJob]:
-        """The jobs that are known now."""
-        known = sorted(await self._states.known(), key=_JOB_SORTS[query.order[0]])
+    async def known_jobs(self) -> tuple[KnownJob, ...]:
+        """All jobs that are known now."""
+        return await self._states.known()
+
+    async def jobs(self, query: ListQuery, of: tuple[KnownJob, ...] | None = None) -> ListPage[KnownJob]:
+        """The jobs that are known now, or those that somebody has asked for already."""
+        known = sorted(await self.known_jobs() if of is None else of, key=_JOB_SORTS[query.order[0]])
         entries = [
             ListEntry(one, f"{one.name}\n{one.state.text}".lower(), (str(one.state.condition),)) for one in known
         ]

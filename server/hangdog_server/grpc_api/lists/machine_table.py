@@ -47,7 +47,7 @@ _SORTS: dict[str, Callable[[MachineNow], Any]] = {
 _NOBODY, _UNNAMED = PastConnection("", "", 0.0, {}, False), MachineRecord("")
 
 
-class _Known(NamedTuple):
+class _LineParts(NamedTuple):
     """What a line was made of: the same objects make the same line."""
 
     jobs: Mapping[str, AnnouncedJob]
@@ -78,7 +78,7 @@ class MachineTable:
         self._store = store
         self._thread = ThreadPoolExecutor(1, "lists")
         self._lock = asyncio.Lock()
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _LineParts] = {}
         self._lines: dict[str, ListEntry[MachineNow]] = {}
         self._checks: dict[str, int] = {}
         self._keys: dict[str, dict[str, Any]] = {}
@@ -146,7 +146,7 @@ class MachineTable:
             last = known.get(name)
             if same and last is not None and last[0] is seen.jobs and last[1] is seen.findings and last[2] is how:
                 continue
-            made_of = _Known(
+            made_of = _LineParts(
                 seen.jobs, seen.findings, how, seen.version, of.records.get(name, _UNNAMED), of.decided.get(name, ""),
                 name in of.accused, name in of.marked,
             )  # fmt: skip
@@ -206,7 +206,7 @@ def _present(
         yield name, MachineCondition.ABSENT, _NOBODY
 
 
-def _line(name: str, of: _Known) -> ListEntry[MachineNow]:
+def _line(name: str, of: _LineParts) -> ListEntry[MachineNow]:
     findings = tuple(f"{one.code}: {one.what}" for one in of.findings)
     states = states_of(of.here, of.record, of.accused, of.marked, bool(findings))
     connected = of.here in (MachineCondition.CONNECTED, MachineCondition.SILENT)

@@ -12,6 +12,7 @@ from hangdog_models.lists.list_kinds import ACTIONS, INCIDENTS, JOBS, MACHINES, 
 from hangdog_models.lists.list_page import ListPage
 from hangdog_models.lists.list_query import ListQuery, parameters, query_of
 from hangdog_server.auth.authorizer import Person
+from hangdog_server.cluster.job_states import KnownJob, jobs_mark
 from hangdog_server.grpc_api.action_service import ActionService
 from hangdog_server.grpc_api.lists.list_service import Lists
 from hangdog_server.settings import ServerSettings
@@ -94,24 +95,28 @@ class ListPages:
         async def drawn(request: Request, person: Person) -> Response:
             clock, here = self._clock(), f"/{look.kind.name}"
             query = self._asked(look.kind, request, LINES[-1])
-            mark = await self._marks.list_mark(here)  # first: what changes meanwhile is told
+            jobs = await self._lists.known_jobs() if look.kind is JOBS else ()
+            # first: what changes meanwhile is told
+            mark = jobs_mark(jobs) if look.kind is JOBS else await self._marks.list_mark(here)
             shown = here, query, person.name, person.by, mark, clock // AGED_S
             if self._drawing.kept(shown):
                 return await self._drawing.page(request, str, shown)
-            listed, rows, note = await self._rows(query, clock)
+            listed, rows, note = await self._rows(query, clock, jobs)
             given = self._given(look, listed, rows) | {"events": events(here, mark), "note": note, **nav(person)}
             return await self._drawing.page(request, lambda: page("list.html", look.heading.lower(), **given), shown)
 
         return drawn
 
-    async def _rows(self, query: ListQuery, now: float) -> tuple[ListPage[Any], Sequence[TableRow], str]:
+    async def _rows(
+        self, query: ListQuery, now: float, jobs: tuple[KnownJob, ...]
+    ) -> tuple[ListPage[Any], Sequence[TableRow], str]:
         """The page of a list, its lines, and what stands beside how many there are."""
         listed: ListPage[Any]
         if query.kind is INCIDENTS:
             listed = await self._lists.incidents(query)
             return listed, [list_rows.incident_row(one, now) for one in listed.rows], ""
         if query.kind is JOBS:
-            listed = await self._lists.jobs(query)
+            listed = await self._lists.jobs(query, jobs)
             return listed, [list_rows.job_row(one, now) for one in listed.rows], ""
         if query.kind is ACTIONS:
             listed, state = await self._lists.actions(query), await self._acting.overview()
