@@ -16,7 +16,7 @@ IN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow soak check lint docs protos protos-check bench accuracy world fit frameworks healthy gpu fuzz profiler locks base-image clean
+.PHONY: help setup torch demo test test-slow soak night check lint docs protos protos-check bench accuracy world fit frameworks healthy gpu fuzz profiler locks base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -39,6 +39,9 @@ test-slow: .venv/dev.stamp .venv/torch.stamp ## run the slow tests: real trainin
 
 soak: .venv/dev.stamp .venv/torch.stamp ## watch an hour of healthy training, and break more live jobs: too long for every change
 	$(IN)/python -m pytest -q -s -m soak $(ARGS)
+
+night: .venv/dev.stamp .venv/torch.stamp ## pass a night on call: three real hangs, two people in a browser; prints how soon each surface says so
+	$(IN)/python -m pytest -q -s -m soak tests/night $(ARGS)
 
 # cheapest first; stops at the first failure
 check: ## everything a change must pass, the slow tests apart

@@ -3,8 +3,9 @@
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -27,10 +28,12 @@ from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.incident import Incident
 from hangdog_models.rules.ruleset import packaged
+from hangdog_server.actions.backends.actions_config import ActionsConfig
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.incident_run import IncidentServices
-from hangdog_server.listener import LOCAL, OpenListeners
+from hangdog_server.listener import LOCAL, ListenerConfig, OpenListeners
 from hangdog_server.main import running
+from hangdog_server.notifications.notify_config import NotifyConfig
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.store import Store
 
@@ -38,6 +41,16 @@ from hangdog_server.store.store import Store
 PATIENCE_S = 30.0
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTo:
+    """How people reach the server of a guard: its listener, what it does to machines, whom it tells, and its clock (seconds)."""
+
+    listener: ListenerConfig = LOCAL
+    does: ActionsConfig | None = None
+    tells: NotifyConfig | None = None
+    clock: Callable[[], float] = time.monotonic  # its times are compared with the job's steps
 
 
 class ClusterGuard:
@@ -50,8 +63,12 @@ class ClusterGuard:
         settings: AgentSettings,
         server: ServerSettings | None = None,
         crashes: bool = False,
+        served: ServedTo | None = None,
     ) -> None:
         """`settings` are the agents'; `server` the server's, where they are not the default ones. `crashes`: they are told."""
+        #: Where agents and commands reach the server, once the block is entered.
+        self.address = ""
+        self._served = served or ServedTo()
         self._crashes = crashes
         self._watches = watches
         self._server = server or ServerSettings()
@@ -89,19 +106,19 @@ class ClusterGuard:
 
     async def _run(self) -> None:
         tool, settings = pyspy.load(), self._server
-        means = IncidentServices(
-            Fleet(settings), self._store, diagnose, time.monotonic
-        )  # to be compared with the job's steps
+        served = self._served
+        means = IncidentServices(Fleet(settings), self._store, diagnose, served.clock)
         async with AsyncExitStack() as stack:
-            opened = OpenListeners("127.0.0.1:0", LOCAL, settings, time.monotonic)
-            address = await stack.enter_async_context(running(opened, means, settings))
+            opened = OpenListeners("127.0.0.1:0", served.listener, settings, served.clock)
+            address = await stack.enter_async_context(running(opened, means, settings, (), served.does, served.tells))
+            self.address = address
             keeping = []
             for machine, watch in self._watches.items():
                 tools = Tools(Proc(), tool, self._settings.capture, threading.Event())
                 monitor = StallMonitor(tools, packaged(), self._settings.stalls)
                 keeper = stack.enter_context(_keeper(watch, machine))
                 link = Link(
-                    Identity(address, machine, "live"), watch, monitor, tools, self._settings.link, keeper.findings,
+                    Identity(address, machine, "live", boot=f"start of {machine}"), watch, monitor, tools, self._settings.link, keeper.findings,
                     _spooling(self._settings) if self._crashes else None,
                 )  # fmt: skip
                 keeping.append(asyncio.create_task(link.keep(self._over)))

@@ -104,7 +104,8 @@ class Job:
     """A running job of the launcher, which has one at a time; leaving the context ends it.
 
     `settings` are those of every rank, but one that has a rank in `doers` is that rank's alone. With `network` one half
-    of the machines lies on either side of it. `files` are files of a rank's folder that it announces, by variable.
+    of the machines lies on either side of it. `files` are files of a rank's folder that it announces, by variable,
+    and so is the job's `name`.
     """
 
     def __init__(
@@ -115,8 +116,10 @@ class Job:
         doers: Mapping[str, int | None] | None = None,
         network: Network | None = None,
         files: Mapping[str, str] | None = None,
+        name: str = "live",
     ) -> None:
         self.plan = plan
+        self.name = name
         #: The last step that all ranks have finished.
         self.step = 0
         self._network = network
@@ -232,7 +235,7 @@ class Job:
             "WORLD_SIZE": str(self.plan.world),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
-            "HANGDOG_JOB": "live",
+            "HANGDOG_JOB": self.name,
             "HANGDOG_TOPOLOGY": self.plan.topology,
             MACHINE: self.plan.machine(rank),
             **{variable: str(self.rank_folder(rank) / name) for variable, name in self._files.items()},
