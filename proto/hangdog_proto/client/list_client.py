@@ -59,8 +59,9 @@ def _packed(query: ListQuery) -> pb.ListQuery:
 def _page(query: ListQuery, lines: Sequence[Line], extent: pb.ListExtent | None) -> ListPage[Line]:
     """The page; raises WrongUse where a server of an older version did not do what was asked."""
     if extent is not None:
+        counts = {one.state: one.count for one in extent.counts}
         asked = replace(query, limit=extent.limit or query.limit)
-        return ListPage(tuple(lines), extent.found, extent.known, dict(extent.counts), asked)
+        return ListPage(tuple(lines), extent.found, extent.known, counts, asked)
     if query.search or query.states or query.order != replace(query, sort="").order or query.page > 1:
         raise WrongUse("the server is of an older version, which searches and sorts no lists", "update it")
     return ListPage(tuple(lines), len(lines), len(lines), {}, query)
