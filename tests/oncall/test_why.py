@@ -17,6 +17,7 @@ from hangdog.output.machine_status import MachineState, assess
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.incident import Incident
 from hangdog_models.machine_history import Conviction, MachineTest, MachineTests, VerdictMention
+from hangdog_models.owner import Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Suspect
 from hangdog_proto.client.incidents import ActionLine, JobLine, MachineLine
@@ -96,6 +97,28 @@ def test_the_gravest_answer_wins_and_says_what_to_do(
     standing = assess(facts)
     assert (standing.state, standing.exit_code) == (word, status), standing
     assert do in "\n".join(standing.next_steps), standing.next_steps
+
+
+@pytest.mark.parametrize(
+    ("actors", "kind", "typed"),
+    [
+        (("slurm",), OwnerKind.USER, "scontrol update nodename=gpu-a17 state=drain reason='hangdog: 3fa9c2d4e5f6'"),
+        (("none",), OwnerKind.PODS, "kubectl cordon gpu-a17"),
+        (("none",), OwnerKind.USER, "start its job again without it: no scheduler started the job"),
+    ],
+)
+def test_what_a_person_does_by_hand_is_a_command_of_the_jobs_scheduler_and_none_that_the_server_refuses(
+    actors: tuple[str, ...], kind: OwnerKind, typed: str
+) -> None:
+    refused = replace(QUIET, accusations=(ACCUSED,), actions=act("refused", message="4 an hour"), actors=actors)
+    jobs = tuple(replace(job, owner=Owner(kind, "1", 1)) for job in NOW.jobs)
+    facts = replace(refused, now=replace(NOW, jobs=jobs), mode="approve")
+    assert typed in assess(facts).next_steps
+    assert any("hangdog approve" in line for line in assess(facts).next_steps)
+    for state in ("refused", "waiting", "dry-run"):
+        dry = replace(facts, mode="dry-run", actions=act(state))
+        assert typed in assess(dry).next_steps
+        assert not any("approve" in line for line in assess(dry).next_steps), "the server would refuse it"
 
 
 def test_an_order_that_a_shell_would_read_otherwise_is_quoted() -> None:

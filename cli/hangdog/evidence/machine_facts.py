@@ -43,7 +43,7 @@ class Accusation:
 class MachineFacts:
     """`now` is None where no agent spoke for it lately. All lists are newest first; `mode` is how far the server acts.
 
-    `states` is how each job is that the server knows.
+    `states` is how each job is that the server knows. `actors` are those by which the server acts.
     """
 
     machine: str
@@ -56,6 +56,7 @@ class MachineFacts:
     mode: str
     breaker: str
     states: Mapping[str, JobState] = field(default_factory=dict)
+    actors: tuple[str, ...] = ()
 
 
 def fetch(server: ServerAddress, machine: str) -> MachineFacts:
@@ -87,7 +88,7 @@ def fetch(server: ServerAddress, machine: str) -> MachineFacts:
     accusations.sort(key=lambda one: (one.entry.mention != "convicted", -one.entry.probability))
     return MachineFacts(
         machine, now, tuple(accusations), tuple(under_way), mentions, test_history, actions, done.mode, done.breaker,
-        states,
+        states, done.actors,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 
 import click
 from rich.table import Table
@@ -10,17 +11,26 @@ from hangdog.list_options import list_document, say_extent
 from hangdog.output.lines import add_row, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import local_time, utc
+from hangdog_models.actions.by_hand import isolating
 from hangdog_models.lists.list_page import ListPage
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_proto.client.incidents import ActionLine, Actions
 
 #: The state of an act that a person has to approve or to dismiss.
 WAITING = "waiting"
 #: States in which nothing was done yet.
 UNDECIDED = WAITING, "dry-run"
+#: States in which hangdog leaves it to people, and acts of which the command is shown.
+BY_HAND, COMMANDS = ("dry-run", "refused", "failed"), 8
 
 
-def show(actions: Actions, form: str, page: ListPage[None] | None = None) -> None:
-    """Prints acts, how many of how many, where they are a page of all, and how far the server goes by itself."""
+def show(
+    actions: Actions, form: str, page: ListPage[None] | None = None, owners: Mapping[str, Owner] | None = None
+) -> None:
+    """Prints acts, and how far the server goes by itself.
+
+    `page` says how many of how many, where they are a page of all. `owners`: whose each job is, for commands of its scheduler.
+    """
     if form == "json":
         known = {"mode": actions.mode, "actors": list(actions.actors), "breaker": actions.breaker}
         extent = {"list": list_document(page)} if page is not None else {}
@@ -38,6 +48,11 @@ def show(actions: Actions, form: str, page: ListPage[None] | None = None) -> Non
         name = printable(incident)
         click.echo(f"hangdog approve {name}    # take it out of use")
         click.echo(f"hangdog dismiss {name} --because '...'    # or leave it where it is")
+    by_hand = [one for one in actions.lines if one.state in BY_HAND]
+    for line in by_hand[:COMMANDS]:
+        owner = (owners or {}).get(line.job, UNKNOWN)
+        for typed in isolating(line.machine, line.incident, actions.actors, owner):
+            click.echo(f"{typed}{'    # by hand' if '#' not in typed else ', by hand'}")
     click.echo(f"mode {printable(actions.mode)}, by {printable(', '.join(actions.actors))}{opened}")
 
 

@@ -15,6 +15,7 @@ from hangdog.output.lines import Line, add_row, print_line, table
 from hangdog.output.terminal import console_for, printable
 from hangdog.output.times import local_time, utc
 from hangdog.retry import RetryPolicy
+from hangdog_models.actions.by_hand import running_on
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.views.answer_text import percent
@@ -41,6 +42,10 @@ class WantedTests:
 def run(server: ServerAddress, wanted: WantedTests, form: str) -> int:
     """Starts a campaign, follows it to its end and prints its report; the exit status."""
     with CampaignClient(server) as client:
+        machines = wanted.machines
+        if not machines:
+            machines, _ = client.plan((), wanted.incident, wanted.levels, wanted.budget_s)
+        _warn_of_jobs(client, machines)
         asked = client.run(wanted.machines, wanted.incident, wanted.levels, wanted.budget_s, wanted.why)
         return _follow_to_end(client, asked, form)
 
@@ -63,6 +68,7 @@ def show_plan(server: ServerAddress, wanted: WantedTests, form: str) -> int:
     """Prints what a campaign would begin with; nobody is tested."""
     with CampaignClient(server) as client:
         machines, plan = client.plan(wanted.machines, wanted.incident, wanted.levels, wanted.budget_s)
+        _warn_of_jobs(client, machines)
     if form == "json":
         click.echo(json.dumps({"schema": "hangdog.plan/1", "machines": list(machines), **plan}, indent=2))
         return 0
@@ -76,6 +82,16 @@ def show_plan(server: ServerAddress, wanted: WantedTests, form: str) -> int:
     console.print(rows)
     _rest(launches)
     return 0
+
+
+def _warn_of_jobs(client: CampaignClient, machines: Sequence[str]) -> None:
+    """Says on stderr, before a test begins, which jobs still run on its machines."""
+    on: dict[str, list[str]] = {}
+    for line in client.machines():
+        for local in line.jobs if line.name in machines and line.connected else ():
+            on.setdefault(local.job, []).append(line.name)
+    for job, names in on.items():
+        click.echo(running_on(job, names), err=True)
 
 
 def show_list(server: ServerAddress, form: str) -> int:

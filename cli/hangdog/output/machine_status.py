@@ -7,9 +7,12 @@ from enum import StrEnum
 
 from hangdog.evidence.machine_facts import Accusation, MachineFacts
 from hangdog.output.times import ago, local_time
+from hangdog_models.actions.by_hand import NO_SCHEDULER, isolating
+from hangdog_models.actions.caps import Mode
 from hangdog_models.findings import Impact
 from hangdog_models.incident import Incident
 from hangdog_models.machine_history import Conviction
+from hangdog_models.owner import UNKNOWN, Owner
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import Kind
 from hangdog_models.views.answer_text import percent
@@ -124,7 +127,9 @@ def _evict(facts: MachineFacts, act: ActionLine | None, incident: Incident, stat
         if facts.now is not None and any(local.job == incident.job for local in facts.now.jobs):
             yield f"hangdog snapshot --job {_quoted(incident.job)}    # while it hangs: look again"
         yield f"hangdog test run --incident {incident.id}    # once it has stopped: test"
-    elif act is not None and act.state == "waiting":
+    elif act is not None and act.state == "waiting" and _acts(facts):
+        if facts.breaker:
+            yield "hangdog actions --close-breaker    # first: the breaker is open"
         yield f"hangdog approve {incident.id}    # take it out of use"
         yield f"hangdog dismiss {incident.id} --because '...'    # or leave it where it is"
     else:
@@ -133,8 +138,18 @@ def _evict(facts: MachineFacts, act: ActionLine | None, incident: Incident, stat
             why = f"the server's attempt {act.state}: {printable(act.message or act.reason)}"
             why = why.replace("attempt refused", "bounds forbid it")
         yield f"take it out of use by hand: {why}"
-        if act is not None and act.state == "refused":
+        yield from isolating(facts.machine, incident.id, facts.actors, _owner(facts, incident.job)) or (NO_SCHEDULER,)
+        if act is not None and act.state == "refused" and _acts(facts):
             yield f"hangdog approve {incident.id}    # have the bounds looked at again"
+
+
+def _acts(facts: MachineFacts) -> bool:
+    """Whether the server does what is approved: in its other modes `approve` is refused. Behind a mode stands what stops it."""
+    return facts.mode.partition(" ")[0] in (Mode.APPROVE, Mode.AUTO)
+
+
+def _owner(facts: MachineFacts, job: str) -> Owner:
+    return next((one.owner for one in (facts.now.jobs if facts.now else ()) if one.job == job), UNKNOWN)
 
 
 def _sick(facts: MachineFacts) -> MachineStatus | None:

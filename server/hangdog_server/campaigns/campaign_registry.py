@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from hangdog_models.counts import counted
@@ -60,6 +60,14 @@ class CampaignRegistry:
         budget = LaunchBudget(seconds=wanted.budget_s)
         step = await asyncio.to_thread(plan, wanted.belief(), wanted.diagnostics, budget)
         return tuple(wanted.prior), step
+
+    def busy(self, machines: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+        """The jobs that run on any of these machines, each with its machines: those refuse tests until it has ended."""
+        wanted, found = set(machines), dict[str, list[str]]()
+        for seen in self._services.fleet.machines(steady()):
+            for job in seen.jobs if seen.machine in wanted else ():
+                found.setdefault(job, []).append(seen.machine)
+        return {job: tuple(on) for job, on in found.items()}
 
     async def follow(self, name: str) -> AsyncIterator[ProgressUpdate]:
         """The steps of a campaign that runs, from its first; of one that ended the last."""

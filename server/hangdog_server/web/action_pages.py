@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from hangdog_models.actions.by_hand import isolating
 from hangdog_models.counts import named
 from hangdog_models.errors import WrongUse
 from hangdog_models.incident import UNANSWERED, IncidentResponse, ResponseState
@@ -92,6 +93,14 @@ class ActionPages:
             except ActionChange as error:
                 if not await self._mine(what, request, person):
                     raise Conflict(str(error), error.hint) from error
+            except Conflict as error:
+                if what != "approve":
+                    raise
+                _, rows, response = await self._about(
+                    request
+                )  # a bound that forbids it is said where it can be asked again
+                wrong = f"Nothing was done: {error}. {error.hint}."
+                return await self._confirm(what, name, rows, response, person, wrong, because, 409)
             return RedirectResponse(_back(what, name), 303)
 
         return does
@@ -105,6 +114,7 @@ class ActionPages:
         person: Person,
         wrong: str = "",
         because: str = "",
+        status: int = 400,
     ) -> Response:
         mine, state = concerned(what, rows), await self._actions.overview()
         if what == "approve" and not state.acts:
@@ -133,10 +143,11 @@ class ActionPages:
                 seen=seen(what, rows, response),
                 most=decode.WHY,
                 wrong=wrong,
+                typed=_by_hand(what, mine, state),
                 because=because,
                 back=_back(what, name),
             ),
-            400 if wrong else 200,
+            status if wrong else 200,
         )
 
     # ---- for programs
@@ -203,6 +214,14 @@ def consequence(what: str, rows: tuple[ActionRecord, ...], state: ActionsOvervie
         f"{left if rows else ''}No machine is taken to be at fault: what the verdict said against any is taken back, and the "
         f"incident is closed.{undone}"
     )
+
+
+def _by_hand(what: str, rows: tuple[ActionRecord, ...], state: ActionsOverview) -> tuple[str, ...]:
+    """The commands that isolate what a bound forbids, for whoever may answer for it."""
+    if what != "approve":
+        return ()
+    refused = [row for row in rows if row.state is ActionState.REFUSED]
+    return tuple(line for row in refused for line in isolating(row.machine, row.incident, state.actors, row.owner))
 
 
 def _back(what: str, name: str) -> str:

@@ -41,7 +41,7 @@ class BreakerPage:
             "what is said below: see to that first, or it opens again."
         )
         given = {"what": "close-breaker", "machines": "the breaker", "does": does, "seen": state.opened}
-        empty = {"stopped": state.stopped, "refused": (), "foreseen": (), "wrong": "", "because": ""}
+        empty = {"stopped": state.stopped, "refused": (), "foreseen": (), "wrong": "", "because": "", "typed": ()}
         words = {"why": (state.breaker,), "most": decode.WHY, "back": "/", "here": "", **nav(person)}
         return HTMLResponse(page("confirm.html", "hangdog: close the breaker", live=True, **words, **given, **empty))
 

@@ -1,6 +1,7 @@
 """Starting a campaign of tests from a page or a program, and ending it: it is said first what that does, and happens once."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -8,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from hangdog_models.actions.by_hand import running_on
 from hangdog_models.counts import counted, named
 from hangdog_models.errors import HangdogError, OurFault, WrongUse
 from hangdog_models.planning.campaign.launch import CampaignRound
@@ -72,7 +74,8 @@ class CampaignPages:
             f"nothing more can be learnt, beginning with {step.reason}; a machine on which a job runs refuses."
         )
         given = {"what": "diagnose", "machines": counted(len(machines), "machine"), "does": does, "seen": _seen(before)}
-        return _confirm(f"hangdog: diagnose {incident}", f"/incidents/{incident}", person, given)
+        running = [f"{running_on(job, on)}" for job, on in self._registry.busy(machines).items()]
+        return _confirm(f"hangdog: diagnose {incident}", f"/incidents/{incident}", person, given, running)
 
     async def _does(self, request: Request, person: Person) -> Response:
         """Starts it, unless one was started since the page was shown."""
@@ -162,8 +165,8 @@ class CampaignPages:
                 began.set_exception(OurFault("the campaign did not begin", "the server's log tells more"))
 
 
-def _confirm(title: str, back: str, person: Person, given: dict[str, str]) -> Response:
-    empty = {"stopped": "", "why": (), "refused": (), "foreseen": (), "wrong": "", "because": ""}
+def _confirm(title: str, back: str, person: Person, given: dict[str, str], foreseen: Sequence[str] = ()) -> Response:
+    empty = {"stopped": "", "why": (), "refused": (), "foreseen": foreseen, "wrong": "", "because": "", "typed": ()}
     words = {"most": decode.WHY, "back": back, "here": "", **nav(person)}
     return HTMLResponse(page("confirm.html", title, live=True, **words, **given, **empty))
 

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from hangdog_models.actions.by_hand import NO_SCHEDULER, isolating
 from hangdog_models.incident import Incident, ResponseEntry
 from hangdog_models.machine_history import MachineTests, VerdictMention
+from hangdog_models.owner import UNKNOWN
 from hangdog_server.etag import digest
 from hangdog_server.grpc_api.action_service import ActionService, ActionsOverview, concerned
 from hangdog_server.settings import ServerSettings
@@ -30,7 +32,7 @@ TONES = {
 _NOW = "Do now"
 _WHEN: Mapping[ActionState | None, str] = {
     ActionState.PENDING: "Being done", ActionState.MARKED: "Being done", ActionState.DONE: "Done", ActionState.DISMISSED: "Dismissed",
-    ActionState.RELEASING: "Being undone", ActionState.RELEASED: "Done and undone",
+    ActionState.REFUSED: "Do by hand", ActionState.FAILED: "Do by hand", ActionState.RELEASING: "Being undone", ActionState.RELEASED: "Done and undone",
 }  # fmt: skip
 
 
@@ -67,6 +69,22 @@ class ActionView:
             return f"The server is in mode {self.overview.mode}: nothing is done, whoever approves."
         breaker = self.overview.breaker
         return f"The breaker is open ({breaker}); hangdog actions --close-breaker closes it." if breaker else ""
+
+    def by_hand(self, machines: Collection[str]) -> tuple[str, ...]:
+        """Commands that isolate those of these machines that hangdog will not isolate, or what to do where none is known."""
+        rows = {row.machine: row for row in self.acts}
+        lines: list[str] = []
+        for machine in machines:
+            row = rows.get(machine)
+            if self._left_to_people(row):
+                owner = row.owner if row is not None else UNKNOWN
+                lines += isolating(machine, self.incident, self.overview.actors, owner) or (NO_SCHEDULER,)
+        return tuple(dict.fromkeys(lines))
+
+    def _left_to_people(self, row: ActionRecord | None) -> bool:
+        if row is None or row.state is ActionState.WAITING:
+            return not self.overview.acts or bool(row and (self.overview.breaker or self.overview.stopped))
+        return row.state in (ActionState.DRY_RUN, ActionState.REFUSED, ActionState.FAILED)
 
     def when(self, machines: Collection[str]) -> str:
         """How far it is to take these machines out of use, which is all of the order or nothing."""

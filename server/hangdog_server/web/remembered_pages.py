@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from hangdog_models.actions.by_hand import collects, looking_again, stands
 from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.incident import UNANSWERED, Incident, IncidentState
@@ -114,7 +115,10 @@ class PagePlaces:
 def done_part(incident: Incident, done: ActionView, acts: bool, who: str) -> Markup:
     """What is done about an incident, as a part of its page; `acts`: whoever looks may decide, else `who` may."""
     testable = acts and accuses(incident.kind)  # else there is nobody to begin with
-    if not done.acts and not done.campaigns and not testable:
+    over = incident.settled is not None or incident.response.closed
+    typed = () if over else done.by_hand(incident.evict)
+    again = looking_again(incident.job) if _asks_for_more(incident) else ""
+    if not done.acts and not done.campaigns and not testable and not typed and not again:
         return Markup("")
     tested = [(one, campaign_text(one)) for one in done.campaigns]
     return part(
@@ -127,7 +131,17 @@ def done_part(incident: Incident, done: ActionView, acts: bool, who: str) -> Mar
         acts=acts,
         who=who,
         testable=testable,
+        typed=typed,
+        again=again,
     )
+
+
+def _asks_for_more(incident: Incident) -> bool:
+    """Whether its verdict says what to collect, and its job may still stand."""
+    try:
+        return bool(incident.verdict) and stands(incident) and collects(from_json(json.loads(incident.verdict)))
+    except (KeyError, TypeError, ValueError):  # of another version of ours
+        return False
 
 
 def _drawn(

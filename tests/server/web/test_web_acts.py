@@ -178,6 +178,7 @@ async def test_in_a_dry_run_there_is_nothing_to_approve(tmp_path: Path) -> None:
         page = (await on.alice.get(f"/incidents/{on.incident}")).text
         assert "would be isolated (dry run)" in page and "mode dry-run" in page
         assert "/approve" not in page and "/dismiss" in page
+        assert f"<code>scontrol update nodename=a state=drain reason=&#39;hangdog: {on.incident}&#39;" in page, page
         refused = await on.alice.get(f"/incidents/{on.incident}/approve")
         assert refused.status_code == 409 and "mode dry-run: nothing is done" in refused.text
         asked = await on.alice.post(f"/api/incidents/{on.incident}/approve")
@@ -197,8 +198,11 @@ async def test_what_bounds_forbid_and_operators_stop_is_said_in_words(tmp_path: 
         for each in (path, f"{path}/approve", "/"):
             assert "An operator stopped everything" in (await on.alice.get(each)).text, each
         assert "A bound forbade it: 1 machine within" in (await on.alice.get(f"{path}/approve")).text
+        page = (await on.alice.get(path)).text
+        assert "<span>Do by hand</span>" in page and "kubectl cordon a" in page, "what is refused has a way out"
         refused = await on.posted("approve")
         assert refused.status_code == 409 and "0 are allowed (per_hour)" in refused.text and on.excluded == []
+        assert "Isolate a</button>" in refused.text and "kubectl cordon a" in refused.text, "no button ends in an error"
         await on.site.on.store.do(policy.set_breaker, "half of all machines were asked for", "", NOON)
         page = (await on.alice.get(path)).text
         assert "The breaker is open (half of all machines" in page and "/approve" not in page and "/dismiss" in page

@@ -4,7 +4,7 @@ import click
 
 from hangdog.list_options import list_options
 from hangdog.options import format_option, server_option
-from hangdog.output.action_lines import show
+from hangdog.output.action_lines import BY_HAND, show
 from hangdog_models.errors import WrongUse
 from hangdog_models.lists.list_kinds import ACTIONS
 from hangdog_models.lists.list_query import ListQuery
@@ -31,8 +31,11 @@ def command(incident: str, query: ListQuery, close_breaker: bool, because: str, 
     with ListClient(server) as client:
         if close_breaker:
             client.act("close-breaker", reason=because)
+        page = None
         if incident:
-            show(client.actions(incident, query.limit), form)
+            actions = client.actions(incident, query.limit)
         else:
             actions, page = client.actions_page(query)
-            show(actions, form, page)
+        left = form != "json" and any(one.state in BY_HAND for one in actions.lines)
+        owners = {job.job: job.owner for machine in client.machines() for job in machine.jobs} if left else {}
+        show(actions, form, page, owners)
