@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from hangdog_models.errors import WrongUse
 from hangdog_models.lists.list_kinds import ListKind
 
-#: Characters of a search, and of a job's name: more is no name of anything.
+#: Characters of a search: more is no name of anything.
 LONGEST = 200
 #: Terms of a search; each has to be found.
 TERMS = 8
@@ -82,7 +82,7 @@ def checked(query: ListQuery) -> ListQuery:
             raise WrongUse(f"{state[:40]!r} is no state of the {kind.name}", f"one of {', '.join(kind.states)}")
     if query.sort and query.order[0] not in {sort.removeprefix("-") for sort in kind.sorts}:
         raise WrongUse(f"the {kind.name} have no order {query.sort[:40]!r}", f"one of {', '.join(kind.sorts)}")
-    if len(query.search) > LONGEST or len(query.job) > LONGEST:
+    if len(query.search) > LONGEST:
         raise WrongUse(f"a search has {LONGEST} characters at most", "give a part of a name")
     if len(query.terms) > TERMS:
         raise WrongUse(f"a search has {TERMS} terms at most", "give fewer")

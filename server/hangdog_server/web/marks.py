@@ -47,6 +47,9 @@ class Marks:
 
     async def look(self, listened: Collection[str], now: float) -> Seen:
         """What pages of these names show now, and of each incident that the first page lists; raises HangdogError."""
+        listed: Seen = {name: (await self.list_mark(name), {}) for name in listened if name in LISTS}
+        if len(listed) == len(listened):  # what else is shown costs more to look at
+            return listed
         present = await self._observatory.present(now)
         here = {one.id: one for one in present.incidents}
         older = [name for name in listened if name and not name.startswith("/") and name not in here]
@@ -54,14 +57,12 @@ class Marks:
             here |= {one.id: one for one in await self._store.ask(incidents.listed, older)}
         lately, done = await self._history.marks(list(here))
         counts: dict[str, object] = {"jobs": len(present.jobs), "suspects": len(present.suspects)}
-        seen: Seen = {NOW: (present_mark(present, lately), counts)}
+        seen = listed | {NOW: (present_mark(present, lately), counts)}
         for name, one in here.items():
             seen[name] = mark(one, done.get(name, "")), api.incident_line(one)
         verdicts = digest(present.incidents_mark, lately)
         for name in listened:
-            if name in LISTS:
-                seen[name] = await self.list_mark(name), counts
-            elif name.startswith(MACHINE):
+            if name.startswith(MACHINE):
                 seen[name] = await self._machine(name, verdicts), counts
         return seen
 

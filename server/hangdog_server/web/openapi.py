@@ -99,7 +99,7 @@ def _asked(kind: ListKind) -> list[dict[str, Any]]:
         ("page", "Which page.", {"type": "integer", "minimum": 1}),
     ]
     if kind.by_job:
-        asked.append(("job", "Of this job alone.", {**_TEXT, "maxLength": LONGEST}))
+        asked.append(("job", "Of this job alone.", _TEXT))
     return [{"name": name, "in": "query", "description": what, "schema": schema} for name, what, schema in asked]
 
 

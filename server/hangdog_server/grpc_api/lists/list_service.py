@@ -75,7 +75,8 @@ class Lists:
 
     async def incidents_mark(self) -> tuple[object, ...]:
         """Another once the list of incidents would show something else."""
-        return await self._store.ask(incident_list.changes)
+        here = [(one.id, str(one.state), one.changed) for one in self._unwritten()]
+        return (*await self._store.ask(incident_list.changes), here)
 
     async def jobs_mark(self) -> str:
         """Another once the list of jobs would show something else."""

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import html
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,7 @@ async def test_pages_are_packed_for_whoever_takes_that_and_are_drawn_once(
     draw = render.page
 
     def counting(template: str, *given: Any, **more: Any) -> str:
+        assert threading.current_thread().name.startswith("pages"), "agents wait for the event loop"
         drawn.append(template)
         return draw(template, *given, **more)
 
