@@ -1,4 +1,4 @@
-"""Asks the NCCL profiler plug-in of a process how far its collectives have come; removes what dead processes left.
+"""Asks the NCCL profiler plug-in of a process how far its collectives have come.
 
 `python -m hangdog_agent.capture.collective_progress PID [FOLDER]` prints it.
 """
@@ -16,10 +16,6 @@ from hangdog_agent.procfs import Proc
 from hangdog_models.errors import HangdogError, UnreadableEvidence
 from hangdog_models.progress.collective_progress import CollectiveProgress, Operation
 
-#: Names of a folder that are looked at: each process of a machine has one ring.
-_MOST_NAMES = 10_000
-#: A dead process's ring says why it died for so long. Seconds.
-KEPT_S = 3600.0
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -71,35 +67,6 @@ def _folder(root: str, path: PurePosixPath) -> Iterator[int]:
         yield at
     finally:
         os.close(at)
-
-
-def remove_stale(folder: str, now: float, proc: Proc | None = None) -> tuple[str, ...]:
-    """Removes the rings of processes that are gone for a while from a folder; answers their names.
-
-    A ring names its process as that process's container counts; so it is live while any process began at the same tick.
-    """
-    proc = proc or Proc()
-    removed: list[str] = []
-    try:
-        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return ()
-    try:
-        names = [entry.name for entry, _ in zip(os.scandir(at), range(_MOST_NAMES), strict=False)]
-        live = {found.started for pid in proc.pids() if (found := proc.stat(pid)) is not None}
-        for name in names:
-            number, _, started = name.partition("-")
-            if not (number.isdecimal() and started.isdecimal()) or int(started[:20]) in live:
-                continue
-            kept = os.stat(name, dir_fd=at, follow_symlinks=False)
-            if stat.S_ISREG(kept.st_mode) and kept.st_size == profiler_layout.SIZE and now - kept.st_mtime > KEPT_S:
-                os.unlink(name, dir_fd=at)
-                removed.append(name)
-    except OSError:
-        pass  # another agent was faster, or may not
-    finally:
-        os.close(at)
-    return tuple(removed)
 
 
 def lines(found: CollectiveProgress) -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""Keeps a file of metrics fresh for node_exporter's textfile collector, which reads whatever ends with `.prom` in its folder."""
+"""Keeps a file of metrics fresh for node_exporter's textfile collector, which reads whatever ends with `.prom` in its folder.
+
+prometheus_client's write_to_textfile writes in the thread of whoever calls it: a disk that hangs would hold up the agent.
+"""
 
 import contextlib
 import logging

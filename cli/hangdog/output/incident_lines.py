@@ -74,11 +74,6 @@ def similar(found: SimilarIncidents) -> Iterator[Line]:
     yield from more(found.count - len(found.shown), "incident")
 
 
-def entries_json(done: Sequence[ResponseEntry]) -> list[dict[str, object]]:
-    """The same for programs."""
-    return [{"at": utc(one.at), "who": one.who, "what": one.what, "text": one.text} for one in done]
-
-
 def similar_json(found: SimilarIncidents) -> list[dict[str, object]]:
     """The same for programs."""
     return [

@@ -10,7 +10,10 @@ from datetime import UTC, datetime, timedelta, timezone
 SOME_YEAR = 1972
 #: Lines at the end of a log that are read for its clock, should the very last be cut or another program's.
 LAST_LINES = 20
-_MONTHS = {name: at for at, name in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1)}
+_MONTHS = {
+    name: at
+    for at, name in enumerate(["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1)
+}
 _WRITTEN_OUT = re.compile(
     r"(?:[^\s\d]{1,8} )?([^\s\d]{3,9})\s{1,2}(\d{1,2}) (\d{1,2}):(\d\d):(\d\d) (?:[A-Z]{3,5} )?(\d{4})"
 )

@@ -5,6 +5,9 @@ quarter more objects live than before the collector goes over all of them: with 
 server for 2.4 s, in the middle of incidents at first, and just before the verdict was stored where only their looks were
 spared. What was made a moment ago is looked at, more rarely than else; what has outlived that, and what lived before, is
 passed over.
+
+Thresholds are set, too, because gc.freeze alone does not keep what the incident itself makes from being gone over: making
+400,000 objects of three parts beside a frozen 150,000 takes 0.4 s of a core so, and 1.1 s with the usual thresholds.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Answers GET /metrics and GET /healthz over HTTP on a port of its own, and nothing else to anybody.
 
 It runs on the server's own event loop: what it reads stands still meanwhile, and it is silent when the loop is.
+prometheus_client's own server answers from threads: it would answer for a loop that hangs, and bounds no connections.
 """
 
 import asyncio

@@ -1,4 +1,8 @@
-"""Tells open pages when what they show has changed; asks the store only while somebody looks, and once for all of them."""
+"""Tells open pages when what they show has changed; asks the store only while somebody looks, and once for all of them.
+
+sse-starlette would write the two lines of an event. Its pings are comments, which no page sees: here a page counts beats
+and shows their time, and one that may look no longer is ended between two of them.
+"""
 
 import asyncio
 import json

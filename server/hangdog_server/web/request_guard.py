@@ -172,7 +172,10 @@ async def body(request: Request, most: int = MOST) -> bytes:
 
 
 async def form(request: Request, most: int = MOST) -> dict[str, str]:
-    """The fields of a form, of each the first; raises WrongUse."""
+    """The fields of a form, of each the first; raises WrongUse.
+
+    Starlette's own takes python-multipart, a package more for eight lines, and sets no time by which a form must have come.
+    """
     text = (await body(request, most)).decode("utf-8", "replace")
     try:
         return {name: values[0] for name, values in parse_qs(text, max_num_fields=FIELDS).items()}

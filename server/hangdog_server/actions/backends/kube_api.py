@@ -1,4 +1,8 @@
-"""The requests of the Kubernetes API that isolating a machine takes, and what their refusals mean."""
+"""The requests of the Kubernetes API that isolating a machine takes, and what their refusals mean.
+
+lightkube or kr8s would bring classes of all kinds of objects for the three verbs that are used here. What is most of this file
+stays needed beside them: the bounds of an answer, and which refusal passes by itself.
+"""
 
 import os
 import re

@@ -1,4 +1,8 @@
-"""Runs a scheduler's own command: never through a shell, with a deadline, killed and reaped when it passes."""
+"""Runs a scheduler's own command: never through a shell, with a deadline, killed and reaped when it passes.
+
+The agent's runner (`hangdog_agent.confinement.subprocesses`) is another one: it works in threads and drops rights first. Agent
+and server import nothing of each other.
+"""
 
 import asyncio
 import contextlib
