@@ -37,7 +37,7 @@ def tables_made_once() -> Iterator[None]:
     if "hangdog_server.store.database" not in sys.modules:  # no test that was collected opens a store
         yield
         return
-    from support.servers.new_stores import copied
+    from support.cases.new_stores import copied
 
     with copied():
         yield

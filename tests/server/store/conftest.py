@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from support.cases import new_stores
 from support.real import postgres
 from support.real.postgres import Postgres
-from support.servers import new_stores
 
 
 @pytest.fixture(scope="session")
