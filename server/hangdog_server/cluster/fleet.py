@@ -224,7 +224,10 @@ class Fleet:
 
     def mute(self, job: str, now: float) -> frozenset[str]:
         """The connected machines the job runs on whose agents give no sign of life."""
-        return frozenset(machine for machine in self.asked(job) if self.mute_s(machine, now))
+        connected = self._connected  # all machines of all jobs are gone over each second
+        return frozenset(
+            machine for machine in self.asked(job) if machine in connected and connected[machine].silent_s(now)
+        )
 
     def peer(self, machine: str) -> str:
         """Where a connected machine's agent calls from, in gRPC's words; empty when it is not connected."""
@@ -239,6 +242,8 @@ class Fleet:
     def absent(self, job: str, now: float) -> dict[str, AnnouncedJob]:
         """The machines the job ran on when they were lost, as far as no connected machine has taken their ranks."""
         self._forget(now)
+        if not any(job in seen.jobs for seen in self._left.values()):
+            return {}
         running = self.asked(job)
         worlds = {local.world_size for local in running.values()}
         taken = {rank for local in running.values() for rank in local.ranks}

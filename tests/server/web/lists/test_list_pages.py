@@ -139,6 +139,21 @@ async def test_a_jobs_list_and_an_actions_list_are_there(tmp_path: Path, monkeyp
         assert "dismissed" in (await on.alice.get("/incidents?state=dismissed")).text
 
 
+async def test_a_list_that_stays_as_it_is_rests(tmp_path: Path) -> None:
+    """Its address and its mark are the ones that its changes are told by: else it would be drawn again and again."""
+    async with deciding.deciding(tmp_path) as on, asyncio.timeout(60):
+        for name in LISTS:
+            page = (await on.alice.get(f"/{name}?search=a")).text
+            feed = html.unescape(page.partition('data-events="')[2].partition('"')[0])
+            seen: list[str] = []
+            async with on.alice.stream("GET", feed) as stream:
+                async for line in stream.aiter_lines():
+                    seen += [line] if line.startswith("event") else []
+                    if len(seen) == 3:
+                        break
+            assert seen == ["event: beat"] * 3, name
+
+
 async def _changed(http: httpx.AsyncClient, path: str) -> None:
     async with asyncio.timeout(60), http.stream("GET", html.unescape(path)) as stream:
         async for line in stream.aiter_lines():
