@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from hangdog_models.collectives import EXCHANGE, FLIGHT_RECORDER, PROFILER, CollectiveRecord, RankCounters
+from hangdog_models.collectives import BY_HOSTS, EXCHANGE, FLIGHT_RECORDER, PROFILER, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.observe.motion import Look
-from hangdog_models.progress.collective_progress import CollectiveProgress, Operation, Phase, RankProgress
+from hangdog_models.progress.collective_progress import CollectiveProgress, NcclCall, Operation, Phase, RankProgress
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import WORLD, Topology
@@ -17,6 +17,8 @@ _GONE = (Activity.STOPPED, Activity.DEAD)
 RING_MOMENT_S = likelihood("ring_moment_s")
 #: How PyTorch writes the operations of NCCL's groups.
 _NCCL = "nccl:"
+#: Backends whose operations hosts carry out. `hangdog.trace()` writes them where NCCL has its algorithm.
+_HOSTS = {"gloo", "mpi", "ucc"}
 #: NCCL's names of operations as PyTorch writes them.
 _SNAKE = {
     "AllReduce": "all_reduce", "AllGather": "all_gather", "ReduceScatter": "reduce_scatter", "Broadcast": "broadcast",
@@ -37,11 +39,12 @@ class Profiled(NamedTuple):
     """Counters of the ranks that have a ring.
 
     `doubtful`: a communicator with operations under way is left out, for its members are not all known or not all
-    counted.
+    counted. `libraries`: whose operations the rings hold, as prefixes of recorded operations.
     """
 
     records: tuple[RankCounters, ...] = ()
     doubtful: bool = False
+    libraries: frozenset[str] = frozenset({_NCCL})
 
 
 def moved(rings: Sequence[RankProgress]) -> tuple[Rank, ...]:
@@ -80,22 +83,23 @@ def count(rings: Sequence[RankProgress], look: Look, topology: Topology) -> Prof
             for member in here:
                 groups[member.rank].append((f"{number:016x}", ranks, member, begun))
     records = tuple(_record(rank, groups[rank]) for rank in sorted(groups))
-    return Profiled(records, doubtful)
+    calls = [one.last for ring in rings for one in ring.communicators if one.last is not None]
+    return Profiled(records, doubtful, frozenset(map(_library, calls)) or Profiled().libraries)
 
 
 def believed(records: Sequence[RankCounters], profiled: Profiled) -> list[RankCounters]:
-    """The counters to trust, each NCCL operation by one source only: two would count as two faults.
+    """The counters to trust, each operation by one source only: two would count as two faults.
 
     The rings win. They are read without a request, all at one moment, and show what the device has begun. The flight
     recorders win if they cover more ranks, or if a communicator was left out of the rings. The recorders' groups of
-    other libraries, such as gloo, are kept in any case.
+    libraries that no ring holds, such as gloo, are kept in any case.
     """
     with_ring = {record.rank for record in profiled.records}
     recorded = {record.rank for record in records if record.source == FLIGHT_RECORDER}
     if not with_ring or (recorded - with_ring and len(recorded) > len(with_ring)) or (recorded and profiled.doubtful):
         return list(records)
     rings = {record.rank: record for record in profiled.records}
-    for other in map(_without_nccl, records):
+    for other in (_without(record, profiled.libraries) for record in records):
         rings[other.rank] = _joined(rings[other.rank], other) if other.rank in rings else other
     return [rings[rank] for rank in sorted(rings)]
 
@@ -167,6 +171,10 @@ def _numbers(one: CollectiveProgress) -> dict[int, int]:
     return orders | {order: first + at for at, order in enumerate(collectives)}
 
 
+def _library(call: NcclCall) -> str:
+    return BY_HOSTS if call.algorithm in _HOSTS else _NCCL
+
+
 def _unlaunched(operation: Operation) -> bool:
     """Whether the host is about to launch this collective: it is not yet where its peers wait for it."""
     return operation.call.collective and operation.phase is Phase.ENQUEUED
@@ -184,20 +192,22 @@ def _entry(
     name: str, one: CollectiveProgress, operation: Operation, number: int, known: bool, exchange: bool
 ) -> CollectiveRecord:
     call = operation.call
-    called = _NCCL + _SNAKE.get(call.function, call.function.lower())
+    library = _library(call)
+    called = library + _SNAKE.get(call.function, call.function.lower())
     if not call.collective:
         arrow = "<-" if call.function == "Recv" else "->"
-        called = f"{_NCCL + EXCHANGE if exchange else called} {one.rank}{arrow}{call.peer}"
+        called = f"{library + EXCHANGE if exchange else called} {one.rank}{arrow}{call.peer}"
     return CollectiveRecord(
         name, number, called, False, input_sizes=((call.count,),), dtypes=(call.datatype,),
         p2p=not call.collective, started=operation.phase is Phase.RUNNING if known else None, transfers=operation.transfers,
     )  # fmt: skip
 
 
-def _without_nccl(record: RankCounters) -> RankCounters:
-    """A record without NCCL's groups, and without those not known to be another library's."""
-    others = {e.group for e in record.entries if not e.operation.startswith(_NCCL)}
-    others -= {e.group for e in record.entries if e.operation.startswith(_NCCL)}
+def _without(record: RankCounters, libraries: frozenset[str]) -> RankCounters:
+    """A record without the groups of these libraries, and without those not known to be another library's."""
+    theirs = tuple(libraries)
+    others = {e.group for e in record.entries if not e.operation.startswith(theirs)}
+    others -= {e.group for e in record.entries if e.operation.startswith(theirs)}
 
     def kept(counts: Mapping[str, int]) -> dict[str, int]:
         return {group: number for group, number in counts.items() if group in others}

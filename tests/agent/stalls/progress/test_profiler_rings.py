@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.capture import profiler_layout as layout
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_agent.stalls.monitor import StallMonitor
@@ -16,6 +15,7 @@ from hangdog_agent.stalls.progress.logs import Logs
 from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal, SignalKind
 from hangdog_agent.stalls.progress.ring_count import counted
 from hangdog_agent.stalls.settings import StallSettings
+from hangdog_models.progress import profiler_layout as layout
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stall_timeouts import Sign

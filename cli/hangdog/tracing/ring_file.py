@@ -1,0 +1,69 @@
+"""Makes the file in shared memory that holds a process's ring, as agent/profiler/profiler.c makes it."""
+
+import mmap
+import os
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from hangdog_models.progress import profiler_layout as layout
+
+#: Names of the plug-in's own settings, which hold here as well.
+FOLDER, SWITCH = "HANGDOG_PROFILER_DIR", "HANGDOG_PROFILER"
+#: Others may not write to the folder: they could make us write where they choose.
+_OTHERS_WRITE = 0o022
+
+
+def create_ring(environ: Mapping[str, str] = os.environ) -> mmap.mmap:
+    """This process's ring, mapped and empty; raises OSError where the folder or the memory is not to be had."""
+    started = _started_ticks()
+    name = f"{os.getpid()}-{started}"
+    folder = _open_folder(environ.get(FOLDER) or f"/dev/shm/hangdog-{os.geteuid()}")
+    try:
+        memory = _mapped(folder, name)
+    finally:
+        os.close(folder)
+    header = layout.HEADER.pack(
+        b"", layout.VERSION, layout.SIZE, layout.COMMS, layout.OPS, layout.FLOWS, os.getpid(), started,
+        time.monotonic_ns(), 0, 0,
+    )  # fmt: skip
+    memory[: layout.HEADER.size] = header
+    memory[: len(layout.MAGIC)] = layout.MAGIC  # last: with it the file is whole
+    return memory
+
+
+def _mapped(folder: int, name: str) -> mmap.mmap:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle = os.open(name, flags, 0o600, dir_fd=folder)
+    except FileExistsError:  # this process's own: it traced before
+        os.unlink(name, dir_fd=folder)
+        handle = os.open(name, flags, 0o600, dir_fd=folder)
+    try:
+        os.posix_fallocate(handle, 0, layout.SIZE)  # a full /dev/shm must fail here: later it would kill the trainer
+        return mmap.mmap(handle, layout.SIZE)
+    except BaseException:
+        os.unlink(name, dir_fd=folder)
+        raise
+    finally:
+        os.close(handle)
+
+
+def _open_folder(path: str) -> int:
+    try:
+        Path(path).mkdir(mode=0o700)
+    except FileExistsError:
+        pass
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(folder)
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & _OTHERS_WRITE:
+        os.close(folder)
+        raise PermissionError(1, "others may write to it, or own it", path)
+    return folder
+
+
+def _started_ticks() -> int:
+    """When this process began, in ticks after boot, by which readers know it."""
+    text = Path("/proc/self/stat").read_bytes()
+    return int(text[text.rindex(b")") + 2 :].split()[19])
