@@ -15,7 +15,7 @@ SERVED = (*HARMLESS, "dependency")
 class Case:
     """A phase (nobody is to blame) or a fault. `act` is what trainers do by themselves, else the recorder does it to them.
 
-    `who`: `first` is rank 0, `one` any rank, `half` the first half, `all` every rank. `named`: that rank has to be named.
+    `who`: `first` is rank 0, `last` the highest, `one` any rank, `half` the first half, `all` every rank. `named`: that rank has to be named.
     `one_look` are the verdicts that a single look allows besides.
     """
 
@@ -30,6 +30,8 @@ class Case:
     one_look: tuple[str, ...] = ()
     #: Whether the job goes on when the recorder ends it.
     ends: bool = True
+    #: Whether its ranks are dead.
+    deadly: bool = False
     #: Seconds until all others have come to wait.
     settle_s: float = 5.0
 
@@ -37,6 +39,7 @@ class Case:
         chance = crc32(f"{framework}-{self.name}".encode())
         return {
             "first": (0,),
+            "last": (WORLD - 1,),
             "one": (chance % WORLD,),
             "half": tuple(range(WORLD // 2)),
             "all": tuple(range(WORLD)),
@@ -108,6 +111,51 @@ FAULTS = (
     Case(
         "subset-barrier", "Half of the ranks come to a barrier of all, the others train on.",
         ("software", "undetermined"), "sync_writers", "half", fault=True, ends=False,
+    ),
+    Case(
+        "stopped-worker", "The worker of its data loader was stopped (SIGSTOP).",
+        STUCK, who="one", fault=True, named=True, evict_at_most=1, one_look=("undetermined",),
+    ),
+    Case(
+        "held-gil", "A call into C never returns and holds the GIL.",
+        STUCK, "call_library", "one", fault=True, named=True, evict_at_most=1, one_look=("undetermined",),
+    ),
+    Case(
+        "regex", "A regular expression backtracks for ever; from outside it is an evaluation that takes long.",
+        (*STUCK, "slow", "undetermined"), "clean_text", "one", fault=True, named=True, evict_at_most=1,
+    ),
+    Case(
+        "stalled-save", "Rank 0 writes a checkpoint to a mount that takes no more.",
+        OUTSIDE, "save_to_stalled", fault=True, named=True, evict_at_most=1, one_look=("undetermined", "slow"),
+    ),
+    Case(
+        "dead-service", "All ranks wait for the answer of one server that never answers.",
+        ("dependency", "software", "undetermined"), "fetch_config", "all", fault=True,
+    ),
+    Case(
+        "logging-lock", "It logs while it holds a lock that its logging thread waits for.",
+        STUCK, "log_state", "one", fault=True, named=True, evict_at_most=1, one_look=("undetermined",),
+    ),
+    Case(
+        "mismatched-collective", "It gathers in the collective in which all others reduce.",
+        ("software", "undetermined"), "average_metrics", "one", fault=True, named=True, ends=False,
+    ),
+    Case(
+        "extra-collective", "Rank 0 reduces once more than all others.",
+        ("software", "undetermined"), "log_on_main", fault=True, named=True, ends=False,
+    ),
+    Case(
+        "rank0-evaluation", "Rank 0 evaluates alone, with a collective inside.",
+        ("software", "undetermined"), "evaluate_alone", fault=True, named=True, ends=False,
+    ),
+    Case(
+        "uneven-inputs", "Its batches end one step early, and it waits in the last barrier.",
+        ("software", "undetermined"), "run_out", "one", fault=True, named=True, ends=False,
+    ),
+    Case(
+        "killed", "It was killed (kill -9), and its launcher, which is stopped, does not notice.",
+        STUCK, "prepare_data", "last", fault=True, named=True, evict_at_most=1, one_look=("undetermined",),
+        ends=False, deadly=True,
     ),
 )  # fmt: skip
 CASES = {case.name: case for case in (*PHASES, *FAULTS)}

@@ -35,10 +35,15 @@ class Framework:
     interruptible: bool = True
 
 
+#: Of trainers whose data are read by the rank itself.
+NO_WORKERS = {"stopped-worker": "its loader has no workers"}
 FRAMEWORKS = {
     one.name: one
     for one in (
-        Framework("megatron", ("megatron-core==0.16.1",), "train_megatron.py", hint="megatron", sizes={"tp": 2, "pp": 2}),
+        Framework(
+            "megatron", ("megatron-core==0.16.1",), "train_megatron.py", hint="megatron", sizes={"tp": 2, "pp": 2},
+            without=NO_WORKERS,
+        ),
         Framework(
             "transformers", ("transformers==5.23.0", "accelerate==1.15.0"), "train_transformers.py",
             environ={"FRAMEWORKS_SHARD": "0"},
@@ -48,12 +53,15 @@ FRAMEWORKS = {
             environ={"FRAMEWORKS_SHARD": "1"},
         ),
         Framework("lightning", ("lightning==2.6.6",), "train_lightning.py"),
-        Framework("lightning-alone", ("lightning==2.6.6",), "train_lightning.py", starter="itself"),
+        Framework(
+            "lightning-alone", ("lightning==2.6.6",), "train_lightning.py", starter="itself",
+            without={"killed": "its rank 0 starts the others, notices, and ends them"},
+        ),
         Framework(
             "jax", ("jax==0.10.2",), "train_jax.py", starter="each", hint="jax",
-            environ={"JAX_PLATFORMS": "cpu"}, without={"build-lock": "it builds no extensions"},
+            environ={"JAX_PLATFORMS": "cpu"}, without={"build-lock": "it builds no extensions", **NO_WORKERS},
         ),
-        Framework("spawn", (), "train_spawn.py", starter="itself"),
+        Framework("spawn", (), "train_spawn.py", starter="itself", without=NO_WORKERS),
         Framework(
             "deepspeed", ("deepspeed==0.19.8",), "train_deepspeed.py", hint="deepspeed",
             environ={"DS_ACCELERATOR": "cpu", "FRAMEWORKS_ZERO": "2"},
@@ -69,7 +77,10 @@ FRAMEWORKS = {
             "torch-tp-fsdp2", (), "train_torch.py", hint="fsdp", sizes={"tp": 2, "dp": 2},
             environ={"FRAMEWORKS_OUTER": "dp_shard"},
         ),
-        Framework("ray", ("ray[train]==2.60.0",), "train_ray.py", starter="itself", interruptible=False),
+        Framework(
+            "ray", ("ray[train]==2.60.0",), "train_ray.py", starter="itself", interruptible=False,
+            without={"killed": "Ray notices that a worker died", **NO_WORKERS},
+        ),
     )
 }  # fmt: skip
 

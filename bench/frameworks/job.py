@@ -41,7 +41,7 @@ class Job:
         (self.folder / "cache").mkdir()
         for rank in range(WORLD):
             (self.folder / f"shard-{rank}").write_bytes(SHARD)
-        for name in ("held-out", "checkpoint"):
+        for name in ("held-out", "checkpoint", "stalled"):
             os.mkfifo(self.folder / name)
         with (self.folder / "log").open("wb") as log:
             self._started = [
@@ -94,9 +94,19 @@ class Job:
         beside.replace(self.folder / "due.json")
         self._wait(lambda: all(path.exists() for path in begun), name, PATIENCE_S + 10 * self._pace_s)
 
-    def alive(self) -> bool:
-        """Whether all ranks are there, those that are stopped included."""
-        return all((stat := Proc().stat(pid)) is not None and stat.state not in "ZX" for pid in self.pids.values())
+    def alive(self, besides: Sequence[int] = ()) -> bool:
+        """Whether all ranks are there besides some, those that are stopped included."""
+        stats = [Proc().stat(pid) for rank, pid in self.pids.items() if rank not in besides]
+        return all(stat is not None and stat.state not in "ZX" for stat in stats)
+
+    def launchers(self) -> list[int]:
+        """What started the ranks, where that is no rank itself."""
+        return [one.pid for one in self._started if one.pid not in self.pids.values()]
+
+    def workers(self, rank: int) -> list[int]:
+        """The workers of a rank's data loader."""
+        stats = ((int(path.name), Proc().stat(int(path.name))) for path in Path("/proc").glob("[0-9]*"))
+        return [pid for pid, stat in stats if stat and stat.parent == self.pids[rank] and stat.comm == "pt_data_worker"]
 
     def last_words(self) -> str:
         log = (self.folder / "log").read_text(errors="replace")

@@ -15,8 +15,8 @@ from frameworks.environment import WORLD, Framework
 from frameworks.expectation import RECORDINGS, expected, missed
 from frameworks.guard import ClusterGuard
 from frameworks.job import Job
-from frameworks.record import LATE_S, ends, struck
-from frameworks.served import server, slow_sink, slow_source
+from frameworks.record import brought_about, ends
+from frameworks.served import server
 from hangdog.demo.prctl import adopt_orphans
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
@@ -135,12 +135,7 @@ def _play(framework: Framework, case: Case, place: Path, address: str) -> Row:
         with Progress(job) as progress, ClusterGuard(watches, place, settings) as guard, ExitStack() as stack:
             time.sleep(TRAINED_S)
             before = len(guard.incidents())
-            if case.act:
-                stack.enter_context(slow_source(job.folder / "held-out", LATE_S))
-                stack.enter_context(slow_sink(job.folder / "checkpoint"))
-                job.order(case.act, case.name, ranks)
-            else:
-                stack.enter_context(struck(job, case, ranks))
+            stack.enter_context(brought_about(job, case, ranks))
             until = time.monotonic() + (FAULT_S if case.fault else PHASE_S)
             first: Incident | None = None
             while time.monotonic() < until and not (case.fault and first is not None):

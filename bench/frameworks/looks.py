@@ -1,6 +1,5 @@
 """Looks at a job with the agent's own capture, and writes what it saw as an evidence bundle."""
 
-import gzip
 import io
 import json
 import os
@@ -15,6 +14,7 @@ import msgspec
 
 from frameworks.environment import HOME, ROOT, TRAINERS, WORLD, Framework
 from hangdog.demo.evidence import write_trace
+from hangdog.evidence.packed import zst
 from hangdog_agent.capture import pyspy
 from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.process_capture import Tools
@@ -28,6 +28,8 @@ from hangdog_models.stack import Reason
 #: Looks at a job, and the time between them in seconds.
 LOOKS, INTERVAL_S = 3, 5.0
 NAME = "frameworks"
+#: The three looks are much the same: the highest level finds that, in a tenth of a second.
+PACKING = 19
 
 
 class Announcing(Proc):
@@ -86,7 +88,7 @@ def packed(bundle: Path, archive: Path) -> None:
     with tarfile.open(fileobj=content, mode="w") as tar:
         for path in sorted(path for path in bundle.rglob("*") if path.is_file()):
             tar.add(path, str(path.relative_to(bundle)), filter=plain)
-    archive.write_bytes(gzip.compress(content.getvalue(), mtime=0))
+    archive.write_bytes(zst.zstd.compress(content.getvalue(), PACKING))
 
 
 def members(processes: Sequence[Process], pids: Mapping[int, int]) -> list[RankProcesses]:

@@ -15,12 +15,14 @@ from frameworks.cases import Case
 from frameworks.environment import PYTHON, Framework
 from frameworks.expectation import RECORDINGS, written
 from frameworks.job import Job
-from frameworks.served import in_place_of, server, slow_sink, slow_source
+from frameworks.served import in_place_of, server, slow_sink, slow_source, stalled_sink
 from hangdog.demo.prctl import adopt_orphans
 from hangdog_models.errors import OurFault
 
 #: How late a slow file system gives what is read. Seconds.
 LATE_S = 2.0
+#: All others have come to wait for a rank before it is killed. Seconds.
+WAIT_S = 5.0
 
 
 def record_all(frameworks: Sequence[Framework], cases: Sequence[Case], folder: Path) -> int:
@@ -64,27 +66,37 @@ def _record(job: Job, case: Case) -> None:
     ranks = case.ranks(job.framework.name)
     began = time.monotonic()
     with ExitStack() as stack:
-        if case.act:
-            stack.enter_context(slow_source(job.folder / "held-out", LATE_S))
-            stack.enter_context(slow_sink(job.folder / "checkpoint"))
-            job.order(case.act, case.name, ranks)
-        else:
-            stack.enter_context(struck(job, case, ranks))
+        stack.enter_context(brought_about(job, case, ranks))
         time.sleep(case.settle_s)
         bundle = job.folder / "bundle"
         shutil.rmtree(bundle, ignore_errors=True)
         found = looks.discovered(job.pids)
         looks.record(job.framework, name, job.pids, job.folder, bundle)
-        if not job.alive() or not list(bundle.glob("round-*/*/rank*")):
+        if not job.alive(besides=ranks if case.deadly else ()) or not list(bundle.glob("round-*/*/rank*")):
             raise OurFault(f"{name}: a rank has ended by itself: {job.last_words()}")
         if case.act and ends(job.framework, case):
             job.release(ranks)
     place = RECORDINGS / name
     place.mkdir(parents=True, exist_ok=True)
-    looks.packed(bundle, place / "bundle.tar.gz")
+    for old in place.glob("bundle.tar.*"):
+        old.unlink()
+    looks.packed(bundle, place / "bundle.tar.zst")
     (place / "expected.toml").write_text(written(job.framework, case, found))
-    size = (place / "bundle.tar.gz").stat().st_size
+    size = (place / "bundle.tar.zst").stat().st_size
     print(f"{name}: {time.monotonic() - began:.0f} s, {size} bytes, ranks found: {found}", flush=True)
+
+
+@contextmanager
+def brought_about(job: Job, case: Case, ranks: Sequence[int]) -> Iterator[None]:
+    """What a case is: what the trainers do by themselves, and what is done to them, until its block is left."""
+    with ExitStack() as stack:
+        if case.act:
+            stack.enter_context(slow_source(job.folder / "held-out", LATE_S))
+            stack.enter_context(slow_sink(job.folder / "checkpoint"))
+            stack.enter_context(stalled_sink(job.folder / "stalled"))
+            job.order(case.act, case.name, ranks)
+        stack.enter_context(struck(job, case, ranks))
+        yield
 
 
 @contextmanager
@@ -100,6 +112,16 @@ def struck(job: Job, case: Case, ranks: Sequence[int]) -> Iterator[None]:
                 fifo = stack.enter_context(in_place_of(job.folder / f"shard-{rank}"))
                 if case.name == "slow-reads":
                     stack.enter_context(slow_source(fifo, LATE_S))
+        elif case.name == "stopped-worker":
+            for worker in (worker for rank in ranks for worker in job.workers(rank)):
+                os.kill(worker, signal.SIGSTOP)
+                stack.callback(os.kill, worker, signal.SIGCONT)
+        elif case.deadly:
+            time.sleep(WAIT_S)
+            for launcher in job.launchers():
+                os.kill(launcher, signal.SIGSTOP)
+            for rank in ranks:
+                os.kill(job.pids[rank], signal.SIGKILL)
         elif case.name == "debugger":
             for rank in ranks:
                 stack.enter_context(held(job.pids[rank]))

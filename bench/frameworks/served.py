@@ -77,6 +77,16 @@ def slow_sink(fifo: Path) -> Iterator[None]:
 
 
 @contextmanager
+def stalled_sink(fifo: Path) -> Iterator[None]:
+    """Opens what is written to a FIFO, and never takes it, as a mount whose server has gone."""
+    end = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        yield
+    finally:
+        os.close(end)
+
+
+@contextmanager
 def in_place_of(path: Path) -> Iterator[Path]:
     """A FIFO that nobody writes, in the place of a shard; afterwards the shard is back and readers get their content."""
     fifo, own = path.with_name(f"{path.name}.fifo"), path.with_name(f"{path.name}.own")

@@ -12,8 +12,8 @@ from frameworks.cases import Case
 from frameworks.environment import Framework
 from frameworks.job import Job
 from frameworks.looks import elsewhere
-from frameworks.record import LATE_S, ends, struck
-from frameworks.served import server, slow_sink, slow_source
+from frameworks.record import brought_about, ends
+from frameworks.served import server
 from hangdog.demo.prctl import adopt_orphans
 from hangdog_models.errors import OurFault
 from healthy.recording import Recording, packed, place_of
@@ -59,12 +59,7 @@ def _record(job: Job, phase: Case, made: str) -> None:
     with Sampler(job.pids, job.steps) as sampler:
         time.sleep(BEFORE_S)
         with ExitStack() as stack:
-            if phase.act:
-                stack.enter_context(slow_source(job.folder / "held-out", LATE_S))
-                stack.enter_context(slow_sink(job.folder / "checkpoint"))
-                job.order(phase.act, phase.name, ranks)
-            else:
-                stack.enter_context(struck(job, phase, ranks))
+            stack.enter_context(brought_about(job, phase, ranks))
             begins = sampler.now()
             time.sleep(LONG_S.get(phase.name, PHASE_S))
             stop = sampler.now()

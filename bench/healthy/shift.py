@@ -13,8 +13,8 @@ from frameworks.environment import WORLD, Framework
 from frameworks.guard import ClusterGuard
 from frameworks.job import Job
 from frameworks.live import Announced, watches_of
-from frameworks.record import LATE_S, ends, struck
-from frameworks.served import server, slow_sink, slow_source
+from frameworks.record import brought_about, ends
+from frameworks.served import server
 from hangdog.demo.prctl import adopt_orphans
 from hangdog_agent.settings import AgentSettings
 from hangdog_models.errors import OurFault
@@ -105,12 +105,7 @@ def _phase(job: Job, phase: Case, seconds: float) -> bool:
     ranks = phase.ranks(job.framework.name)
     goes_on = ends(job.framework, phase) and phase.name != "compile"
     with ExitStack() as stack:
-        if phase.act:
-            stack.enter_context(slow_source(job.folder / "held-out", LATE_S))
-            stack.enter_context(slow_sink(job.folder / "checkpoint"))
-            job.order(phase.act, phase.name, ranks)
-        else:
-            stack.enter_context(struck(job, phase, ranks))
+        stack.enter_context(brought_about(job, phase, ranks))
         time.sleep(seconds)
         if not job.alive():
             raise OurFault(f"{phase.name}: a rank has ended by itself: {job.last_words()}")

@@ -62,7 +62,7 @@ def simulated(incidents: int) -> Iterator[Case]:
 def recorded() -> Iterator[Case]:
     """Recordings of real trainers, each as a whole and by its first look alone."""
     for recording in sorted(path for path in expectation.RECORDINGS.iterdir() if path.is_dir()):
-        snapshot, layout = open_bundle(recording / "bundle.tar.gz")
+        snapshot, layout = open_bundle(expectation.evidence(recording))
         shape, _ = topology.build(layout, snapshot.highest_rank())
         for looks in expectation.LOOKS:
             seen = replace(snapshot, rounds=snapshot.rounds[:1], interval_s=None) if looks == "one" else snapshot

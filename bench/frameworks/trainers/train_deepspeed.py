@@ -1,13 +1,14 @@
 """DeepSpeed: its engine with ZeRO-2 or ZeRO-3 on the CPU, over gloo."""
 
 import os
+from functools import partial
 
 import deepspeed
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader
-from user_code import Between, Shards, reduce_apart
+from user_code import Between, Shards, metrics_apart
 
 LENGTH, VOCABULARY = 32, 128
 STAGE = int(os.environ["FRAMEWORKS_ZERO"])
@@ -28,12 +29,21 @@ def main():
     torch.manual_seed(1)
     model = nn.Sequential(nn.Embedding(VOCABULARY, 128), nn.Linear(128, 512), nn.GELU(), nn.Linear(512, VOCABULARY))
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=CONFIG)
-    between = Between(rank, dist.barrier, reduce_apart(), lambda file: torch.save(own_part(engine.module), file))
+    held_out = torch.randint(VOCABULARY, (8, LENGTH))
+    between = Between(
+        rank,
+        dist.barrier,
+        save=lambda file: torch.save(own_part(engine.module), file),
+        evaluate=partial(engine, held_out) if STAGE == 3 else None,
+        **metrics_apart(),
+    )
     for tokens in DataLoader(Shards(rank, 8, LENGTH + 1, VOCABULARY), batch_size=None, num_workers=1):
         loss = nn.functional.cross_entropy(engine(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
         engine.backward(loss)
         engine.step()
-        between.steps()
+        if between.steps():
+            break
+    dist.barrier()
 
 
 def own_part(module):

@@ -7,6 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy
+from jax._src import distributed
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from user_code import Between, Shards, read_shard
@@ -53,12 +54,21 @@ def main():
         lambda value: multihost_utils.process_allgather(numpy.array([value])),
         lambda file: [file.write(numpy.asarray(one.addressable_data(0)).tobytes()) for one in parameters],
         compile_anew,
+        all_gather=lambda value: multihost_utils.process_allgather(numpy.array([value, value, value])),
+        evaluate=lambda: evaluate(parameters, rows, next(batches(rank))),
+        await_word=lambda: distributed.global_state.client.blocking_key_value_get("prepared", 3_600_000),
     )
     for local in batches(rank):
         tokens = jax.make_array_from_process_local_data(rows, local)
         parameters, loss = train_step(parameters, tokens)
         loss.block_until_ready()
-        between.steps()
+        if between.steps():
+            break
+    multihost_utils.sync_global_devices("end")
+
+
+def evaluate(parameters, rows, local):
+    jax.jit(loss_fn)(parameters, jax.make_array_from_process_local_data(rows, local)).block_until_ready()
 
 
 def compile_anew():

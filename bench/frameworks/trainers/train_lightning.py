@@ -36,10 +36,12 @@ class Duties(lightning.Callback):
             trainer.strategy.barrier,
             lambda value: dist.all_reduce(torch.tensor([value])),
             lambda file: torch.save(module.state_dict(), file),
+            evaluate=lambda: module.log("val_loss", torch.tensor(1.0), sync_dist=True),
         )
 
     def on_train_batch_end(self, trainer, module, outputs, batch, index):
-        self.between.steps()
+        if self.between.steps():
+            trainer.should_stop = True
 
 
 def main():
@@ -57,6 +59,7 @@ def main():
         enable_progress_bar=False,
     )
     trainer.fit(Model())
+    trainer.strategy.barrier()
 
 
 if __name__ == "__main__":

@@ -52,6 +52,11 @@ def forward_step(data_iterator, model):
 def train_step(config, data_iterator, model, optimizer):
     optimizer.zero_grad()
     model.zero_grad_buffer()
+    run_schedule(data_iterator, model, forward_only=False)
+    optimizer.step()
+
+
+def run_schedule(data_iterator, model, forward_only):
     get_forward_backward_func()(
         forward_step_func=forward_step,
         data_iterator=data_iterator,
@@ -59,9 +64,8 @@ def train_step(config, data_iterator, model, optimizer):
         num_microbatches=MICROBATCHES,
         seq_length=LENGTH,
         micro_batch_size=2,
-        forward_only=False,
+        forward_only=forward_only,
     )
-    optimizer.step()
 
 
 def pretrain():
@@ -87,11 +91,18 @@ def pretrain():
         OptimizerConfig(optimizer="adam", lr=1e-4), [model], use_gloo_process_groups=False
     )
     rank = torch.distributed.get_rank()
-    between = Between(rank, torch.distributed.barrier, all_reduce, lambda file: torch.save(model.state_dict(), file))
     data_iterator = iter(Shards(rank, 2, LENGTH + 1, VOCABULARY))
-    while True:
+    between = Between(
+        rank,
+        torch.distributed.barrier,
+        all_reduce,
+        lambda file: torch.save(model.state_dict(), file),
+        evaluate=lambda: run_schedule(data_iterator, model, forward_only=True),
+    )
+    while not between.out_of_data:
         train_step(config, data_iterator, model, optimizer)
         between.steps()
+    torch.distributed.barrier()
 
 
 def all_reduce(value):

@@ -14,7 +14,7 @@ LENGTH, VOCABULARY = 32, 128
 
 
 def train_loop():
-    from user_code import Between, Shards, reduce_apart
+    from user_code import Between, Shards, metrics_apart
 
     rank = train.get_context().get_world_rank()
     torch.manual_seed(1)
@@ -25,15 +25,17 @@ def train_loop():
     between = Between(
         rank,
         dist.barrier,
-        reduce_apart(),
-        lambda file: torch.save(model.state_dict(), file),
+        save=lambda file: torch.save(model.state_dict(), file),
+        **metrics_apart(),
     )
     for tokens in DataLoader(Shards(rank, 8, LENGTH + 1, VOCABULARY), batch_size=None):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
         optimizer.step()
-        between.steps()
+        if between.steps():
+            break
+    dist.barrier()
 
 
 def main():

@@ -9,7 +9,7 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
-from user_code import Between, Shards, reduce_apart
+from user_code import Between, Shards, metrics_apart
 
 WORLD = int(os.environ["FRAMEWORKS_WORLD"])
 LENGTH, VOCABULARY = 32, 128
@@ -22,13 +22,15 @@ def worker(rank):
         nn.Sequential(nn.Embedding(VOCABULARY, 128), nn.Linear(128, 512), nn.GELU(), nn.Linear(512, VOCABULARY))
     )
     optimizer = torch.optim.AdamW(model.parameters())
-    between = Between(rank, dist.barrier, reduce_apart(), lambda file: torch.save(model.state_dict(), file))
+    between = Between(rank, dist.barrier, save=lambda file: torch.save(model.state_dict(), file), **metrics_apart())
     for tokens in DataLoader(Shards(rank, 8, LENGTH + 1, VOCABULARY), batch_size=None):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
         optimizer.step()
-        between.steps()
+        if between.steps():
+            break
+    dist.barrier()
 
 
 if __name__ == "__main__":

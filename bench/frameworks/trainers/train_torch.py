@@ -15,7 +15,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 from torch.utils.data import DataLoader
-from user_code import Between, Shards, reduce_apart
+from user_code import Between, Shards, metrics_apart
 
 LENGTH, VOCABULARY, WIDTH, LAYERS, BATCH, MICROBATCHES = 32, 128, 64, 4, 8, 4
 
@@ -86,7 +86,7 @@ def pipelined(mesh):
         else:
             schedule.step(target=labels, losses=[])
 
-    return part, train_step
+    return part, train_step, lambda: schedule.eval(held_out())
 
 
 def sharded(mesh):
@@ -97,7 +97,15 @@ def sharded(mesh):
     def train_step(tokens, labels):
         loss_fn(model(tokens), labels).backward()
 
-    return model, train_step
+    @torch.no_grad()
+    def evaluate():
+        model(held_out())
+
+    return model, train_step, evaluate
+
+
+def held_out():
+    return torch.randint(VOCABULARY, (BATCH, LENGTH))
 
 
 def main():
@@ -105,16 +113,20 @@ def main():
     dist.init_process_group("gloo")
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=(outer, "tp"))
     torch.manual_seed(1)
-    model, train_step = (pipelined if outer == "pp" else sharded)(mesh)
+    model, train_step, evaluate = (pipelined if outer == "pp" else sharded)(mesh)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
-    between = Between(rank, dist.barrier, reduce_apart(), lambda file: torch.save(local(model), file))
+    between = Between(
+        rank, dist.barrier, save=lambda file: torch.save(local(model), file), evaluate=evaluate, **metrics_apart()
+    )
     # every rank reads a shard of its own, and all get the same tokens, as ranks of one tensor parallel group must
     for tokens in DataLoader(Shards(rank, BATCH, LENGTH + 1, VOCABULARY), batch_size=None, num_workers=1):
         optimizer.zero_grad()
         train_step(tokens[:, :-1], tokens[:, 1:])
         nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=False)
         optimizer.step()
-        between.steps()
+        if between.steps():
+            break
+    dist.barrier()
 
 
 def local(model):

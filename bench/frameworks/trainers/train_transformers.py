@@ -29,11 +29,16 @@ class Tokens(torch.utils.data.Dataset):
 class Duties(TrainerCallback):
     def on_train_begin(self, args, state, control, model=None, **_):
         self.between = Between(
-            args.process_index, dist.barrier, all_reduce, lambda file: torch.save(own_part(model), file)
+            args.process_index,
+            dist.barrier,
+            all_reduce,
+            lambda file: torch.save(own_part(model), file),
+            evaluate=lambda: self.trainer.evaluate(),
         )
 
     def on_step_end(self, args, state, control, **_):
-        self.between.steps()
+        if self.between.steps():
+            control.should_training_stop = True
 
 
 def all_reduce(value):
@@ -78,7 +83,10 @@ def main():
     )
     if SHARD:
         shard_on_cpu(arguments)
-    Trainer(model, arguments, train_dataset=Tokens(int(os.environ["RANK"])), callbacks=[Duties()]).train()
+    tokens, duties = Tokens(int(os.environ["RANK"])), Duties()
+    duties.trainer = Trainer(model, arguments, train_dataset=tokens, eval_dataset=tokens, callbacks=[duties])
+    duties.trainer.train()
+    dist.barrier()
 
 
 if __name__ == "__main__":

@@ -4,14 +4,17 @@ What is to be done, by whom and after which step stands in `due.json` of the job
 whatever takes for ever by SIGUSR2. Nothing here tells a fault from a harmless phase by its name.
 """
 
+import ctypes
 import fcntl
 import gc
 import http.client
 import io
 import json
+import logging
 import multiprocessing
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +22,7 @@ import threading
 import time
 import urllib.request
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 FOLDER = Path(os.environ["FRAMEWORKS_FOLDER"])
@@ -59,9 +63,13 @@ def read_shard(path):
 class Between:
     """Does what is due between two steps."""
 
-    def __init__(self, rank, barrier, all_reduce, save, compile_anew=None):
+    def __init__(
+        self, rank, barrier, all_reduce, save, compile_anew=None, all_gather=None, evaluate=None, await_word=None
+    ):
         self.rank, self.barrier, self.all_reduce, self.save = rank, barrier, all_reduce, save
         self.compile_anew = compile_anew or torch_compile
+        self.all_gather, self.evaluate = all_gather or gather_by_torch, evaluate or self.count_right_answers
+        self.await_word, self.out_of_data = await_word or wait_in_store, False
         self.step, self.interruptible, self.interrupted = 0, False, False
         self.beside, self.began = None, time.monotonic()
         self.progress = os.open(FOLDER / f"step-{rank}", os.O_CREAT | os.O_RDWR)
@@ -77,6 +85,7 @@ class Between:
             raise Enough
 
     def steps(self):
+        """Answers whether this rank's data have ended."""
         if self.beside:
             self.beside()
         if PACE_S:
@@ -87,9 +96,10 @@ class Between:
         try:
             due = json.loads((FOLDER / "due.json").read_bytes())
         except FileNotFoundError:
-            return
+            return False
         if due["step"] == self.step:
             self.act(due["name"], due["ranks"])
+        return self.out_of_data
 
     def act(self, name, ranks):
         mine = self.rank in ranks
@@ -269,6 +279,65 @@ class Between:
         if mine:
             self.barrier()
 
+    def call_library(self, mine):
+        """A library that is called without giving up the GIL, and does not return."""
+        library = ctypes.PyDLL(None)
+        while mine:
+            library.pause()
+
+    def clean_text(self, mine):
+        """A pattern that backtracks 2^60 times."""
+        if mine:
+            re.fullmatch(r"(\s*\w+\s*)+!", "answer" * 10)
+
+    def save_to_stalled(self, mine):
+        """A checkpoint to a mount that takes no more."""
+        if mine:
+            with (FOLDER / "stalled").open("wb") as file:
+                while True:
+                    self.save(file)
+
+    def log_state(self, mine):
+        """A handler of the logger asks for a lock that others hold while they log."""
+        if mine:
+            logger, handler = logging.getLogger("trainer"), StateHandler(self.lock_of_writer)
+            logger.addHandler(handler)
+            threading.Thread(target=logger.warning, args=("state",), daemon=True).start()
+            with self.lock_of_writer:
+                time.sleep(0.5)
+                logger.warning("step")
+
+    def average_metrics(self, mine):
+        """One rank gathers what all others reduce."""
+        if mine:
+            self.all_gather(1.0)
+        else:
+            self.all_reduce(1.0)
+
+    def log_on_main(self, mine):
+        """The rank that logs reduces the loss for it, alone."""
+        if mine:
+            self.all_reduce(1.0)
+
+    def evaluate_alone(self, mine):
+        """Rank 0 evaluates by what needs all ranks, the others wait for it."""
+        if mine:
+            self.evaluate()
+
+    def count_right_answers(self):
+        """Evaluation as it stands in a script: each rank counts, and the counts are added."""
+        self.all_reduce(compute(1.0))
+
+    def run_out(self, mine):
+        """The data of some ranks are fewer by a batch, and nobody joins."""
+        self.out_of_data = mine
+
+    def prepare_data(self, mine):
+        """One rank prepares the next epoch's data, the others wait for its word in the store."""
+        while mine:
+            edit_distance("the tokens of this document" * 3, "the tokens of that document" * 3)
+        self.await_word()
+
     def build_extension(self, mine):
         """A build that was killed has left its lock."""
         from torch.utils import cpp_extension
@@ -288,7 +357,21 @@ WITH_BARRIER = {
     "evaluate_all",
     "tokenise",
     "download_once",
+    "evaluate_alone",
 }
+
+
+class StateHandler(logging.StreamHandler):
+    """Writes a state beside each line, which a lock guards."""
+
+    def __init__(self, lock):
+        super().__init__()
+        self.lock_of_state = lock
+
+    def emit(self, record):
+        time.sleep(0.2)
+        with self.lock_of_state:
+            super().emit(record)
 
 
 def _nothing():
@@ -305,6 +388,7 @@ def compute(seconds):
     until, matrix = time.monotonic() + seconds, numpy.ones((64, 64))
     while time.monotonic() < until:
         matrix = matrix @ matrix / 64
+    return float(matrix[0, 0])
 
 
 @contextmanager
@@ -319,13 +403,32 @@ def locked(path):
         yield
 
 
-def reduce_apart():
-    """An all-reduce in a group of its own, as metrics have one; in the default group gloo itself finds a mismatch and raises."""
+def metrics_apart():
+    """An all-reduce and an all-gather in a group of their own, as metrics have one; in the default group gloo itself finds a mismatch and raises."""
     import torch
     import torch.distributed as dist
 
     group = dist.new_group()
-    return lambda value: dist.all_reduce(torch.tensor([value]), group=group)
+    return {
+        "all_reduce": lambda value: dist.all_reduce(torch.tensor([value]), group=group),
+        "all_gather": partial(gather_by_torch, group=group),
+    }
+
+
+def gather_by_torch(value, group=None):
+    import torch
+    import torch.distributed as dist
+
+    value = torch.tensor([value])
+    dist.all_gather([torch.empty_like(value) for _ in range(dist.get_world_size())], value, group=group)
+
+
+def wait_in_store():
+    from datetime import timedelta
+
+    import torch.distributed as dist
+
+    dist.distributed_c10d._get_default_store().wait(["prepared"], timedelta(hours=1))
 
 
 def edit_distance(one, other):
