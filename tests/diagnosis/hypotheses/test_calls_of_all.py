@@ -40,3 +40,25 @@ def test_a_store_that_lets_nobody_in_is_a_dependency_though_one_stack_failed_onc
     everybody = look({"0-7": "start"})
     verdict = diagnose(snapshot([*everybody[:7], trace(7, "timed out")], everybody), job(dp=8))
     assert (verdict.kind, verdict.evict.machines) == (Kind.DEPENDENCY, ())
+
+
+def test_waits_of_several_groups_are_followed_to_the_rank_that_left_the_loop() -> None:
+    """Each of the others is in another call of a step, and each of these calls lacks rank 2, directly or through others."""
+    here = look({"0": "stage", "1,3": "tensor", "2": "barrier"})
+    verdict = diagnose(twice(here), job(tp=2, pp=2, per_machine=1))
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (2,), ())
+
+
+def test_they_lead_to_a_rank_whose_own_call_tells_no_peer() -> None:
+    """Rank 2 reduces once more than all others. What the first stage waits for may also have been sent and lost."""
+    here = look({"0": "stage", "1,3": "tensor", "2": "metrics"})
+    verdict = diagnose(twice(here), job(tp=2, pp=2, per_machine=1))
+    assert (first(verdict), verdict.evict.machines) == ((2,), ())
+    assert verdict.kind in (Kind.SOFTWARE, Kind.UNDETERMINED)
+
+
+def test_no_side_is_named_where_known_waits_lead_to_none_or_to_two() -> None:
+    """Ranks 0 and 3 reduce at two places: rank 1 waits for the one, rank 2 for the other."""
+    elsewhere = ["<module> train.py", "count train.py", f"all_reduce {C10D}"]
+    here = [*look({"0": "metrics", "1-2": "tensor"}), trace(3, elsewhere)]
+    assert first(diagnose(twice(here), job(tp=2, dp=2, per_machine=1))) == ()

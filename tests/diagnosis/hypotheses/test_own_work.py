@@ -300,3 +300,16 @@ def test_that_who_does_not_answer_is_elsewhere_makes_it_no_less_sure_who_waits_f
     verdict = beside_a_barrier(trace(3, UPLOAD, state="S"), ran_s=0.0, wakes=0)
     assert verdict.culprit is not None and verdict.culprit.ranks == (3,) and verdict.culprit.probability > 0.99
     assert verdict.causes[StallCause.MACHINE] < 0.15 and verdict.evict.machines == ()
+
+
+def test_that_a_loaders_worker_was_stopped_is_said() -> None:
+    wait = ["<module> train.py", "_next_data torch/utils/data/dataloader.py", "get queue.py", "wait threading.py"]
+
+    def judged(state: str) -> Verdict:
+        worker = ProcessTrace(Rank(3), "dataloader-0", 77, state=ProcessState(77, state))
+        return diagnose(snapshot(*[[*look({"0-2,4-15": "gather"}), trace(3, wait, state="S"), worker]] * 3), WIDE)
+
+    stopped = judged("T")
+    assert (stopped.kind, first(stopped)) == (Kind.MACHINE, (3,))
+    assert any("stopped by a signal" in line for line in stopped.because)
+    assert not any("stopped by a signal" in line for line in judged("S").because)

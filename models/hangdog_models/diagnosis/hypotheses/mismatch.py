@@ -11,7 +11,7 @@ from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.rank_words import are, ranks_of
-from hangdog_models.diagnosis.waits.waits import OF_ALL, Waits
+from hangdog_models.diagnosis.waits.waits import OF_ALL, GroupWait, Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.ruleset import Wait
@@ -65,6 +65,10 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     if not sides or (undirected and (joined or not unnamed)):
         return []
     order = sorted([*sides.values(), *([unnamed] if undirected else [])], key=lambda ranks: (len(ranks), ranks[0]))
+    last = _end_of_waits(order, look, waits) if len(sides) + bool(unnamed) > 2 else []
+    if last:
+        rest = sorted({*waits.waiting}.difference(last, joined))
+        order = sorted([last, rest], key=lambda ranks: (len(ranks), ranks[0]))
     odd, other = order[0], order[-1]
     alone = len(order[1]) > len(odd) and len(odd) * 2 < len(waits.waiting)
     crossed = _crossed(set(odd), waits)
@@ -92,6 +96,8 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     sides_of = (
         f"{ranks_of(odd)} {are(odd)} {stands(look[odd[0]])}, {ranks_of(other)} {are(other)} {stands(look[other[0]])}"
     )
+    if last:
+        sides_of = f"{ranks_of(last)} {are(last)} {stands(look[last[0]])}, and {ranks_of(rest)} {are(rest)} elsewhere"
     because = (
         f"{sides_of}: each side waits for the other",
         "no rank stands outside of a collective: nothing that a machine does explains this",
@@ -108,13 +114,38 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     units = tuple(topology.machine(rank) or f"rank {rank}" for rank in odd)
     code = Hypothesis(Kind.SOFTWARE, tuple(factors), tuple(odd), tuple(dict.fromkeys(units)), because)
     ahead = undirected and len(odd) > 1 and look[odd[0]].wait is Wait.GROUP and not crossed
-    if (ahead and not parted) or split:
+    posted = bool(last) and any(look[rank].wait is Wait.PEER for rank in rest)
+    if (ahead and not parted) or split or posted:
         # Several that are ahead may have had what the others lost. Where a network breaks, a collective ends on some of
         # its ranks (a recorded gloo job: three of eight went on to the next one). If one rank skips a call, no other is
         # ahead.
         factors += _early(look[odd[0]])
         return [code, Hypothesis(Kind.GROUP, tuple(factors), reasons=(f"{sides_of}: what was sent may be lost",))]
     return [code]
+
+
+def _end_of_waits(sides: Sequence[list[Rank]], look: Look, waits: Waits) -> list[Rank]:
+    """Of several sides the one where the known waits of all others end; empty if none is, or more than one.
+
+    A rank in a call of a narrow group or of two stages waits for ranks that are known. Such a wait is followed to the
+    rank that it comes from. There the program parted: that rank's own call tells no peer, or is one of all ranks, which
+    is made between steps.
+    """
+    known = [one for one in waits.holds if one.awaited and one.dim not in (None, WORLD) and not one.inferred]
+    bound = {rank for hold in known for rank in hold.inside}
+    ends = [side for side in sides if bound.isdisjoint(side) and bound <= _led_to(side, known)]
+    if not bound or len(ends) > 1:
+        ends = [side for side in ends if look[side[0]].operation in OF_ALL]
+    return ends[0] if len(ends) == 1 else []
+
+
+def _led_to(side: Sequence[Rank], known: Sequence[GroupWait]) -> set[Rank]:
+    """The ranks whose known waits lead to a side, directly or through others."""
+    found, edge = set(side), set(side)
+    while edge:
+        edge = {rank for hold in known if not edge.isdisjoint(hold.awaited) for rank in hold.inside} - found
+        found |= edge
+    return found
 
 
 def _early(*states: RankState) -> list[Factor]:

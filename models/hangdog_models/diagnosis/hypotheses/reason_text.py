@@ -56,7 +56,12 @@ def _position(ranks: list[Rank], state: RankState, waits: Waits, motion: Motion 
         text += f", at different lines of it in {motion.over}"
     elif motion is not None and set(ranks) <= motion.travelling:
         text += f", and elsewhere in other ones of {motion.over}"
-    return [text, f"{ranks_of(ranks)}: {state.missing}"] if state.missing else [text]
+    found = [text, f"{ranks_of(ranks)}: {state.missing}"] if state.missing else [text]
+    if motion is not None and (halted := motion.halted.intersection(ranks)):
+        found.append(
+            f"a process that {ranks_of(sorted(halted))} started is stopped by a signal (SIGCONT lets it go on)"
+        )
+    return found
 
 
 def _silence(ranks: list[Rank], state: RankState, waits: Waits) -> str:

@@ -50,6 +50,7 @@ class Motion:
     - `working_before`: it used CPU between two rounds of which the later is not the last.
     - `stated_s`: the seconds for which nothing was stated to have moved. One round then shows where ranks have been
       since.
+    - `halted`: another process of theirs is stopped by a signal.
     - `running`: on a CPU in each round that captured it, even if that is one.
     """
 
@@ -70,6 +71,7 @@ class Motion:
     stated_s: float | None = None
     working_before: frozenset[Rank] = frozenset()
     running: frozenset[Rank] = frozenset()
+    halted: frozenset[Rank] = frozenset()
 
     @property
     def known(self) -> bool:
@@ -131,6 +133,7 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
         frozenset(rank for rank in work.ticking if rank in looks[-1] and looks[-1][rank].activity is not Activity.LOCK),
         working_before=work.working_before - idle,
         running=frozenset(running),
+        halted=work.halted,
     )
 
 

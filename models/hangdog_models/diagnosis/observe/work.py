@@ -31,6 +31,7 @@ class Work:
     - `stepped`: the job's own progress advanced there.
     - `helped`: other processes of theirs were at work.
     - `working_before`: they used CPU between two rounds of which the later is not the last.
+    - `halted`: another process of theirs was stopped by a signal, such as a worker of a data loader.
     - `helpers_too`: CPU seconds between the last two rounds, where only those of all threads are known.
     """
 
@@ -43,6 +44,7 @@ class Work:
     ticking: frozenset[Rank] = frozenset()
     working_before: frozenset[Rank] = frozenset()
     helpers_too: Mapping[Rank, float] = field(default_factory=dict)
+    halted: frozenset[Rank] = frozenset()
 
 
 #: No count is known.
@@ -56,8 +58,9 @@ def count(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Ra
     `got_on`: the ranks whose flight records show that they completed operations.
     """
     counted = {*got_on} if len(got_on) >= FREED_AT_LEAST else set[Rank]()
+    halted = _halted(rounds[-1]) if rounds else frozenset()
     if len(rounds) < 2:
-        return Work(stepped=tuple(sorted(counted)))
+        return Work(stepped=tuple(sorted(counted)), halted=halted)
     wakes, by_thread = _spent(rounds, _wakes), _spent(rounds, _ran_s)
     worked, woken = (WORKED_SHARE * interval_s, WOKEN_PER_S * interval_s) if interval_s else (WORKED_S, WOKEN)
     fed, ticks = (FED_PER_S * interval_s, max(TICKS, TICKS_PER_S * interval_s)) if interval_s else (WOKEN, TICKS)
@@ -77,7 +80,13 @@ def count(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Ra
             if used >= worked
         ),
         {rank: used for rank, used in _spent(rounds, _cpu_s).items() if rank not in by_thread},
+        halted,
     )
+
+
+def _halted(last: Round) -> frozenset[Rank]:
+    stopped = (trace for trace in last.traces if trace.state is not None and trace.state.state == "T")
+    return frozenset(trace.rank for trace in stopped if trace.role != TRAINER)
 
 
 def _dozes(trace: ProcessTrace) -> bool:
