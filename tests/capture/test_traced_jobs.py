@@ -50,9 +50,7 @@ def judged(hangdog: Run, job: str) -> dict[str, object]:
 
 
 @pytest.mark.timeout(240)
-def test_the_ring_counts_and_names_the_rank_that_does_not_come(
-    readable: None, hangdog: Run, tmp_path: Path
-) -> None:
+def test_the_ring_counts_and_names_the_rank_that_does_not_come(readable: None, hangdog: Run, tmp_path: Path) -> None:
     with training(tmp_path, "traced") as (job, ranks):
 
         def made() -> list[int]:

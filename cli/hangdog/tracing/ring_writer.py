@@ -39,7 +39,11 @@ def call_bytes(function: str, datatype: str, backend: str, peer: int, collective
     """What an operation was called with, as a record holds it; the backend stands where NCCL has its algorithm."""
     kind = _COLLECTIVE if collective else _MESSAGE
     return _CALL.pack(
-        peer, 0, kind, *(text.encode()[: size - 1] for text, size in ((function, 16), (datatype, 12), (backend, 20))), b""
+        peer,
+        0,
+        kind,
+        *(text.encode()[: size - 1] for text, size in ((function, 16), (datatype, 12), (backend, 20))),
+        b"",
     )
 
 

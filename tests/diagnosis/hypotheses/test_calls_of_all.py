@@ -55,6 +55,8 @@ def test_they_lead_to_a_rank_whose_own_call_tells_no_peer() -> None:
     verdict = diagnose(twice(here), job(tp=2, pp=2, per_machine=1))
     assert (first(verdict), verdict.evict.machines) == ((2,), ())
     assert verdict.kind in (Kind.SOFTWARE, Kind.UNDETERMINED)
+    untold = diagnose(twice(here), job(per_machine=1, world=4))
+    assert (first(untold), untold.evict.machines) == ((2,), ())
 
 
 def test_no_side_is_named_where_known_waits_lead_to_none_or_to_two() -> None:

@@ -65,7 +65,7 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     if not sides or (undirected and (joined or not unnamed)):
         return []
     order = sorted([*sides.values(), *([unnamed] if undirected else [])], key=lambda ranks: (len(ranks), ranks[0]))
-    last = _end_of_waits(order, look, waits) if len(sides) + bool(unnamed) > 2 else []
+    last = _end_of_waits(order, look, waits, topology) if len(sides) + bool(unnamed) > 2 else []
     if last:
         rest = sorted({*waits.waiting}.difference(last, joined))
         order = sorted([last, rest], key=lambda ranks: (len(ranks), ranks[0]))
@@ -124,17 +124,18 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     return [code]
 
 
-def _end_of_waits(sides: Sequence[list[Rank]], look: Look, waits: Waits) -> list[Rank]:
+def _end_of_waits(sides: Sequence[list[Rank]], look: Look, waits: Waits, topology: Topology) -> list[Rank]:
     """Of several sides the one where the known waits of all others end; empty if none is, or more than one.
 
     A rank in a call of a narrow group or of two stages waits for ranks that are known. Such a wait is followed to the
     rank that it comes from. There the program parted: that rank's own call tells no peer, or is one of all ranks, which
-    is made between steps.
+    is made between steps. Where the job's sizes are not known, frames still tell which calls are narrow.
     """
     known = [one for one in waits.holds if one.awaited and one.dim not in (None, WORLD) and not one.inferred]
     bound = {rank for hold in known for rank in hold.inside}
-    ends = [side for side in sides if bound.isdisjoint(side) and bound <= _led_to(side, known)]
-    if not bound or len(ends) > 1:
+    untold = {rank for rank in waits.waiting if look[rank].dim not in (None, WORLD, *topology.groups)}
+    ends = [side for side in sides if (bound | untold).isdisjoint(side) and bound <= _led_to(side, known)]
+    if not bound | untold or len(ends) > 1:
         ends = [side for side in ends if look[side[0]].operation in OF_ALL]
     return ends[0] if len(ends) == 1 else []
 

@@ -180,7 +180,7 @@ def test_a_heartbeat_times_steps_only_where_it_is_seen_to_rest(every: int, told:
     for look in range(900):
         at += 1.0 if look < 600 else 1.5
         beat.look(look % every == 0, at)
-        trainer.add_signals([beat])
+        trainer.set_signals([beat])
     assert (trainer.step_times.slowdown is not None) is told
 
 
