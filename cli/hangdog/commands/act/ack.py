@@ -10,14 +10,14 @@ from hangdog_proto.client.incidents import Client
 
 @click.command("ack")
 @click.argument("incident")
-@click.option("--take-over", is_flag=True, help="Also where somebody else has it.")
+@click.option("--take-over", is_flag=True, help="Even if another person has it.")
 @click.option("--give-back", is_flag=True, help="You no longer have it.")
 @format_option
 @server_option
 def command(incident: str, take_over: bool, give_back: bool, form: str, server: str) -> None:
-    """Take INCIDENT: "I have it". Others see who has it and since when, and are not notified of it again.
+    """Take INCIDENT: "I have it". Others see who has it and since when, and are not notified again.
 
-    They are where its verdict changes.
+    If its verdict changes, they are.
     """
     if take_over and give_back:
         raise WrongUse("it is taken over or given back, not both", "give one of the two")

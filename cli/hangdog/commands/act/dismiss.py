@@ -13,10 +13,10 @@ from hangdog_proto.client.incidents import Client
 @format_option
 @server_option
 def command(incident: str, because: str, form: str, server: str) -> None:
-    """Leave the machines of INCIDENT where they are: none is at fault. It is closed, and not asked for again.
+    """Leave the machines of INCIDENT where they are: none is at fault. The incident is closed.
 
-    What is under way is undone, and what verdicts said against machines is taken back. What is done already stays:
-    `hangdog release` brings a machine back. `hangdog reopen` opens the incident again.
+    Actions under way are undone, and convictions by its verdicts are taken back. Actions that are done stay: `hangdog
+    release` brings a machine back. `hangdog reopen` opens the incident again.
     """
     with Client(server) as client:
         show(client.act("dismiss", incident=incident, reason=because), form)

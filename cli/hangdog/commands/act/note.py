@@ -15,6 +15,6 @@ from hangdog_proto.client.incidents import Client
 @format_option
 @server_option
 def command(incident: str, text: str, form: str, server: str) -> None:
-    """Write TEXT on INCIDENT, with your name and the time. `hangdog show` and its page tell it."""
+    """Write the note TEXT on INCIDENT, with your name and the time. `hangdog show` and its page show it."""
     with Client(server) as client:
         show(client.respond(incident, "note", text, key=uuid.uuid4().hex), form)

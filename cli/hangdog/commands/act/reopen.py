@@ -13,9 +13,9 @@ from hangdog_proto.client.incidents import Client
 @format_option
 @server_option
 def command(incident: str, because: str, form: str, server: str) -> None:
-    """Open INCIDENT again, which was resolved or dismissed. What was taken back for that is said again.
+    """Open INCIDENT again, which was resolved or dismissed. What was taken back for that counts again.
 
-    It is open again by itself where its job still stands still ten minutes later, or a further look names another cause.
+    It reopens by itself if its job is still stalled ten minutes later, or a later capture evicts other machines.
     """
     with Client(server) as client:
         show(client.respond(incident, "reopen", because), form)

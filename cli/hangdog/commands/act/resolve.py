@@ -16,11 +16,13 @@ from hangdog_proto.client.incidents import Client
 @format_option
 @server_option
 def command(incident: str, cause: str, machines: tuple[str, ...], because: str, form: str, server: str) -> None:
-    """Close INCIDENT: say that it turned out to be CAUSE. `unknown` closes it where nobody found out.
+    """Close INCIDENT with its CAUSE. `healthy` means that nothing was wrong, `unknown` that nobody found out.
 
-    Later incidents of the same kind are judged with it, and `hangdog report` counts by it how often verdicts were right.
-    What verdicts said against machines that were not at fault is taken back; nothing is done to a machine in use.
-    Machines are named for `machine`, `group` and `slow`; `healthy` means nothing was wrong.
+    Name the guilty machines for `machine`, `group` and `slow`. Convictions of other machines are taken back. Nothing is
+    done to a machine in use.
+
+    Later incidents of the same kind are judged with the cause, and `hangdog report` counts with it how often verdicts were
+    right.
     """
     with Client(server) as client:
         show(client.respond(incident, "resolve", because, cause, machines), form)

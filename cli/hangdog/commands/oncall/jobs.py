@@ -63,11 +63,12 @@ class JobRow:
 @format_option
 @server_option
 def command(query: ListQuery, form: str, server: ServerAddress) -> None:
-    """List the jobs that run, the worst first: on which machines, which ranks, how each is, its last verdict.
+    """List the jobs that run, the worst first: machines, ranks, state, last verdict.
 
-    A job that stands still stays so after its verdict, until it is seen to go on, ends, or `hangdog resolve` says what it
-    was. In JSON `state` is one of stuck, suspected, examined, lost, slower, unknown, moving, ended; `says` has the words.
-    Jobs that have ended are in `hangdog incidents`.
+    A stalled job stays so after its verdict, until it goes on, ends, or its incident is closed.
+
+    In JSON `state` is one of stuck, suspected, examined, lost, slower, unknown, moving, ended; `says` has the words. Jobs
+    that have ended are in `hangdog incidents`.
 
     \b
     hangdog jobs --state stuck --state suspected

@@ -26,7 +26,7 @@ DAY_S = 86400.0
 @format_option
 @server_option
 def command(machine: str, days: float | None, limit: int, form: str, server: str) -> None:
-    """Tell what verdicts said of MACHINE, or without it, which machines they named most.
+    """List what verdicts said of MACHINE; without it, the machines that they named most.
 
     A verdict suspects a machine, convicts it (says to evict it), or clears one that an earlier verdict upon the same
     incident had named. Machines are sorted by their convictions, then by the sum of their shares of probability.

@@ -39,10 +39,12 @@ ChangeKey = tuple[str, str, float, str, float]
 @server_option
 @click.pass_context
 def command(ctx: click.Context, incident: str, job: str, every: float, form: str, server: ServerAddress) -> None:
-    """Follow the incident ID (its beginning is enough) until its verdict, or without ID all that comes, until Ctrl-C.
+    """Follow the incident ID (its beginning is enough) until its verdict; without ID all incidents, until Ctrl-C.
 
-    A line for each incident that begins or changes; as JSON each is an object in one line. A server that goes away
-    meanwhile is asked again, with ID for five minutes at most. Exit status with ID: 0 nothing was stuck, 1 a cause is named, 2 undetermined or failed.
+    It prints a line for each incident that begins or changes. If the server goes away it asks again, with ID for five
+    minutes at most.
+
+    Exit status with ID: 0 nothing was stuck, 1 a cause is named, 2 undetermined or failed.
 
     \b
     hangdog watch

@@ -44,12 +44,12 @@ STYLES = {MachineState.CLEAR: "bold green", MachineState.OPEN: "bold yellow", Ma
 @server_option
 @click.pass_context
 def command(ctx: click.Context, machine: str, form: str, server: ServerAddress) -> None:
-    """Say all of MACHINE in one screen: is it suspected now, by which incident, how sure, why, and what to do now.
+    """Say in one screen whether MACHINE is suspected now, by which incident, how sure, why, and what to do now.
 
-    Below that: what verdicts said of it before, what tests came to, what was done to it, what its checks find now.
+    Below that: earlier verdicts, tests, actions, and what its checks find now.
 
-    Exit status: 0 nothing speaks against it, 1 it is suspected, convicted, sick by its own checks or out of use, 2 its
-    agent is lost, or an incident of a job on it has no verdict yet.
+    Exit status: 0 nothing is known against it, 1 it is suspected, convicted, sick by its own checks or out of use, 2 its
+    agent is lost, or an incident of its job has no verdict yet.
 
     \b
     hangdog why gpu-a17

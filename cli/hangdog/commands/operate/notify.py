@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--dry-run", is_flag=True, help="Read the file, look at the addresses, and show the message; send nothing."
 )
 def command(file: Path, names: tuple[str, ...], dry_run: bool) -> None:
-    """Send a test message to those whom the server tells of changes: exit status 0 all took it, 69 somebody did not.
+    """Send a test message to all receivers of notifications. Exit status: 0 all took it, 69 one did not.
 
     No server is asked: it is run where the server runs, as its user, who can read the files.
 

@@ -24,9 +24,9 @@ SHOWN = (0.9, 0.95, 0.99, 0.999)
 
 @click.group("plan")
 def command() -> None:
-    """Reckon how many spares to keep, and where checkpoint backups should lie.
+    """Plan how many spares to keep, and where checkpoint copies should lie.
 
-    Nothing is touched: these are answers to have before something fails.
+    Nothing is touched. Ask before something fails.
     """
 
 
@@ -82,9 +82,9 @@ def standby(
 ) -> None:
     """Say how many warm spare machines a job needs.
 
-    Incidents fall at random; those that happen before a machine that left is replaced compete for the spares. Two models:
-    `single`, ByteRobust's binomial, in which each incident takes one machine, and `compound`, a Poisson number of
-    incidents of which --over says how many take a whole group. Size by the second where verdicts evict groups.
+    Incidents come at random. Until an evicted machine is replaced, they share the spares. There are two models: in `single`
+    (ByteRobust's binomial) each incident takes one machine. In `compound` the number of incidents is Poisson, and --over says
+    which share takes a whole group. If verdicts evict groups, use `compound`.
     """
     fleet = FleetDemand(machines, daily, replenish, _sizes(over))
     alone, demand = single(fleet), compound(fleet)

@@ -33,7 +33,7 @@ tokens_option = click.option(
 
 @click.group("token")
 def command() -> None:
-    """Make, list and end the tokens by which a server knows people.
+    """Make, list and revoke the tokens of people.
 
     They lie in a file of the server, which holds no token itself, only its hash. Run this on the server's machine, as
     the user it runs as. A server that runs notices each change.

@@ -32,10 +32,11 @@ STYLES = {Alike.SAME: "dim", Alike.LINE: "yellow", Alike.LEFT: "red", Alike.RIGH
 @format_option
 @server_option
 def command(where: str, left: int, right: int, form: str, server: ServerAddress) -> None:
-    """Show where the stacks of two ranks part: the threads that train, side by side, outermost call first.
+    """Show where the stacks of two ranks differ: the threads that train, side by side, outermost call first.
 
-    Between them stands | where only the line differs, < and > where only one of them has the call. ID is an incident of
-    the server (its beginning is enough), BUNDLE a folder or archive, for which no server is asked.
+    Between them, | means that only the line differs, < and > that only one of them has the call.
+
+    ID is an incident of the server (its beginning is enough). BUNDLE is a folder or archive, and needs no server.
 
     \b
     hangdog diff 3fa9 517 0

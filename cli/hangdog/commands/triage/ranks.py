@@ -31,13 +31,13 @@ SET, SENTENCE = 120, 240
 
 @click.command("ranks")
 @evidence_argument
-@click.option("--rank", type=RANK, help="Where this one stands, for whom it waits and who waits for it.")
+@click.option("--rank", type=RANK, help="Its call site, what it waits for, and what waits for it.")
 @format_option
 @server_option
 def command(where: str, rank: int | None, form: str, server: ServerAddress) -> None:
-    """Show which ranks of an incident, or of a bundle, stand where; or all that is known of one rank's place.
+    """Show the call sites of all ranks, or all that is known of one rank.
 
-    ID is an incident of the server (its beginning is enough), BUNDLE a folder or archive, for which no server is asked.
+    ID is an incident of the server (its beginning is enough). BUNDLE is a folder or archive, and needs no server.
 
     \b
     hangdog ranks 3fa9

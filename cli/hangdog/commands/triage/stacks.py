@@ -32,9 +32,9 @@ HANG = 4
 @format_option
 @server_option
 def command(where: str, rank: int, look: int | None, form: str, server: ServerAddress) -> None:
-    """Show the raw stacks of RANK in an incident, or in a bundle: every process, every thread, outermost call first.
+    """Show the raw stacks of RANK: every process, every thread, outermost call first.
 
-    ID is an incident of the server (its beginning is enough), BUNDLE a folder or archive, for which no server is asked.
+    ID is an incident of the server (its beginning is enough). BUNDLE is a folder or archive, and needs no server.
 
     \b
     hangdog stacks 3fa9 517

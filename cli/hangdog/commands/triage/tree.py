@@ -32,14 +32,15 @@ SET = 48
 
 @click.command("tree")
 @evidence_argument
-@click.option("--all", "whole", is_flag=True, help="Every call and every limb, however many there are.")
+@click.option("--all", "whole", is_flag=True, help="Every call and every part, however many there are.")
 @format_option
 @server_option
 def command(where: str, whole: bool, form: str, server: ServerAddress) -> None:
-    """Show the stacks of all ranks as one tree, with the ranks that are inside of each part of it.
+    """Show the stacks of all ranks as one tree, with the ranks inside of each part.
 
-    Calls without a fork between them are one part, ! marks those with a suspected rank. ID is an incident of the server
-    (its beginning is enough), BUNDLE a folder or archive, for which no server is asked.
+    Calls without a fork between them are one part. ! marks a part with a suspected rank.
+
+    ID is an incident of the server (its beginning is enough). BUNDLE is a folder or archive, and needs no server.
 
     \b
     hangdog tree 3fa9
