@@ -49,7 +49,7 @@ def isolating(machine: str, incident: str, actors: Collection[str], owner: Owner
 NO_SCHEDULER = "start its job again without it: no scheduler started the job"
 
 
-def looking_again(job: str) -> str:
+def command_to_collect(job: str) -> str:
     """The command that collects what a verdict asks for, while the job still stands."""
     return f"hangdog snapshot --job {shlex.quote(printable(job))}"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from hangdog_models.actions.by_hand import collects, looking_again, stands
+from hangdog_models.actions.by_hand import collects, command_to_collect, stands
 from hangdog_models.diagnosis.judge import investigate
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.incident import UNANSWERED, Incident, IncidentState
@@ -117,7 +117,7 @@ def done_part(incident: Incident, done: ActionView, acts: bool, who: str) -> Mar
     testable = acts and accuses(incident.kind)  # else there is nobody to begin with
     over = incident.settled is not None or incident.response.closed
     typed = () if over else done.by_hand(incident.evict)
-    again = looking_again(incident.job) if _asks_for_more(incident) else ""
+    again = command_to_collect(incident.job) if _asks_for_more(incident) else ""
     if not done.acts and not done.campaigns and not testable and not typed and not again:
         return Markup("")
     tested = [(one, campaign_text(one)) for one in done.campaigns]

@@ -13,7 +13,7 @@ from hangdog.output.terminal import console_for, printable
 from hangdog.output.timeline_lines import timeline_lines
 from hangdog.output.times import local_time
 from hangdog.output.verdict_text import print_verdict
-from hangdog_models.actions.by_hand import collects, looking_again, stands
+from hangdog_models.actions.by_hand import collects, command_to_collect, stands
 from hangdog_models.incident import Incident, ResponseKind
 from hangdog_models.verdict import to_json
 from hangdog_proto.client.channel_options import ServerAddress
@@ -56,7 +56,7 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
             click.echo()
             print_verdict(verdict, console)
             if collects(verdict) and stands(line):
-                print_sections((("to collect that", (Line(looking_again(line.job)),)),), console)
+                print_sections((("to collect that", (Line(command_to_collect(line.job)),)),), console)
     ctx.exit(verdict.exit_code if verdict else UNDECIDED)
 
 
