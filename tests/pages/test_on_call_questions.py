@@ -37,15 +37,15 @@ PAGE = Path(__file__).parents[2] / "docs" / "on-call-questions.md"
 #: What the page says, and what the command: the answer to each question. MACHINE and OTHER are an incident's machine, and
 #: what an earlier one of its kind was.
 ANSWERS = {
-    "Which job hangs?": ("llama stands still: b holds it up", "llama"),
+    "Which job hangs?": ("llama stands still: c holds it up", "llama"),
     "Since when?": ("The job has stood still for", "what happened when"),
-    "Which machine?": ("b holds the job up", " b "),
-    "Why do you think so?": ("rank 2 is waiting for its data loader", "rank 2 is waiting for its data loader"),
-    "Is it safe to isolate it?": ("b is taken out of use by exclude-file, if the bounds still allow it.", "waiting"),
+    "Which machine?": ("c holds the job up", " c "),
+    "Why do you think so?": ("rank 4 is waiting for its data loader", "rank 4 is waiting for its data loader"),
+    "Is it safe to isolate it?": ("c is taken out of use by exclude-file, if the bounds still allow it.", "waiting"),
     "What has been done already, and by whom?": ("eve notes: the filer is slow", "eve notes: the filer is slow"),
-    "Did the job go on?": ("stands still: b holds it up", "stands still"),
-    "Has this happened before?": ("resolved by ada: machine (b), a dead fan", "seen before"),
-    "What do I tell the job's owner?": ("# llama: machine: b holds the job up", "machine: b holds the job up"),
+    "Did the job go on?": ("stands still: c holds it up", "stands still"),
+    "Has this happened before?": ("resolved by ada: machine (c), a dead fan", "seen before"),
+    "What do I tell the job's owner?": ("# llama: machine: c holds the job up", "machine: c holds the job up"),
     "What if you are wrong?": ("No machine is taken to be at fault", "dismissed"),
 }  # fmt: skip
 QUESTIONS = dict(part.split("\n", 1) for part in re.split(r"^## ", PAGE.read_text("utf-8"), flags=re.MULTILINE)[1:])
@@ -73,11 +73,13 @@ def test_the_page_has_ten_questions_each_within_two_clicks() -> None:
 
 
 async def looked_at(agent: Agent) -> None:
-    """Answers one look at the job: rank 2 waits for its data loader, all others for it."""
-    ranks = {"a": (0, 1), "b": (2, 3)}[agent.machine]
-    await agent.answer(
-        await agent.order(), *(trace(rank, "loader" if rank == 2 else "backward") for rank in ranks), last=True
-    )
+    """Answers two looks at the job, which are the same: rank 4 waits for its data loader, all others for it."""
+    order = await agent.order()
+    ranks = {"a": (0, 1), "b": (2, 3), "c": (4, 5)}[agent.machine]
+    stacks = {rank: "loader" if rank == 4 else "scatter" for rank in ranks}
+    traces = [trace(rank, stack, state="" if stack == "loader" else "S") for rank, stack in stacks.items()]
+    await agent.answer(order, *traces)
+    await agent.answer(order, *traces, look=1, last=True)
 
 
 @asynccontextmanager
@@ -95,17 +97,17 @@ async def hanging(folder: Path) -> AsyncIterator[tuple[Browsed, str, str]]:
         )
         spare = await stack.enter_async_context(site.on.agent("x"))
         await spare.hello()
-        agents = await stack.enter_async_context(cluster(site.on, a=[0, 1], b=[2, 3]))
+        agents = await stack.enter_async_context(cluster(site.on, a=[0, 1], b=[2, 3], c=[4, 5]))
         found = []
         for _ in range(2):
-            asked = asyncio.create_task(site.on.snapshot("llama", rounds=1))
+            asked = asyncio.create_task(site.on.snapshot("llama", rounds=2, job_toml="[topology]\ndp = 6\n"))
             await asyncio.gather(*map(looked_at, agents))
             found.append(str((await asked)[-1].incident))
             async with asyncio.timeout(60):
                 while not await site.on.store.ask(actions.of, found[-1]):
                     await asyncio.sleep(0.02)
             if len(found) == 1:
-                cause = SettledCause("machine", ("b",), "a dead fan", "ada", NOON + 1)
+                cause = SettledCause("machine", ("c",), "a dead fan", "ada", NOON + 1)
                 await site.on.store.do(responses.resolve, found[0], cause)
         note = ResponseDecision(ResponseKind.NOTED, "eve", NOON + 2, "the filer is slow")
         await site.on.store.do(responses.respond, found[-1], note)
@@ -115,7 +117,7 @@ async def hanging(folder: Path) -> AsyncIterator[tuple[Browsed, str, str]]:
 async def shown(page: Page, then: list[str]) -> str:
     """What the page says at the end of a way; of a download its text."""
     for name in then:
-        link = page.get_by_role("link", name=name.replace("gpu-a17", "b")).first
+        link = page.get_by_role("link", name=name.replace("gpu-a17", "c")).first
         if await link.get_attribute("download") is not None:
             async with page.expect_download() as taken:
                 await link.click()
@@ -140,7 +142,7 @@ async def test_each_question_is_answered_where_the_page_says(tmp_path: Path, mon
             await seen.page.goto(site.address)
             told = await shown(seen.page, clicks(question))
             assert on_page in told, f"{question} {told[:2000]}"
-            line = command(question).replace("gpu-a17", "b").replace("3fa9", incident)
+            line = command(question).replace("gpu-a17", "c").replace("3fa9", incident)
             words = [*shlex.split(line), "--server", site.on.address]
             result = await asyncio.to_thread(CliRunner().invoke, main, words)
             assert result.exit_code in (0, 1, 2) and typed in result.stdout, f"{question} {line}: {result.output}"
