@@ -38,7 +38,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "on-call-questions.md"
 #: what an earlier one of its kind was.
 ANSWERS = {
     "Which job hangs?": ("llama stands still: c holds it up", "llama"),
-    "Since when?": ("The job has stood still for", "what happened when"),
+    "Since when?": ("What happened when", "what happened when"),
     "Which machine?": ("c holds the job up", " c "),
     "Why do you think so?": ("rank 4 is waiting for its data loader", "rank 4 is waiting for its data loader"),
     "Is it safe to isolate it?": ("c is taken out of use by exclude-file, if the bounds still allow it.", "waiting"),
