@@ -81,7 +81,7 @@ class GroupTracer:
         try:
             with self._lock:
                 self._known(group)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the trainer goes on
             self.fail(error)
 
     def ended(self, group: Any) -> None:
@@ -91,7 +91,7 @@ class GroupTracer:
         try:
             with self._lock:
                 self._end(id(group))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the trainer goes on
             self.fail(error)
 
     def begin(self, group: Any, call: TracedCall, args: Sequence[Any]) -> Begun | None:
@@ -116,7 +116,7 @@ class GroupTracer:
                 if known.count is not None:
                     ring.counted(known.comm, known.count())
                 return known.comm, ring.start(known.comm, what, count, call.collective)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the trainer goes on
             self.fail(error)
             return None
 
@@ -133,7 +133,7 @@ class GroupTracer:
                 handle.comm, handle.slot = begun
                 handle.key = id(work)
                 self._under_way[handle.key] = handle
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the trainer goes on
             self.fail(error)
 
     def over(self, work: Any) -> None:
@@ -145,7 +145,7 @@ class GroupTracer:
             with self._lock:
                 if handle() is work and self._under_way.pop(handle.key, None) is handle:
                     self._finish(handle.comm, handle.slot)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the trainer goes on
             self.fail(error)
 
     def catch_up(self) -> None:
@@ -158,7 +158,7 @@ class GroupTracer:
                 for known in self._groups.values():
                     if self._ring is not None and known is not None and known.count is not None:
                         self._ring.counted(known.comm, known.count())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the trainer goes on
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
@@ -169,7 +169,7 @@ class GroupTracer:
         try:
             self._stop()
             print(f"hangdog.trace is off: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        except Exception:  # stderr is closed: then there is nothing to tell
+        except Exception:  # noqa: BLE001, S110 - stderr is closed: there is nobody to tell
             pass
 
     def _finish(self, comm: OpenCommunicator, slot: int) -> None:
@@ -217,7 +217,7 @@ class GroupTracer:
         count = group._get_sequence_number_for_group
         try:
             self._ring.counted(comm, count())
-        except Exception:  # this backend counts nothing
+        except Exception:  # noqa: BLE001 - this backend counts nothing
             count = None
         return _Group(comm, min(backends), weakref.ref(group), _weakly(group) if count is not None else None, {})
 

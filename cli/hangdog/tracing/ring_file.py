@@ -1,5 +1,6 @@
 """Makes the file in shared memory that holds a process's ring, as agent/profiler/profiler.c makes it."""
 
+import contextlib
 import mmap
 import os
 import stat
@@ -51,10 +52,8 @@ def _mapped(folder: int, name: str) -> mmap.mmap:
 
 
 def _open_folder(path: str) -> int:
-    try:
+    with contextlib.suppress(FileExistsError):
         Path(path).mkdir(mode=0o700)
-    except FileExistsError:
-        pass
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     found = os.fstat(folder)
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & _OTHERS_WRITE:

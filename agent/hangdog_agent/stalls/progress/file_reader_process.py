@@ -9,6 +9,7 @@ import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -17,7 +18,7 @@ from hangdog_agent.confinement import syscalls
 from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
 from hangdog_agent.confinement.pinned_process import PinnedProcess
 from hangdog_agent.stalls.progress.kept_files import KeptFiles, Start
-from hangdog_agent.stalls.progress.ring_count import counted
+from hangdog_agent.stalls.progress.ring_count import counted, oldest_in_flight
 
 #: Wishes at one trainer that are reached together: each holds a descriptor meanwhile, of which there are 256.
 _TOGETHER = 16
@@ -126,6 +127,7 @@ def _ring(handle: int) -> str:
     opened = syscalls.reopen(handle, os.O_RDONLY)
     try:
         found = counted(opened)
+        oldest = oldest_in_flight(opened, time.monotonic_ns()) if found is not None else None
     finally:
         os.close(opened)
-    return base64.b64encode(json.dumps(found).encode()).decode("ascii") if found is not None else ""
+    return base64.b64encode(json.dumps([*found, *(oldest or ())]).encode()).decode("ascii") if found is not None else ""

@@ -1,6 +1,7 @@
 """Follows the rings of the NCCL profiler plug-in: a progress signal for each trainer that has one, by its busiest communicator."""
 
 import json
+from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +10,45 @@ from hangdog_agent.capture import ring_statement
 from hangdog_agent.discovery.discover import Key, RankProcesses
 from hangdog_agent.procfs import Proc
 from hangdog_agent.stalls.progress.file_reader import FileQuery, Found
-from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
+from hangdog_agent.stalls.progress.progress_signal import LEAST, REMEMBERED, UNUSUAL, ProgressSignal, SignalKind
 from hangdog_agent.stalls.settings import StallSettings
 
 #: Of a trainer that keeps none it is asked again so seldom: the first communicator begins late. Seconds.
 _AGAIN_S = 10.0
+
+
+class RingSignal(ProgressSignal):
+    """The counts of a ring, and its oldest operation in flight. It stalls as others do, or before: see `stalled_since`."""
+
+    def __init__(self, floor_s: float) -> None:
+        super().__init__(SignalKind.COLLECTIVES, floor_s, authoritative=True)
+        self._order: int | None = None
+        self._age_s = 0.0
+        self._ages: deque[float] = deque(maxlen=REMEMBERED)
+
+    def fly(self, order: int | None, age_s: float) -> None:
+        """Takes the oldest operation in flight at the latest look; `order` is None where there is none."""
+        if self._order is not None and order != self._order:
+            self._ages.append(self._age_s)
+        self._order, self._age_s = order, age_s
+
+    def mark_benign(self, at: float) -> None:
+        """The operation that is in flight may be so for as long."""
+        super().mark_benign(at)
+        if self._order is not None:
+            self._ages.append(self._age_s)
+
+    @property
+    def stalled_since(self) -> float | None:
+        """When it advanced last, if that is longer ago than ever, or an operation is in flight for longer than any was.
+
+        So a hang is seen in seconds also where minutes between two steps are usual, because of evaluations or of checkpoints.
+        """
+        stalled = super().stalled_since
+        if stalled is not None or self._order is None or self.advances < LEAST or self._looked_at is None:
+            return stalled
+        overdue = self._age_s >= max(self._floor_s, UNUSUAL * max(self._ages, default=0.0))
+        return self.advanced_at if overdue and self._looked_at - self.advanced_at >= self._floor_s else None
 
 
 @dataclass(slots=True)
@@ -21,7 +56,7 @@ class _TrainerRing:
     """How far the busiest communicator had `come`, as (its number, its count), and the progress signal of that."""
 
     come: tuple[int, int]
-    signal: ProgressSignal
+    signal: RingSignal
 
 
 class Rings:
@@ -51,12 +86,13 @@ class Rings:
             self._rings.pop(key, None)
             self._absent_until[key] = at + _AGAIN_S
             return
-        number, count = map(int, json.loads(found.data))
+        number, count, *oldest = json.loads(found.data)
         ring = self._rings.get(key)
         if ring is None:
-            signal = ProgressSignal(SignalKind.COLLECTIVES, self._settings.suspicious_s, authoritative=True)
-            ring = self._rings[key] = _TrainerRing((number, count), signal)
+            ring = self._rings[key] = _TrainerRing((number, count), RingSignal(self._settings.suspicious_s))
         ring.signal.look(number == ring.come[0] and count > ring.come[1], at)
+        order, age_s = oldest if oldest and number == ring.come[0] else (None, 0.0)
+        ring.signal.fly(order, age_s)
         ring.come = number, count
 
     def forget(self, trainers: Collection[Key]) -> None:

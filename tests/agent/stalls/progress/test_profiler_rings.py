@@ -12,8 +12,9 @@ from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_agent.stalls.progress.logs import Logs
+from hangdog_agent.stalls.progress.profiler_rings import RingSignal
 from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal, SignalKind
-from hangdog_agent.stalls.progress.ring_count import counted
+from hangdog_agent.stalls.progress.ring_count import counted, oldest_in_flight
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.progress import profiler_layout as layout
 from hangdog_models.ranks import Rank
@@ -50,6 +51,73 @@ def test_the_busiest_communicator_counts(tmp_path: Path) -> None:
     """The small one is that of a thread beside the training, and gets on while this one hangs."""
     assert counted(kept(tmp_path / "before", (7, 100, 99), (8, 5, 5))) == (7, 399)
     assert counted(kept(tmp_path / "later", (7, 100, 99), (8, 50, 50))) == (7, 399)
+
+
+def test_the_oldest_operation_of_the_busiest_communicator_is_timed(tmp_path: Path) -> None:
+    os.close(kept(tmp_path / "ring", (8, 5, 5), (7, 100, 97)))
+    ring = bytearray((tmp_path / "ring").read_bytes())
+    for slot, (place, order, began_s, state) in enumerate(
+        ((1, 98, 3, layout.LIVE), (1, 97, 2, layout.LIVE), (0, 4, 1, layout.LIVE), (1, 3, 1, layout.ENDED))
+    ):
+        at = layout.AT_OPS + slot * layout.OP.size
+        texts = 0, 0, 1, b"", b"", b"", b""
+        layout.OP.pack_into(ring, at, 2, state, place, order, 0, 0, 0, began_s * 10**9, *[0] * 7, *texts)
+    (tmp_path / "ring").write_bytes(ring)
+    handle = os.open(tmp_path / "ring", os.O_RDONLY)
+    assert oldest_in_flight(handle, 12 * 10**9) == (97, 10.0)
+    os.close(handle)
+
+
+def usual(signal: RingSignal, apart_s: float, flown_s: float) -> float:
+    """Eight steps so far apart, of which an operation was seen in flight for so long; answers the last look."""
+    for step in range(8):
+        signal.look(step > 0, step * apart_s)
+        signal.fly(step, flown_s)
+    return 7 * apart_s
+
+
+def test_an_operation_in_flight_for_longer_than_any_was_is_a_stall() -> None:
+    """Minutes between two steps are usual, and of the operations none took more than two seconds."""
+    signal = RingSignal(3.0)
+    at = usual(signal, 300.0, 2.0)
+    for later, overdue in ((2.0, False), (2.9, False), (4.0, True)):
+        signal.look(False, at + later)
+        signal.fly(8, later)
+        assert (signal.stalled_since is not None) is overdue
+    assert signal.stalled_since == at
+    assert not signal.speaks_against(at)
+
+
+def test_an_operation_that_is_usually_as_long_is_none(tmp_path: Path) -> None:
+    signal = RingSignal(3.0)
+    at = usual(signal, 300.0, 60.0)
+    signal.look(False, at + 61.0)
+    signal.fly(8, 61.0)
+    assert signal.stalled_since is None
+    signal.look(False, at + 80.0)
+    signal.fly(8, 80.0)
+    assert signal.stalled_since == at
+
+
+def test_one_that_waits_while_others_get_on_is_none() -> None:
+    """A receive that is posted ahead of what it is for."""
+    signal = RingSignal(3.0)
+    at = usual(signal, 1.0, 0.5)
+    for second in range(1, 60):
+        signal.look(True, at + second)
+        signal.fly(8, float(second))
+        assert signal.stalled_since is None
+
+
+def test_what_turned_out_to_be_benign_is_usual_from_then_on() -> None:
+    signal = RingSignal(3.0)
+    at = usual(signal, 300.0, 2.0)
+    signal.look(False, at + 20.0)
+    signal.fly(8, 20.0)
+    signal.mark_benign(at + 20.0)
+    signal.look(False, at + 24.0)
+    signal.fly(8, 24.0)
+    assert signal.stalled_since is None
 
 
 def test_who_ended_is_written_or_is_no_ring_counts_nothing(tmp_path: Path) -> None:
