@@ -16,7 +16,7 @@ from hangdog.tracing.c10d_calls import CallHooks
 from hangdog.tracing.group_tracer import GroupTracer
 from hangdog.tracing.ring_file import create_ring
 from hangdog_agent.capture import collective_progress
-from hangdog_models.progress import profiler_layout as layout
+from hangdog_agent.capture import profiler_layout as layout
 from hangdog_models.progress.collective_progress import CollectiveProgress, Phase
 
 
@@ -214,10 +214,12 @@ def test_a_ring_is_not_made_in_a_folder_that_others_may_write_to(tmp_path: Path)
 
 
 def test_a_trainer_imports_the_standard_library_and_nothing_else() -> None:
-    probe = "import sys, hangdog.tracing.trace; print(*{one.partition('.')[0] for one in sys.modules})"
-    loaded = subprocess.run([sys.executable, "-I", "-c", probe], capture_output=True, text=True, check=True).stdout
+    probe = "import os, sys, hangdog.tracing.trace; assert 'GRPC_ENABLE_FORK_SUPPORT' not in os.environ; print(*{one.partition('.')[0] for one in sys.modules})"
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", probe], env={}, capture_output=True, text=True, check=True
+    ).stdout
     from_start = {"_distutils_hack", "_virtualenv", "sitecustomize", "usercustomize", "__main__", "__mp_main__"}
-    foreign = set(loaded.split()) - {"hangdog", "hangdog_models"} - from_start
+    foreign = set(loaded.split()) - {"hangdog", "hangdog_agent"} - from_start
     assert not {name for name in foreign if name not in sys.stdlib_module_names and not name.startswith("_")}
 
 

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 
-from hangdog_agent.capture import profiler_ring
+from hangdog_agent.capture import profiler_layout, profiler_ring
 from hangdog_agent.procfs import Proc
 from hangdog_models.errors import HangdogError, UnreadableEvidence
-from hangdog_models.progress import profiler_layout
 from hangdog_models.progress.collective_progress import CollectiveProgress, Operation
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from hangdog_agent.capture import profiler_layout as layout
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.progress import profiler_layout as layout
 from hangdog_models.progress.collective_progress import CollectiveProgress, Moved, NcclCall, Operation, Phase, Transfer
 from hangdog_models.reading.printable import printable
 

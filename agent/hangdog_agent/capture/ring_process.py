@@ -12,10 +12,10 @@ import sys
 from itertools import islice
 from typing import Any
 
+from hangdog_agent.capture import profiler_layout as layout
 from hangdog_agent.confinement import syscalls
 from hangdog_agent.confinement.credentials import CredentialsRefused
 from hangdog_agent.confinement.pinned_process import PinnedProcess
-from hangdog_models.progress import profiler_layout as layout
 
 #: Ends with this where the trainer keeps no ring.
 NONE = 3

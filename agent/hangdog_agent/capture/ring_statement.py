@@ -5,7 +5,7 @@ import os
 import time
 from typing import Any
 
-from hangdog_agent.capture import profiler_ring, ring_process
+from hangdog_agent.capture import profiler_layout, profiler_ring, ring_process
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.confinement import confined_children
 from hangdog_agent.confinement.subprocesses import ProcessOutcome, run
@@ -13,7 +13,6 @@ from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_agent.discovery.environ_names import RING_FOLDER
 from hangdog_agent.procfs import Proc
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.progress import profiler_layout
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives import progress_json
 from hangdog_models.stack import Missing, Reason

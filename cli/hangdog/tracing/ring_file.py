@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from hangdog_models.progress import profiler_layout as layout
+from hangdog.tracing.ring_layout import layout
 
 #: Names of the plug-in's own settings, which hold here as well.
 FOLDER, SWITCH = "HANGDOG_PROFILER_DIR", "HANGDOG_PROFILER"

@@ -9,7 +9,7 @@ import struct
 import time
 from dataclasses import dataclass
 
-from hangdog_models.progress import profiler_layout as layout
+from hangdog.tracing.ring_layout import layout
 
 #: Of an operation or a communicator's last one: what was called, from `peer` on.
 _CALL = struct.Struct("<iHBx16s12s20s12s")

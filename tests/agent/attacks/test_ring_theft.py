@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from attacking.stage import KINDS, UID, Attacker, Watched, attacking, needs_root, settled
-from hangdog_agent.capture import ring_statement
+from hangdog_agent.capture import profiler_layout, ring_statement
 from hangdog_agent.discovery.environ_names import RING_FOLDER
-from hangdog_models.progress import profiler_layout
 from hangdog_proto.codec.collectives import Statement
 from support.fakes.recorder_asked import TOOLS
 

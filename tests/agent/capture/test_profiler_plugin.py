@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.capture import collective_progress, profiler_ring
+from hangdog_agent.capture import collective_progress, profiler_layout, profiler_ring
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.progress import profiler_layout
 from hangdog_models.progress.collective_progress import Awaited, CollectiveProgress, Phase
 
 ROOT = Path(__file__).resolve().parents[3]

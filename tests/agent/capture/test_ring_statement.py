@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.capture import library_counters, ring_process, ring_statement
+from hangdog_agent.capture import library_counters, profiler_layout, ring_process, ring_statement
 from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.settings import CaptureSettings
-from hangdog_models.progress import profiler_layout
 from hangdog_models.progress.collective_progress import Awaited, Phase
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import ring_progress

@@ -2,7 +2,7 @@
 
 import os
 
-from hangdog_models.progress import profiler_layout as layout
+from hangdog_agent.capture import profiler_layout as layout
 
 #: Of a communicator: its counts of collectives, messages, launched, started and finished operations, and where steps are counted.
 _NUMBER, _OPERATIONS, _STEPS = 5, slice(9, 14), (slice(21, 27), slice(27, 33))

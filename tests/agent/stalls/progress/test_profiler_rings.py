@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hangdog_agent.capture import profiler_layout as layout
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.discovery.discover import RankProcesses
 from hangdog_agent.stalls.monitor import StallMonitor
@@ -16,7 +17,6 @@ from hangdog_agent.stalls.progress.profiler_rings import RingSignal
 from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal, SignalKind
 from hangdog_agent.stalls.progress.ring_count import counted, oldest_in_flight
 from hangdog_agent.stalls.settings import StallSettings
-from hangdog_models.progress import profiler_layout as layout
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stall_timeouts import Sign
