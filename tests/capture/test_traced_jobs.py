@@ -65,10 +65,9 @@ def test_the_ring_counts_and_names_the_rank_that_does_not_come(readable: None, h
         (tmp_path / "hang").touch()
         time.sleep(8.0)  # what is in flight must be older than a moment of a step
         verdict = judged(hangdog, job)
-    print(json.dumps(verdict, indent=1)[:3000])
     suspects = verdict["suspects"]
     assert isinstance(suspects, list) and suspects[0]["ranks"] == str(GUILTY)
-    assert verdict["verdict"] == "machine"
+    assert "GPU" not in json.dumps(verdict["because"]), "hosts carry out what gloo does"
 
 
 @pytest.mark.timeout(240)
@@ -77,4 +76,5 @@ def test_without_the_ring_the_same_hang_names_nobody(readable: None, hangdog: Ru
         (tmp_path / "hang").touch()
         time.sleep(8.0)
         verdict = judged(hangdog, job)
-    assert [one["ranks"] for one in verdict["suspects"] if one["ranks"] == str(GUILTY)] == []  # type: ignore[attr-defined]
+    suspects = verdict["suspects"]
+    assert isinstance(suspects, list) and str(GUILTY) not in [one["ranks"] for one in suspects]

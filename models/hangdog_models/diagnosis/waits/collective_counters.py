@@ -4,7 +4,7 @@ import sys
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hangdog_models.collectives import BY_HOSTS, RankCounters
+from hangdog_models.collectives import BY_HOSTS, PROFILER, RankCounters
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
@@ -174,6 +174,8 @@ def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, at_wo
 
     `at_work`: it is known to move on, or the others let it work. Then running in C shows no wait.
     """
+    if record.source == PROFILER and _on_hosts(record):  # of a trainer that traces itself: it has no device
+        return ""
     spins = seen is not None and not at_work and spins_in_c(seen) and not _on_hosts(record)
     # asleep in a launch: the device's queue is full, and not of collectives
     launches = seen is not None and seen.activity is Activity.LAUNCH and seen.busy is False

@@ -154,6 +154,8 @@ def _record(rank: Rank, groups: Iterable[tuple[str, tuple[Rank, ...], Member, bo
         if known:
             completed[name] = min(waiting) - 1 if waiting else enqueued[name]
             started[name] = max(running, default=completed[name])
+        if one.last is not None and _library(one.last) == BY_HOSTS and not one.in_flight:
+            entries.append((0.0, _last(name, one.last, enqueued[name])))
         exchange = _is_exchange(one)
         for each in _under_way(one):
             entries.append((each.age_s, _entry(name, one, each, numbers[each.order], known, exchange)))
@@ -201,6 +203,12 @@ def _entry(
         name, number, called, False, input_sizes=((call.count,),), dtypes=(call.datatype,),
         p2p=not call.collective, started=operation.phase is Phase.RUNNING if known else None, transfers=operation.transfers,
     )  # fmt: skip
+
+
+def _last(name: str, call: NcclCall, number: int) -> CollectiveRecord:
+    """What hosts carried out last: it shows that no device is waited for, where nothing is under way."""
+    called = BY_HOSTS + _SNAKE.get(call.function, call.function.lower())
+    return CollectiveRecord(name, number, called, True, p2p=not call.collective, started=True)
 
 
 def _without(record: RankCounters, libraries: frozenset[str]) -> RankCounters:
