@@ -85,7 +85,7 @@ def test_an_operation_in_flight_for_longer_than_any_was_is_a_stall() -> None:
         signal.fly(8, later)
         assert (signal.stalled_since is not None) is overdue
     assert signal.stalled_since == at
-    assert not signal.speaks_against(at)
+    assert not signal.contradicts(at)
 
 
 def test_an_operation_that_is_usually_as_long_is_none(tmp_path: Path) -> None:
