@@ -267,7 +267,7 @@ class JobMonitor:
         patience = max(settings.patience_s, survived_s)
         if trainer.samples[-1].state.activity in OUTSIDE:
             patience = max(patience, settings.outside_s)
-        if trainer.samples[-1].state.operation == HELD:  # a debugger or a person has stopped it
+        if trainer.samples[-1].state.operation == HELD:  # the user of the debugger knows
             patience = max(patience, settings.start_s)
         if baseline.busy:  # it spins or computes: that takes longer under CPU contention
             patience *= baseline.crowding
