@@ -6,9 +6,10 @@ from functools import partial
 import deepspeed
 import torch
 import torch.distributed as dist
+from by_torch import metrics_apart
 from torch import nn
 from torch.utils.data import DataLoader
-from user_code import Between, Shards, metrics_apart
+from user_code import Between, Shards
 
 LENGTH, VOCABULARY = 32, 128
 STAGE = int(os.environ["FRAMEWORKS_ZERO"])

@@ -14,7 +14,8 @@ LENGTH, VOCABULARY = 32, 128
 
 
 def train_loop():
-    from user_code import Between, Shards, metrics_apart
+    from by_torch import metrics_apart
+    from user_code import Between, Shards
 
     rank = train.get_context().get_world_rank()
     torch.manual_seed(1)

@@ -6,10 +6,11 @@ import sys
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from by_torch import metrics_apart
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
-from user_code import Between, Shards, metrics_apart
+from user_code import Between, Shards
 
 WORLD = int(os.environ["FRAMEWORKS_WORLD"])
 LENGTH, VOCABULARY = 32, 128

@@ -8,6 +8,7 @@ import os
 
 import torch
 import torch.distributed as dist
+from by_torch import metrics_apart
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -15,7 +16,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 from torch.utils.data import DataLoader
-from user_code import Between, Shards, metrics_apart
+from user_code import Between, Shards
 
 LENGTH, VOCABULARY, WIDTH, LAYERS, BATCH, MICROBATCHES = 32, 128, 64, 4, 8, 4
 

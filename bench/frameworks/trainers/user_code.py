@@ -22,8 +22,10 @@ import threading
 import time
 import urllib.request
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
+
+from by_torch import gather_by_torch, torch_compile, wait_in_store
+from host_work import compute, edit_distance, tokenised
 
 FOLDER = Path(os.environ["FRAMEWORKS_FOLDER"])
 #: Tokens of one read; a read is what a slow or dead file system holds up.
@@ -378,19 +380,6 @@ def _nothing():
     pass
 
 
-def tokenised(seed):
-    return edit_distance(str(hash(seed)) * 4, str(hash(-seed)) * 4)
-
-
-def compute(seconds):
-    import numpy
-
-    until, matrix = time.monotonic() + seconds, numpy.ones((64, 64))
-    while time.monotonic() < until:
-        matrix = matrix @ matrix / 64
-    return float(matrix[0, 0])
-
-
 @contextmanager
 def locked(path):
     with path.open("w") as file:
@@ -401,53 +390,3 @@ def locked(path):
             except BlockingIOError:
                 time.sleep(0.05)
         yield
-
-
-def metrics_apart():
-    """An all-reduce and an all-gather in a group of their own, as metrics have one; in the default group gloo itself finds a mismatch and raises."""
-    import torch
-    import torch.distributed as dist
-
-    group = dist.new_group()
-    return {
-        "all_reduce": lambda value: dist.all_reduce(torch.tensor([value]), group=group),
-        "all_gather": partial(gather_by_torch, group=group),
-    }
-
-
-def gather_by_torch(value, group=None):
-    import torch
-    import torch.distributed as dist
-
-    value = torch.tensor([value])
-    dist.all_gather([torch.empty_like(value) for _ in range(dist.get_world_size())], value, group=group)
-
-
-def wait_in_store():
-    from datetime import timedelta
-
-    import torch.distributed as dist
-
-    dist.distributed_c10d._get_default_store().wait(["prepared"], timedelta(hours=1))
-
-
-def edit_distance(one, other):
-    row = list(range(len(other) + 1))
-    for at, left in enumerate(one):
-        above, row[0] = row[0], at + 1
-        for column, right in enumerate(other):
-            above, row[column + 1] = row[column + 1], min(above + (left != right), row[column] + 1, row[column + 1] + 1)
-    return row[-1]
-
-
-def torch_compile():
-    import torch
-
-    torch._dynamo.reset()
-    torch.compile(deep_function, fullgraph=True)(torch.randn(8, int(time.monotonic() * 10) % 1000 + 8))
-
-
-def deep_function(x):
-    for turn in range(30):
-        x = (x * 1.01 + turn).sin().softmax(-1).cumsum(-1)
-    return x
