@@ -248,13 +248,15 @@ def test_a_hang_in_the_training_thread_makes_a_sign_and_work_does_not(folder: Pa
     settings = StallSettings(
         settle_s=0.5, suspicious_s=0.3, patience_s=1.0, log_every_s=0, ras_every_s=0, traffic_every_s=0
     )
-    with worker(folder, lines(1, 3)) as here:
+    with (
+        worker(folder, lines(1, 3)) as here,
+        contextlib.closing(StallMonitor(tools, packaged(), settings)) as monitor,
+    ):
         member = here.member()
-        vigil = StallMonitor(tools, packaged(), settings)
 
         def shown() -> bool:
             time.sleep(0.1)
-            return any(sign.overdue for sign in vigil.tick([member]).get(member.key, {}).values())
+            return any(sign.overdue for sign in monitor.tick([member]).get(member.key, {}).values())
 
         assert not any(shown() for _ in range(15))  # the main thread sleeps all the while
         here.tell(b"h")
