@@ -1,5 +1,6 @@
 """What `hangdog test` does over a server: has machines tested until it is known which is at fault, and shows what came of it."""
 
+import contextlib
 import json
 import sys
 from collections import Counter
@@ -17,7 +18,7 @@ from hangdog.output.times import local_time, utc
 from hangdog.retry import RetryPolicy
 from hangdog_models.actions.by_hand import running_on
 from hangdog_models.counts import counted
-from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
+from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable, WrongUse
 from hangdog_models.views.answer_text import percent
 from hangdog_proto.client.campaigns import CampaignClient, CampaignLine, CampaignStep
 from hangdog_proto.client.channel_options import ServerAddress
@@ -43,8 +44,9 @@ def run(server: ServerAddress, wanted: WantedTests, form: str) -> int:
     """Starts a campaign, follows it to its end and prints its report; the exit status."""
     with CampaignClient(server) as client:
         machines = wanted.machines
-        if not machines:
-            machines, _ = client.plan((), wanted.incident, wanted.levels, wanted.budget_s)
+        with contextlib.suppress(WrongUse):  # what is wrong with it the request itself is told, after who may ask
+            if not machines:
+                machines, _ = client.plan((), wanted.incident, wanted.levels, wanted.budget_s)
         _warn_of_jobs(client, machines)
         asked = client.run(wanted.machines, wanted.incident, wanted.levels, wanted.budget_s, wanted.why)
         return _follow_to_end(client, asked, form)

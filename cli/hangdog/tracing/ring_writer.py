@@ -52,14 +52,14 @@ class RingWriter:
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
-        self._words = memoryview(memory).cast("Q")
+        self._numbers = memoryview(memory).cast("Q")
         self._free = list(range(layout.OPS - 1, -1, -1))
         self._states = [0] * layout.COMMS
         self._ends = [0] * layout.COMMS
 
     def begin(self, number: int, name: str, rank: int, ranks: int, machines: int) -> OpenCommunicator | None:
         """Opens a communicator: at the place of the same one that ended, at an unused place, or at the oldest ended one's."""
-        words, ended = self._words, [at for at, state in enumerate(self._states) if state == layout.ENDED]
+        words, ended = self._numbers, [at for at, state in enumerate(self._states) if state == layout.ENDED]
         same = [at for at in ended if words[self._comm(at) + 3] == number]
         unused = [at for at, state in enumerate(self._states) if not state]
         place = next(iter((*same, *unused[:1], *sorted(ended, key=self._ends.__getitem__))), None)
@@ -82,8 +82,8 @@ class RingWriter:
     def end(self, comm: OpenCommunicator) -> None:
         """Marks a communicator as ended; the caller finishes its operations."""
         at, now = self._comm(comm.place), time.monotonic_ns()
-        self._words[at + _ENDED] = now
-        self._words[at + 1] = (self._words[at + 1] >> 32 << 32) | layout.ENDED
+        self._numbers[at + _ENDED] = now
+        self._numbers[at + 1] = (self._numbers[at + 1] >> 32 << 32) | layout.ENDED
         self._states[comm.place], self._ends[comm.place] = layout.ENDED, now
 
     def counted(self, comm: OpenCommunicator, collectives: int) -> None:
@@ -97,7 +97,7 @@ class RingWriter:
 
         `count` is in elements.
         """
-        now, words, memory, at = time.monotonic_ns(), self._words, self._memory, self._comm(comm.place)
+        now, words, memory, at = time.monotonic_ns(), self._numbers, self._memory, self._comm(comm.place)
         order = comm.collectives + comm.messages
         number = comm.collectives if collective else 0
         slot = self._free.pop() if self._free else -1
@@ -135,16 +135,16 @@ class RingWriter:
         if slot < 0:
             return
         op = (layout.AT_OPS + slot * layout.OP.size) // _WORD
-        self._words[op + 1] = comm.place << 32
+        self._numbers[op + 1] = comm.place << 32
         self._free.append(slot)
         comm.in_flight -= 1
         at = self._comm(comm.place)
-        if self._words[at + 3] == comm.number:
-            self._words[at + _FINISHED_AT] = time.monotonic_ns()
+        if self._numbers[at + 3] == comm.number:
+            self._numbers[at + _FINISHED_AT] = time.monotonic_ns()
             self._count(at, comm)
 
     def _count(self, at: int, comm: OpenCommunicator) -> None:
-        words, launched = self._words, comm.collectives + comm.messages
+        words, launched = self._numbers, comm.collectives + comm.messages
         words[at + _COLLECTIVES], words[at + _MESSAGES] = comm.collectives, comm.messages
         words[at + _LAUNCHED] = words[at + _STARTED] = launched
         words[at + _FINISHED] = launched - comm.in_flight

@@ -91,7 +91,7 @@ def test_a_rank_that_does_not_run_on_a_convicted_machine_is_not_named_for_it() -
 
 def test_the_first_one_is_named_where_nothing_else_is_however_unlikely_it_is() -> None:
     """It is where somebody who has nothing else would begin to look: a worn device beside ranks that all wait, each elsewhere."""
-    seen = look({"0,3": "tensor", "1,4-6": "item", "2,7": "metrics"})
+    seen = look({"0,3": "tensor", "1,4-6": "item", "2,7": "stage"})
     worn = replace(finding(Impact.SUSPECTS), code="Xid 63")
     verdict = diagnose(replace(snapshot(seen), findings=(worn,)), EIGHT)
     assert (verdict.kind, verdict.culprit) == (Kind.UNDETERMINED, None)

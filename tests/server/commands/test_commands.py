@@ -120,11 +120,12 @@ async def test_from_the_first_agent_to_the_list_of_incidents(tmp_path: Path) -> 
             while "Xid 79, Xid 94, link down and 1 more" not in (machines := (await hangdog(on, "machines")).stdout):
                 pass
         assert "\x1b" not in machines
-        _, sick_one = json.loads((await hangdog(on, "machines", "--format", "json")).stdout)["machines"]
+        sick_one, sound = json.loads((await hangdog(on, "machines", "--format", "json")).stdout)["machines"]
         assert [(each["code"], each["impact"], each["device"]) for each in sick_one["findings"]][:2] == [
             ("hot", "slows", None),
             ("Xid 79", "convicts", None),
         ]
+        assert (sick_one["machine"], sound["machine"]) == ("gpu-b", "gpu-a"), "the one to see to comes first"
         assert sick_one["stopped"] is False
         status, log = await on.end(signal.SIGTERM)
         assert status == 0 and "stopping" in log

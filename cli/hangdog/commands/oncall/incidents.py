@@ -42,7 +42,7 @@ def command(query: ListQuery, form: str, server: ServerAddress) -> None:
         click.echo(json.dumps(document, indent=2))
     elif page.rows:
         console_for(sys.stdout).print(_table(page.rows))
-    elif not page.known:
+    elif not page.known or (query.job and not query.search and not query.states and not page.found):
         click.echo(f"no incidents{f' of job {printable(query.job)}' if query.job else ''}")
         return
     say_extent(page, form)
