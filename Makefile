@@ -32,7 +32,7 @@ test: .venv/dev.stamp ## run the fast tests, side by side (a few of them, ARGS="
 	$(IN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
 
 # slow tests that measure no time and need no core of their own
-SIDE_BY_SIDE := tests/accuracy tests/backup tests/diagnosis tests/house tests/pages tests/rules tests/server/store tests/server/web
+SIDE_BY_SIDE := tests/accuracy tests/agent/attacks tests/backup tests/diagnosis tests/house tests/pages tests/rules tests/server/store tests/server/web
 test-slow: .venv/dev.stamp .venv/torch.stamp ## run the slow tests: real training jobs, every fault (a few of them, ARGS="FILE... -k WORD")
 	$(if $(ARGS),,$(IN)/python -m pytest -q -m slow -n 2 --dist worksteal $(SIDE_BY_SIDE))
 	$(IN)/python -m pytest -q -m slow $(or $(ARGS),--durations=40 $(addprefix --ignore=,$(SIDE_BY_SIDE)))
