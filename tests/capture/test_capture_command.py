@@ -57,6 +57,7 @@ def test_what_it_writes_is_judged_and_names_the_stopped_rank(
     assert judged["evict"] == {"machines": ["gpu-a17"], "coverage": judged["evict"]["coverage"]}
     assert judged["suspects"][0]["ranks"] == "1"
     assert judged["coverage"]["captured"] == 3
+    assert "cannot be followed" not in said(ran), "what the job says of its own progress is read between the looks"
     assert "stopped by a signal" in said(ran) and "look 2 of 2: 3 processes of 3 read" in said(ran)
     assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
