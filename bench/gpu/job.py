@@ -74,7 +74,7 @@ class Job:
     def steps(self) -> list[int]:
         """The last step of each rank."""
         files = [self.folder / f"step-{rank}" for rank in range(self.world)]
-        return [int(file.read_text() or 0) if file.exists() else 0 for file in files]
+        return [int(file.read_text()) if file.exists() else 0 for file in files]
 
     def last_step_at(self) -> float:
         """When any rank finished a step for the last time. Unix seconds."""

@@ -1,7 +1,7 @@
 """Real NCCL jobs that were hung on a GPU on purpose are judged as they should be; docs/gpu.md tells what was done to each.
 
-`python bench/gpu --record` recorded them on one NVIDIA H200 with torch 2.11 and NCCL 2.28.9: four ranks, each of which stands
-for a machine, and rank 1 is the one that is struck. Paths, serial numbers and older entries of flight records are left out.
+`python bench/gpu --record` recorded them on one NVIDIA H200 with torch 2.11 and NCCL 2.28.9: two to eight ranks, each of which
+stands for a machine, and rank 1 is the one that is struck. Paths, serial numbers and older entries of flight records are left out.
 """
 
 from pathlib import Path
@@ -19,7 +19,16 @@ def judged(name: str) -> Verdict:
     return hangdog.triage(RECORDINGS / name)
 
 
-@pytest.mark.parametrize("name", ["process-stopped", "device-hangs", "device-hangs-profiler-ring"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "process-stopped",
+        "process-stopped-of-eight",
+        "device-hangs",
+        "device-hangs-timed",
+        "device-hangs-profiler-ring",
+    ],
+)
 def test_the_machine_of_who_is_surely_stuck_is_evicted(name: str) -> None:
     verdict = judged(name)
     assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, VICTIM)
@@ -33,8 +42,10 @@ def test_where_the_cause_is_open_the_rank_is_the_first_suspect_and_nobody_is_evi
     assert verdict.culprit is not None and verdict.culprit.probability > 0.9
 
 
-@pytest.mark.parametrize("name", ["collective-skipped", "collective-skipped-ras-alone"])
-def test_a_collective_that_one_rank_leaves_out_is_the_program_s_fault(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["collective-skipped", "collective-skipped-ras-alone", "collective-of-another-size"]
+)
+def test_a_collective_that_one_rank_calls_otherwise_is_the_program_s_fault(name: str) -> None:
     verdict = judged(name)
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (1,), ())
 

@@ -79,7 +79,9 @@ class Trainer:
             time.sleep(max(0.0, PACE_S - (time.monotonic() - began)))
             if self.rank == 0:
                 print(f"step {step} loss {loss:.4f} step_time {time.monotonic() - began:.3f} s", flush=True)
-            (self.folder / f"step-{self.rank}").write_text(str(step))
+            part = self.folder / f"step-{self.rank}.part"
+            part.write_text(str(step))
+            part.rename(self.folder / f"step-{self.rank}")  # whoever reads it never finds it empty
 
     def load(self) -> None:
         """The loader: a thread that keeps two batches in stock."""
