@@ -10,12 +10,14 @@
 #define _GNU_SOURCE
 #include "nccl_profiler.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -23,7 +25,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 #define VERSION 1
-enum { COMMS = 64, OPS = 768, FLOWS = 512, ORDERS = 1024, STEPS = 16, STEP_BITS = 4 };
+enum { COMMS = 64, OPS = 768, FLOWS = 512, ORDERS = 1024, STEPS = 16, STEP_BITS = 4, KEPT = 64 };
 enum { FREE, CLAIMED, LIVE, ENDED };
 enum { COLL = 1, P2P = 2 };
 /* Kinds of handles. */
@@ -351,25 +353,64 @@ static int open_folder(void) {
     return -1;
 }
 
+/* Rings of ended processes: the latest are evidence, more only fill memory. Whoever lives holds a lock on its own, in whatever
+   container, so one that can be locked is nobody's. */
+static int held = -1;
+
+static uint64_t ended_at(int folder, const char *name) {
+    struct stat found;
+    size_t digits = strspn(name, "0123456789");
+    if (!digits || name[digits] != '-' || !name[digits + 1] || name[digits + 1 + strspn(name + digits + 1, "0123456789")])
+        return 0;
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return 0;
+    int nobodys = !flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &found);
+    close(fd);
+    return nobodys ? (uint64_t)found.st_mtim.tv_sec * 1000000000 + (uint64_t)found.st_mtim.tv_nsec : 0;
+}
+
+static void remove_old(int folder) {
+    uint64_t latest[KEPT] = {0}, at;
+    int copied = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *files = copied < 0 ? NULL : fdopendir(copied);
+    if (!files) {
+        if (copied >= 0) close(copied);
+        return;
+    }
+    for (struct dirent *file; (file = readdir(files));) {
+        if (!(at = ended_at(folder, file->d_name)) || at <= latest[KEPT - 1]) continue;
+        int place = KEPT - 1;
+        for (; place && latest[place - 1] < at; place--) latest[place] = latest[place - 1];
+        latest[place] = at;
+    }
+    rewinddir(files);
+    for (struct dirent *file; (file = readdir(files));)
+        if ((at = ended_at(folder, file->d_name)) && at < latest[KEPT - 1]) unlinkat(folder, file->d_name, 0);
+    closedir(files);
+}
+
 static struct ring *create(void) {
     char name[64];
     uint64_t started = process_started();
     int folder = open_folder(), flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     if (folder < 0) return NULL;
+    remove_old(folder);
     snprintf(name, sizeof name, "%d-%llu", (int)getpid(), (unsigned long long)started);
     int fd = openat(folder, name, flags, 0600);
     if (fd < 0 && errno == EEXIST && !unlinkat(folder, name, 0)) /* this process's own, of a plug-in loaded before */
         fd = openat(folder, name, flags, 0600);
     void *place = MAP_FAILED;
+    if (fd >= 0) flock(fd, LOCK_SH | LOCK_NB);
     /* a full /dev/shm must fail here: later it would kill the trainer */
     if (fd >= 0 && !posix_fallocate(fd, 0, sizeof(struct ring)))
         place = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (fd >= 0) {
-        if (place == MAP_FAILED) unlinkat(folder, name, 0);
+    if (fd >= 0 && place == MAP_FAILED) {
+        unlinkat(folder, name, 0);
         close(fd);
     }
     close(folder);
     if (place == MAP_FAILED) return NULL;
+    held = fd; /* open as long as the ring is mapped: the lock says that its process lives */
     struct ring *ring = place;
     ring->version = VERSION;
     ring->size = sizeof *ring;
@@ -387,6 +428,8 @@ static struct ring *create(void) {
 /* A child shares the memory of its parent, but not its communicators: it must write into a ring of its own, or none. */
 static void forked(void) {
     STORE(mapped, NULL);
+    if (held >= 0) close(held);
+    held = -1;
     pthread_mutex_init(&beginning, NULL);
 }
 
@@ -399,6 +442,7 @@ __attribute__((destructor)) static void unloaded(void) {
         if (LOAD(ring->comms[at].state) == LIVE) return;
     STORE(mapped, NULL);
     if (ring) munmap(ring, sizeof *ring);
+    if (ring && held >= 0) close(held);
 }
 
 /* --- what NCCL calls --- */

@@ -1,14 +1,15 @@
 """What the agent costs a machine and its trainers: step times, CPU, memory, and how long each kind of capture stops a process.
 
-    python bench/overhead                     all three parts, some fifteen minutes
+    python bench/overhead                     all four parts, some twenty minutes
     python bench/overhead --quick             the same with a quarter of the samples
     python bench/overhead --only pauses       the longest gap a heartbeat sees in a process that is captured
     python bench/overhead --only idle         the agent beside 8 trainers and 64 loader workers, where nothing happens
     python bench/overhead --only steps        a real PyTorch job beside an agent that is now running, now stopped
+    python bench/overhead --only traced       what `hangdog.trace()` costs a step of gloo ranks, and the agent that reads rings
 
 Agent, server and job are the real ones, all on this machine. The trainers and workers of `idle` are stand-ins: Python
 processes with a rank's environment, and children named as torch names its loader workers; trainers work and sleep in turn,
-workers sleep. To an agent that has no reason to capture them they are what real ones are. The other two parts need PyTorch.
+workers sleep. To an agent that has no reason to capture them they are what real ones are. The other parts need PyTorch.
 Run it on a machine that does nothing else: what others disturb it cannot resolve.
 """
 
@@ -23,9 +24,10 @@ from overhead.idle import idle
 from overhead.pauses import pauses
 from overhead.stage import NotStarted
 from overhead.steps import steps
+from overhead.traced import traced
 
 #: The parts, and how many samples each takes: captures of each kind, windows, pairs of stretches.
-PARTS = {pauses: 100, idle: 12, steps: 48}
+PARTS = {pauses: 100, idle: 12, steps: 48, traced: 12}
 
 
 def main() -> None:

@@ -66,7 +66,7 @@ def idle(windows: int) -> None:
                 here.start(f"rank-{rank}", "-c", STAND_IN, str(WORKERS), says="ready", **rank_environ(rank, TRAINERS))
             agent = here.agent(*UNSUSPICIOUS)
             time.sleep(SETTLE_S)
-            used = [_window(agent.pid) for _ in range(windows)]
+            used = [window(agent.pid) for _ in range(windows)]
             own, readers, tools = (statistics.fmean(part) for part in zip(*used, strict=True))
             most = max(one.own + one.readers for one in used)
             rss, peak = memory_mib(agent.pid, "VmRSS"), memory_mib(agent.pid, "VmHWM")
@@ -79,7 +79,7 @@ def idle(windows: int) -> None:
             )
 
 
-def _window(pid: int) -> CpuUsed:
+def window(pid: int) -> CpuUsed:
     """What is used in one of them, as shares of a core."""
     before, began = cpu_s(pid), time.monotonic()
     time.sleep(WINDOW_S)

@@ -42,9 +42,7 @@ def test_where_the_cause_is_open_the_rank_is_the_first_suspect_and_nobody_is_evi
     assert verdict.culprit is not None and verdict.culprit.probability > 0.9
 
 
-@pytest.mark.parametrize(
-    "name", ["collective-skipped", "collective-skipped-ras-alone", "collective-of-another-size"]
-)
+@pytest.mark.parametrize("name", ["collective-skipped", "collective-skipped-ras-alone", "collective-of-another-size"])
 def test_a_collective_that_one_rank_calls_otherwise_is_the_program_s_fault(name: str) -> None:
     verdict = judged(name)
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (1,), ())

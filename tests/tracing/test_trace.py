@@ -1,5 +1,7 @@
 """The shim alone, over stand-ins for torch's process groups and work handles: what it writes, and that it never harms a trainer."""
 
+import contextlib
+import fcntl
 import gc
 import os
 import subprocess
@@ -18,6 +20,7 @@ from hangdog.tracing.ring_file import create_ring
 from hangdog_agent.capture import collective_progress
 from hangdog_agent.capture import profiler_layout as layout
 from hangdog_models.progress.collective_progress import CollectiveProgress, Phase
+from support.cases.left_rings import KEPT, left_rings
 
 
 class PlayedWork:
@@ -211,6 +214,17 @@ def test_a_ring_is_not_made_in_a_folder_that_others_may_write_to(tmp_path: Path)
     (tmp_path / "rings").chmod(0o770)
     with pytest.raises(PermissionError):
         create_ring({"HANGDOG_PROFILER_DIR": str(tmp_path / "rings")})
+
+
+def test_of_the_rings_of_ended_processes_the_latest_stay_and_the_own_is_held(tmp_path: Path) -> None:
+    folder = tmp_path / "rings"
+    with left_rings(folder, KEPT + 5) as stay, contextlib.closing(create_ring({"HANGDOG_PROFILER_DIR": str(folder)})):
+        (own,) = {file.name for file in folder.iterdir()} - stay
+        assert stay < {file.name for file in folder.iterdir()}
+        with (folder / own).open() as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with (folder / own).open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_trainer_imports_the_standard_library_and_nothing_else() -> None:

@@ -1,8 +1,10 @@
 """Makes the file in shared memory that holds a process's ring, as agent/profiler/profiler.c makes it."""
 
 import contextlib
+import fcntl
 import mmap
 import os
+import re
 import stat
 import time
 from collections.abc import Mapping
@@ -14,6 +16,9 @@ from hangdog.tracing.ring_layout import layout
 FOLDER, SWITCH = "HANGDOG_PROFILER_DIR", "HANGDOG_PROFILER"
 #: Others may not write to the folder: they could make us write where they choose.
 _OTHERS_WRITE = 0o022
+#: Rings of ended processes that stay, the latest ones: they are evidence. More only fill memory.
+KEPT = 64
+_RING = re.compile("[0-9]+-[0-9]+")
 
 
 def create_ring(environ: Mapping[str, str] = os.environ) -> mmap.mmap:
@@ -22,6 +27,8 @@ def create_ring(environ: Mapping[str, str] = os.environ) -> mmap.mmap:
     name = f"{os.getpid()}-{started}"
     folder = _open_folder(environ.get(FOLDER) or f"/dev/shm/hangdog-{os.geteuid()}")
     try:
+        with contextlib.suppress(OSError):  # what others left is no reason to keep nothing
+            _remove_old(folder)
         memory = _mapped(folder, name)
     finally:
         os.close(folder)
@@ -42,6 +49,7 @@ def _mapped(folder: int, name: str) -> mmap.mmap:
         os.unlink(name, dir_fd=folder)
         handle = os.open(name, flags, 0o600, dir_fd=folder)
     try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the mapping holds it as long as this process lives
         os.posix_fallocate(handle, 0, layout.SIZE)  # a full /dev/shm must fail here: later it would kill the trainer
         return mmap.mmap(handle, layout.SIZE)
     except BaseException:
@@ -49,6 +57,22 @@ def _mapped(folder: int, name: str) -> mmap.mmap:
         raise
     finally:
         os.close(handle)
+
+
+def _remove_old(folder: int) -> None:
+    """Of the rings that no process holds any more, in whatever container, all but the latest `KEPT`."""
+    ended = []
+    for name in filter(_RING.fullmatch, os.listdir(folder)):
+        with contextlib.suppress(OSError):  # another one removes it, or it is being made
+            handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=folder)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                ended.append((os.fstat(handle).st_mtime_ns, name))
+            finally:
+                os.close(handle)
+    for _, name in sorted(ended, reverse=True)[KEPT:]:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)
 
 
 def _open_folder(path: str) -> int:

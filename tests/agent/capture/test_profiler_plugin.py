@@ -1,6 +1,7 @@
 """The NCCL profiler plug-in, loaded and called as NCCL does by a stand-in, and the reader of its ring in another process."""
 
 import contextlib
+import fcntl
 import os
 import random
 import shutil
@@ -15,6 +16,7 @@ import pytest
 from hangdog_agent.capture import collective_progress, profiler_layout, profiler_ring
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.progress.collective_progress import Awaited, CollectiveProgress, Phase
+from support.cases.left_rings import KEPT, left_rings
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -220,6 +222,27 @@ def test_it_follows_no_link(built: tuple[Path, Path], tmp_path: Path) -> None:
         (tmp_path / "rings" / f"{played.process.pid}-{started}").symlink_to("/etc/passwd")
         with pytest.raises(UnreadableEvidence, match="has no ring"):
             played.read()
+
+
+def test_of_the_rings_of_ended_processes_the_latest_stay(built: tuple[Path, Path], tmp_path: Path) -> None:
+    with left_rings(tmp_path / "rings", KEPT + 5) as stay, playing(built, tmp_path, "counts", 10) as played:
+        assert played.said() == "ready"
+        assert played.read()
+        found = {file.name for file in played.files()}
+        (own,) = found - stay
+        assert own.startswith(f"{played.process.pid}-") and stay < found
+
+
+def test_a_living_process_holds_its_ring_and_a_dead_one_does_not(built: tuple[Path, Path], tmp_path: Path) -> None:
+    with playing(built, tmp_path, "counts", 10) as played:
+        assert played.said() == "ready"
+        (ring,) = played.files()
+        with ring.open() as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        played.process.kill()
+        played.process.wait()
+        with ring.open() as other:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_no_record_is_read_torn(built: tuple[Path, Path], tmp_path: Path) -> None:
