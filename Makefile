@@ -16,7 +16,7 @@ IN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow soak night check lint docs protos protos-check bench accuracy world fit frameworks healthy gpu fuzz profiler locks base-image clean
+.PHONY: help setup torch demo test test-slow soak night check lint docs protos protos-check bench accuracy world fit frameworks healthy gpu laws fuzz profiler locks base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -32,7 +32,7 @@ test: .venv/dev.stamp ## run the fast tests, side by side (a few of them, ARGS="
 	$(IN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
 
 # slow tests that measure no time and need no core of their own
-SIDE_BY_SIDE := tests/accuracy tests/agent/attacks tests/backup tests/diagnosis tests/house tests/pages tests/rules tests/server/store tests/server/web
+SIDE_BY_SIDE := tests/accuracy tests/agent/attacks tests/backup tests/diagnosis tests/house tests/pages tests/planning tests/recordings tests/rules tests/server/store tests/server/web
 test-slow: .venv/dev.stamp .venv/torch.stamp ## run the slow tests: real training jobs, every fault (a few of them, ARGS="FILE... -k WORD")
 	$(if $(ARGS),,$(IN)/python -m pytest -q -m slow -n 2 --dist worksteal $(SIDE_BY_SIDE))
 	$(IN)/python -m pytest -q -m slow $(or $(ARGS),--durations=40 $(addprefix --ignore=,$(SIDE_BY_SIDE)))
@@ -91,6 +91,9 @@ healthy: .venv/dev.stamp ## replay healthy phases of real trainers for 200 run-h
 
 gpu: .venv/dev.stamp .venv/torch.stamp ## prove all of it on this machine's GPU, or without one (ARGS="--dry --out DIR"; docs/gpu.md)
 	$(IN)/python bench/gpu $(ARGS)
+
+laws: .venv/dev.stamp ## check each property with a thousand drawn examples, not forty: an hour
+	$(IN)/python -m pytest -q -n auto -m hypothesis --hypothesis-profile=thorough $(ARGS)
 
 fuzz: .venv/dev.stamp ## feed a reader of evidence garbage (READER=log RUNS=1000000; all readers without READER)
 	$(IN)/python tests/fuzzing $(or $(READER),all) $(or $(RUNS),100000) $(SEED)

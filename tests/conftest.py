@@ -12,7 +12,8 @@ from hypothesis import settings
 import hangdog_agent  # noqa: F401 - before gRPC, whose handlers of forks it turns off
 
 # Speed is measured in bench/, never by a test: on a busy machine every deadline is met by chance.
-settings.register_profile("unhurried", deadline=None)
+settings.register_profile("unhurried", deadline=None, max_examples=40)
+settings.register_profile("thorough", deadline=None, max_examples=1000)  # `make laws`
 settings.load_profile("unhurried")
 
 #: A core has work for two: the tests wait three quarters of their time, for processes, sockets and clocks.
@@ -26,7 +27,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """How many `-n auto` are: none of their own for a few tests, which would wait for them, and for slow ones, which are timed."""
     named = [Path(one.partition("::")[0]) for one in config.option.file_or_dir]
     few = config.option.keyword or (named and all(path.is_file() for path in named))
-    if few or config.option.markexpr != "not slow":
+    if few or config.option.markexpr not in ("not slow", "hypothesis"):
         return 0
     return min(WORKERS_OF_A_CORE * len(os.sched_getaffinity(0)), MOST_WORKERS)
 

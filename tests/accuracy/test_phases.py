@@ -18,6 +18,9 @@ from accuracy.simulator.phases.together import TOGETHER
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.verdict import Kind
 
+#: Of the simulator that measures, not of what it measures.
+pytestmark = pytest.mark.slow
+
 RANKS = 64
 HEALTHY = [name for name, fault in PHASES.items() if fault.family == "healthy"]
 STUCK = [name for name, fault in PHASES.items() if fault.family == "own work"]

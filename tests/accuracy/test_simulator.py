@@ -16,6 +16,9 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.stack import Reason
 from hangdog_models.verdict import Kind
 
+#: Of the simulator that measures, not of what it measures.
+pytestmark = pytest.mark.slow
+
 RANKS = 64
 HANGS = [name for name, fault in MATRIX.items() if fault.family not in LIVING]
 #: Faults of one rank's host: all others wait for that rank, directly or through others.

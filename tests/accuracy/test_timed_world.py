@@ -11,6 +11,9 @@ from worlds.__main__ import main as judge
 from worlds.timed.__main__ import main
 from worlds.timed.scenarios.kinds import KINDS, SHARES, deal
 
+#: Of the simulator that measures, not of what it measures.
+pytestmark = pytest.mark.slow
+
 CASES = 30
 
 

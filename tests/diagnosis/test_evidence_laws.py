@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hangdog_models.collectives import (
@@ -97,7 +97,6 @@ def incidents(draw: st.DrawFn) -> Snapshot:
     )
 
 
-@settings(max_examples=400)
 @given(incidents())
 def test_there_is_always_a_verdict_and_it_keeps_the_contract(story: Snapshot) -> None:
     verdict = diagnose(story, CUBE)
@@ -109,7 +108,6 @@ def test_there_is_always_a_verdict_and_it_keeps_the_contract(story: Snapshot) ->
     assert to_json(from_json(to_json(verdict))) == to_json(verdict)
 
 
-@settings(max_examples=200)
 @given(incidents())
 def test_the_order_in_which_evidence_came_does_not_matter(story: Snapshot) -> None:
     turned = replace(

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hangdog_models.diagnosis.judge import diagnose
@@ -96,7 +96,6 @@ explanations = st.dictionaries(
 )
 
 
-@settings(max_examples=300)
 @given(explanations, st.floats(0.1, 0.99))
 def test_an_eviction_reaches_its_target_or_is_empty(odds: dict[frozenset[str], float], target: float) -> None:
     total = sum(odds.values()) + 0.05

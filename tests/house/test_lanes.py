@@ -89,6 +89,7 @@ def test_slow_tests_run_side_by_side_or_alone_and_none_is_left_out() -> None:
         (["tests/house/test_lanes.py"], "", "not slow", False),
         (["tests/house/test_lanes.py::test_a", "tests/house/test_rooms.py::test_b[c/d]"], "", "not slow", False),
         (["tests/house"], "report", "not slow", False),
+        ([], "", "hypothesis", True),
         ([], "", "slow", False),
         ([], "", "soak", False),
     ],

@@ -334,7 +334,7 @@ def test_a_ring_that_was_cut_off_is_read_as_far_as_it_goes(ring: bytes) -> None:
 
 def test_garbage_in_a_ring_is_bounded(ring: bytes) -> None:
     seed = random.Random(7)
-    for _ in range(2000):
+    for _ in range(400):
         data = bytearray(ring)
         for _ in range(seed.choice([1, 20, 2000])):
             at = seed.randrange(64, len(data) - 8)

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from hangdog_agent.capture import library_counters, ras
+from hangdog_agent.capture import library_counters, ras, ring_statement
 from hangdog_agent.capture.capture_rounds import CaptureSeries
 from hangdog_agent.capture.flight_recorder import recorder
 from hangdog_agent.capture.process_capture import Tools
@@ -129,6 +129,9 @@ async def test_numbers_fit_the_wire_whatever_was_ordered(lookers: ThreadPoolExec
 def test_few_machines_of_a_job_ask_nccl_what_all_would_be_told(world: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ras, "report", lambda *_: Statement(StatementKind.RAS, None, b"report"))
     monkeypatch.setattr(recorder, "record", lambda member, _: Statement(StatementKind.RECORD, member.rank, b"record"))
+    monkeypatch.setattr(
+        ring_statement, "progress", lambda *_: None
+    )  # this machine may have rings, each read by a process
     tools = Tools(targets.proc, Missing(Reason.TOOL_MISSING, "none needed"), CaptureSettings())
     reports = 0
     for first in range(0, max(world, 1), 4):

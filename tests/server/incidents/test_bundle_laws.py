@@ -182,7 +182,7 @@ def incidents(draw: st.DrawFn) -> Told:
 
 
 @given(incidents())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_any_incident_is_read_back_to_the_same_verdict(told: Told) -> None:
     verdict, asked, kept = told.judged()
     replayed = replay("llama 7b", asked, kept)
