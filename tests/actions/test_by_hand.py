@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangdog_models.actions.by_hand import command_to_collect, isolating, running_on, stands
+from hangdog_models.actions.by_hand import command_to_capture, command_to_collect, isolating, running_on, stands
 from hangdog_models.incident import Incident, IncidentResponse, ResponseState, SettledCause
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 
@@ -31,6 +31,12 @@ def test_a_machine_is_isolated_by_the_scheduler_of_its_job(
 def test_names_that_machines_chose_are_quoted() -> None:
     assert isolating("a; rm -rf /", "3fa9", ("kubernetes",)) == ("kubectl cordon 'a; rm -rf /'",)
     assert command_to_collect("run $(x)") == "hangdog snapshot --job 'run $(x)'"
+
+
+def test_without_a_server_each_machine_captures_itself() -> None:
+    assert command_to_capture(["node-0", "x;y"]) == "hangdog capture --over ssh node-0 'x;y'"
+    for nobody in ([], [f"n{at}" for at in range(9)], ["a", "-oProxyCommand=x"]):
+        assert command_to_capture(nobody) == "hangdog capture --over ssh HOST..."
 
 
 def test_it_is_said_which_machines_refuse_tests() -> None:

@@ -11,6 +11,8 @@ from hangdog_models.verdict import Act, Verdict
 
 #: The schedulers whose commands are known, as `actors` of the --acting file names them.
 SLURM, KUBERNETES = "slurm", "kubernetes"
+#: More machines than that are not named one by one: a range like `gpu-a[01-16]` is what people type then.
+_NAMED = 8
 #: By which of them a job's processes were started, as the kernel of its machines says.
 _STARTED_BY = {OwnerKind.SLURM: SLURM, OwnerKind.PODS: KUBERNETES}
 
@@ -52,6 +54,13 @@ NO_SCHEDULER = "start its job again without it: no scheduler started the job"
 def command_to_collect(job: str) -> str:
     """The command that collects what a verdict asks for, while the job still stands."""
     return f"hangdog snapshot --job {shlex.quote(printable(job))}"
+
+
+def command_to_capture(machines: Collection[str]) -> str:
+    """The same where there is no server: each machine captures itself, and the verdict is printed. No machines: not known."""
+    named_each = len(machines) <= _NAMED and not any(one.startswith("-") for one in machines)  # an option is no host
+    hosts = " ".join(shlex.quote(printable(one)) for one in machines) if named_each else ""
+    return f"hangdog capture --over ssh {hosts or 'HOST...'}"
 
 
 def running_on(job: str, machines: Sequence[str]) -> str:

@@ -15,8 +15,10 @@ from hangdog.evidence.open_bundle import Progress as Update
 from hangdog.offline import open_case
 from hangdog.options import optional_seconds
 from hangdog.output.explanation import print_explanation
+from hangdog.output.lines import Line, print_sections
 from hangdog.output.terminal import console_for
 from hangdog.output.verdict_text import print_verdict
+from hangdog_models.actions.by_hand import collects, command_to_capture
 from hangdog_models.diagnosis.clustering.catalogue import MODELS
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict.case import Case
@@ -89,9 +91,13 @@ def command(
     if form == "json":
         click.echo(json.dumps(to_json(verdict), indent=2))
     else:
-        print_verdict(verdict, console_for(sys.stdout))
+        console = console_for(sys.stdout)
+        print_verdict(verdict, console)
+        if collects(verdict):
+            command = command_to_capture(case.topology.machines)
+            print_sections((("to collect that, while the job still stands", (Line(command),)),), console)
         if explain:
-            print_explanation(case, verdict, console_for(sys.stdout))
+            print_explanation(case, verdict, console)
     if unwritten is not None:
         raise unwritten
     ctx.exit(verdict.exit_code)
