@@ -16,7 +16,7 @@ IN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 OUR_CODE := agent server models proto cli tests tools bench
 
-.PHONY: help setup torch demo test test-slow soak night check lint docs protos protos-check bench accuracy world fit frameworks healthy gpu laws fuzz profiler locks base-image clean
+.PHONY: help setup torch demo test test-slow soak night check lint docs protos protos-check bench accuracy world fit frameworks healthy gpu attacks laws fuzz profiler locks base-image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -91,6 +91,9 @@ healthy: .venv/dev.stamp ## replay healthy phases of real trainers for 200 run-h
 
 gpu: .venv/dev.stamp .venv/torch.stamp ## prove all of it on this machine's GPU, or without one (ARGS="--dry --out DIR"; docs/gpu.md)
 	$(IN)/python bench/gpu $(ARGS)
+
+attacks: .venv/dev.stamp ## try each race between an attacker and the agent a thousand times, not a hundred: half an hour
+	HANGDOG_TRIES=1000 $(IN)/python -m pytest -q -m slow -n 2 tests/agent/attacks $(ARGS)
 
 laws: .venv/dev.stamp ## check each property with a thousand drawn examples, not forty: an hour
 	$(IN)/python -m pytest -q -n auto -m hypothesis --hypothesis-profile=thorough $(ARGS)

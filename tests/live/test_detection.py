@@ -40,8 +40,10 @@ STRUCK = tuple(
     for number, fault in enumerate(FAULTS)
 )
 
-#: With every change a job of DDP is struck by the dry run of `bench/gpu` (tests/gpu/test_gpu_dry.py), with agents of its own.
-CASES = [(further if each[0] == "ddp" else pytest.param)(*each, id="-".join(map(str, each))) for each in STRUCK]
+#: With every change each fault strikes the job of one trainer. One of DDP is struck by the dry run of `bench/gpu`
+#: (tests/gpu/test_gpu_dry.py), with agents of its own.
+BY_TURNS = {(("fsdp", "tensor", "pipeline")[number % 3], fault) for number, fault in enumerate(FAULTS)}
+CASES = [(pytest.param if each[:2] in BY_TURNS else further)(*each, id="-".join(map(str, each))) for each in STRUCK]
 
 #: Faults whose rank is at work, as in an evaluation. In a job that is watched for less than an hour it may be the first one,
 #: and five minutes go by; what is played here stands for a job whose phases are known.

@@ -13,6 +13,7 @@ import pytest
 from attacking.stage import (
     BRIEF,
     KINDS,
+    MANY,
     OTHER,
     Attacker,
     Rights,
@@ -30,8 +31,6 @@ pytestmark = needs_root
 RECORD = recorded(7, 6)
 PATIENCE = replace(BRIEF, socket_s=0.5)
 SAID = "TORCH_WORKER_SERVER_SOCKET"
-#: Tries of a race: a thousand over all kinds of attackers.
-MANY = 1000 // len(KINDS) + 1
 WAIT = """
 os.chdir(given["home"])
 if given["victims"]:
@@ -175,7 +174,7 @@ def racing(kind: str, home: Path, victim: Victim) -> Iterator[Attacker]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_folder_and_a_link_change_places_a_thousand_times(kind: str, home: Path, victim: Victim) -> None:
+def test_a_folder_and_a_link_change_places_again_and_again(kind: str, home: Path, victim: Victim) -> None:
     with racing(kind, home, victim) as attacker:
         assert captured(attacker, replace(BRIEF, socket_s=5.0)).data == RECORD
         number = tries_until(lambda: bool(victim.connections), attacker, MANY)
