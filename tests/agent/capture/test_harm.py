@@ -168,7 +168,13 @@ def test_a_tool_that_hangs_in_a_trainer_does_not_outlive_its_agent(tmp_path: Pat
 
 @pytest.mark.parametrize("script", [HONEST, INSISTENT], ids=["reading", "attached"])
 @pytest.mark.parametrize(
-    "kills", [2, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(600)])], ids=["", "many"]
+    "kills",
+    [
+        2,
+        pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
+        pytest.param(100, marks=[pytest.mark.soak, pytest.mark.timeout(900)]),
+    ],
+    ids=["", "some", "many"],
 )
 def test_an_agent_killed_in_the_middle_of_a_capture_leaves_no_trace(
     tmp_path: Path, orders: str, hold: Path, kills: int, script: str
