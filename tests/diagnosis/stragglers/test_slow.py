@@ -2,11 +2,14 @@
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
+from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS, Slowness, find
@@ -14,9 +17,10 @@ from hangdog_models.diagnosis.stragglers.lateness import ballots, moments
 from hangdog_models.diagnosis.stragglers.sequential_test import ratios
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
+from hangdog_models.stack import ProcessState
 from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Activity, Kind
-from support.cases.stories import job
+from support.cases.stories import job, snapshot, trace
 
 WAITS = [RankState(Activity.COLLECTIVE, Wait.GROUP, operation="all_reduce", label=f"place {n}") for n in range(10)]
 WORK = [RankState(Activity.COMPUTE, Wait.NONE, label=label) for label in ("attention", "mlp", "loss")]
@@ -330,3 +334,18 @@ def test_who_is_waited_for_by_its_fellow_experts_may_have_more_tokens(dim: str |
     answer = watched([{Rank(r): WORK[1] if r == 21 else place for r in range(64)} for place in places], experts)
     assert (answer.machines["node-2"] > 0.95) is evicts and answer.machines["node-2"] > 0.8
     assert ("more tokens" in answer.reasons[-1]) is not evicts
+
+
+@pytest.mark.parametrize(("steps", "late", "machines"), [(3, 5, ("node-5",)), (0, 5, ()), (3, None, ())])
+def test_looks_between_which_steps_were_counted_show_a_step_each(
+    steps: int, late: int | None, machines: tuple[str, ...]
+) -> None:
+    """The same rank works while all others wait at the same place: one stall, unless rank 0 has counted steps meanwhile."""
+    rounds = []
+    for at in range(5):
+        traces = [trace(rank, "user" if rank == late else "metrics", state="R") for rank in range(8)]
+        counted = ProcessState(1000, "R", steps=10 + steps * at, ran_s=2.0 * at)
+        rounds.append([structs.replace(traces[0], state=counted), *traces[1:]])
+    verdict = diagnose(replace(snapshot(*rounds), interval_s=5.0), job(per_machine=1, dp=8))
+    assert verdict.evict.machines == machines
+    assert (verdict.kind is Kind.SLOW) is bool(machines)

@@ -84,6 +84,13 @@ def count(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Ra
     )
 
 
+def stepped_throughout(rounds: Sequence[Round]) -> bool:
+    """Whether the job's own progress advanced between each two of the rounds: each then shows another step."""
+    return len(rounds) > 1 and all(
+        any(times > 0 for times in _spent(rounds[at - 1 : at + 1], _steps).values()) for at in range(1, len(rounds))
+    )
+
+
 def _halted(last: Round) -> frozenset[Rank]:
     stopped = (trace for trace in last.traces if trace.state is not None and trace.state.state == "T")
     return frozenset(trace.rank for trace in stopped if trace.role != TRAINER)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hangdog_models.collectives import INSPECTOR
 from hangdog_models.diagnosis.observe.activity import RankState
-from hangdog_models.diagnosis.observe.work import FREED_AT_LEAST
+from hangdog_models.diagnosis.observe.work import FREED_AT_LEAST, stepped_throughout
 from hangdog_models.diagnosis.stragglers import fail_slow, straggler
 from hangdog_models.diagnosis.stragglers.fail_slow import LATE_DECIDES, Slowness
 from hangdog_models.diagnosis.verdict import eviction
@@ -42,9 +42,10 @@ def judge(case: Case) -> Verdict | None:
     always = not alive and late is not None and bool(alone) and alone.issubset(late.suspects[0].ranks)
     if not gets_on and not always and not recorded:
         return None
-    by_looks = (
-        fail_slow.find(case.looks, case.topology, rounds=max(fail_slow.ROUNDS, len(case.looks))) if alive else None
-    )
+    by_looks = None
+    if alive:
+        rounds, distinct = max(fail_slow.ROUNDS, len(case.looks)), stepped_throughout(case.snapshot.rounds)
+        by_looks = fail_slow.find(case.looks, case.topology, rounds=rounds, distinct=distinct)
     if late is None or (by_looks is not None and by_looks.kind is Kind.DEPENDENCY):
         late = by_looks
     elif by_looks is not None:
