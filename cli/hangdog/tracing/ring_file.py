@@ -49,7 +49,8 @@ def _mapped(folder: int, name: str) -> mmap.mmap:
         os.unlink(name, dir_fd=folder)
         handle = os.open(name, flags, 0o600, dir_fd=folder)
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the mapping holds it as long as this process lives
+        with contextlib.suppress(OSError):  # a file system without locks: nobody removes rings there
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the mapping holds it as long as this process lives
         os.posix_fallocate(handle, 0, layout.SIZE)  # a full /dev/shm must fail here: later it would kill the trainer
         return mmap.mmap(handle, layout.SIZE)
     except BaseException:
