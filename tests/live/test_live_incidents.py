@@ -25,11 +25,11 @@ INCIDENTS = (
     ("ddp", 8, 2, "skip-collective", 5),
     ("pipeline", 8, 2, "gc", 6),
     ("combined", 16, 4, "skip-collective", 13),
-    ("combined", 32, 4, "dataloader", 21),
-    ("fsdp", 32, 8, "sigstop", 17),
 )
 #: Much like those, and judged by `make soak` only.
 FURTHER = (
+    ("combined", 32, 4, "dataloader", 21),
+    ("fsdp", 32, 8, "sigstop", 17),
     ("fsdp", 8, 2, "dataloader", 4),
     ("tensor", 8, 2, "checkpoint", 4),
     ("pipeline", 8, 2, "lock", 2),
@@ -53,7 +53,7 @@ def launcher() -> Iterator[Launcher]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["ddp", "fsdp", "tensor", "pipeline", "combined"])
+@pytest.fixture(scope="module", params=["combined", *map(further, ("ddp", "fsdp", "tensor", "pipeline"))])
 def harmless(
     request: pytest.FixtureRequest, launcher: Launcher, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
