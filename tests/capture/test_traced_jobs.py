@@ -69,7 +69,7 @@ def test_the_ring_counts_and_names_the_rank_that_does_not_come(readable: None, h
         time.sleep(8.0)  # what is in flight must be older than a moment of a step
         verdict = judged(hangdog, job)
     suspects = verdict["suspects"]
-    assert isinstance(suspects, list) and suspects[0]["ranks"] == str(GUILTY)
+    assert isinstance(suspects, list) and suspects and suspects[0]["ranks"] == str(GUILTY), verdict
     assert "GPU" not in json.dumps(verdict["because"]), "hosts carry out what gloo does"
 
 
