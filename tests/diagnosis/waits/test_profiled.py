@@ -325,3 +325,13 @@ def test_whatever_rings_hold_is_judged(drawn: list[tuple[int, list[tuple[Collect
     ]
     judged(rings)
     judged(rings, *(untimed(rank) for rank in range(4)))
+
+
+def test_who_has_not_come_is_named_though_all_poll_in_one_function_of_their_own() -> None:
+    """Where no frame tells, many at one place are taken to wait; counts know better of the one that is outside."""
+    polls = snapshot(*[look({"0-3": "other"})] * 2)
+    flights = [[operation(7)], [operation(7)], [], [operation(7)]]
+    verdict = diagnose(replace(polls, progress=world(*flights, collectives=[8, 8, 7, 8])), FOUR)
+    assert verdict.suspects[0].ranks == (2,) and verdict.culprit is not None and verdict.culprit.probability > 0.9
+    few = [[], [], [], [operation(7)]]
+    assert not diagnose(replace(polls, progress=world(*few, collectives=[7, 7, 7, 8])), FOUR).evict.machines

@@ -120,6 +120,7 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Group
     places = sites(look)
     crowd = _crowd(places, motion, topology)
     exact = {rank for hold in counted for rank in hold.inside}
+    crowd -= _missed(counted) - exact
     stuck = {
         rank
         for state, ranks in places
@@ -146,6 +147,13 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Group
         holds=tuple(holds),
         _awaiting={rank: tuple(held) for rank, held in awaiting.items()},
     )
+
+
+def _missed(counted: Sequence[GroupWait]) -> set[Rank]:
+    """The few that counters show outside of what most of their group are in: they wait for none, whoever is at their place."""
+    return {
+        rank for hold in counted if not hold.inferred and len(hold.awaited) < len(hold.inside) for rank in hold.awaited
+    }
 
 
 Site = tuple[RankState, list[Rank]]
