@@ -49,24 +49,24 @@ DEFAULT_SERVER = "127.0.0.1:7411"
 _DESCRIPTION = """\
 Watches the training processes of this machine and shows their stacks to a hangdog server when it asks.
 
-Training processes are found by themselves: by RANK and WORLD_SIZE (or Slurm's, Open MPI's, PMI's) in the
-environment of Python processes. They are read with py-spy without being stopped; a process that is stuck in
-the kernel, stopped, or traced by somebody else is never attached to, and the reason is reported in its place.
+The agent finds training processes by RANK and WORLD_SIZE (or Slurm's, Open MPI's, PMI's variables) in the
+environment of Python processes. It reads them with py-spy and does not stop them. It never attaches to a
+process that is stuck in the kernel, stopped, or traced by another program, and reports the reason instead.
 """
 _EPILOG = """\
-what a job may announce in its environment:
+what a job can set in its environment:
   HANGDOG_JOB=NAME               its name; else TORCHELASTIC_RUN_ID, SLURM_JOB_ID, or `default`
   HANGDOG_TOPOLOGY=tp=2,dp=4     its parallel sizes, fastest-varying first
   HANGDOG_HEARTBEAT=FILE         a file that each rank touches at every step
-  HANGDOG_LOG=FILE               a log other than stdout and stderr, whose step lines are followed
-  HANGDOG_STEP_PATTERN=REGEX     which of its lines tell a step, where they are not learned by themselves
+  HANGDOG_LOG=FILE               a log with step lines, other than stdout and stderr
+  HANGDOG_STEP_PATTERN=REGEX     matches its step lines, if the agent does not learn them by itself
 
 examples:
-  hangdog-agent --server head-node:7411 --tls DIR   keep a line to that server until SIGTERM
-  hangdog-agent --once | less                       one look at everything here, as JSON, and no server
+  hangdog-agent --server head-node:7411 --tls DIR   stay connected to that server until SIGTERM
+  hangdog-agent --once | less                       one look at all jobs here, as JSON, without a server
   hangdog doctor                                    whether capture works here, and what to change if not
 
-Needs the right to read other processes: root, or the trainers' user with CAP_SYS_PTRACE.
+Run it as root, or as the trainers' user with CAP_SYS_PTRACE: it must read other processes.
 """
 
 
@@ -128,64 +128,68 @@ def _parser() -> argparse.ArgumentParser:
         "--server",
         metavar="HOST:PORT",
         default=os.environ.get("HANGDOG_SERVER") or DEFAULT_SERVER,
-        help=f"the server to keep a line to, or several that share a database (default: $HANGDOG_SERVER, else {DEFAULT_SERVER})",
+        help="the server to connect to, or several that share a database "
+        f"(default: $HANGDOG_SERVER, else {DEFAULT_SERVER})",
     )
     parser.add_argument(
-        "--machine", metavar="NAME", default=socket.gethostname(), help="name to speak for (default: this host's)"
+        "--machine",
+        metavar="NAME",
+        default=socket.gethostname(),
+        help="name of this machine (default: the host's name)",
     )
     parser.add_argument(
         "--tls",
         metavar="DIR",
         default=os.environ.get("HANGDOG_TLS") or None,
-        help="folder with this machine's certificate, from `hangdog certs machine` (default: $HANGDOG_TLS); without "
-        "one only a server on this machine is spoken to",
+        help="folder with this machine's certificate, from `hangdog certs machine` (default: $HANGDOG_TLS). Without "
+        "one, the agent connects only to a server on this machine",
     )
     parser.add_argument(
         "--insecure",
         action="store_true",
-        help="speak plain text to any server, and believe whoever answers: only where the network itself is trusted",
+        help="use plain text with any server, and trust any server that answers: only for a network that you trust",
     )
     parser.add_argument(
         "--match-env",
         metavar="NAME=VALUE",
-        help="see only trainers whose environment has that value: several agents can share one host",
+        help="see only trainers whose environment has that value, so that several agents can share one host",
     )
     parser.add_argument(
         "--checks",
         action="store_true",
-        help="check this machine's hardware with --match-env too, where no other agent on this host does",
+        help="check this machine's hardware even with --match-env, if no other agent on this host does",
     )
     parser.add_argument(
         "--state",
         metavar="FOLDER",
-        help="folder of its own, to remember over a restart what it has read and what no server has yet "
+        help="folder for this agent alone, to keep across restarts what it has read and what it has not sent yet "
         "(default: systemd's $STATE_DIRECTORY, else none)",
     )
     parser.add_argument(
         "--metrics-file",
         metavar="FILE.prom",
-        help="write the agent's own metrics there, for node_exporter's textfile collector (default: nowhere)",
+        help="write the agent's own metrics there, for node_exporter's textfile collector (default: off)",
     )
     parser.add_argument(
         "--log-format",
         choices=FORMS,
         default=FORMS[0],
-        help="lines for people, or one JSON object a line (default: text)",
+        help="lines for people, or one JSON object per line (default: text)",
     )
     parser.add_argument(
         "--python",
         metavar="PYTHON",
         default=sys.executable,
-        help="a Python that has torch, such as the trainers': what a server has tested here is run by it "
+        help="a Python that has torch, such as the trainers'. It runs the machine tests that a server requests "
         "(default: the one that runs the agent)",
     )
-    parser.add_argument("--once", action="store_true", help="print one look at all jobs here as JSON, and end")
+    parser.add_argument("--once", action="store_true", help="print one look at all jobs here as JSON, then exit")
     parser.add_argument(
         "--set",
         metavar="NAME=NUMBER",
         action="append",
         default=[],
-        help="change a setting, such as look_s=10; may be repeated (docs/agent.md names them all)",
+        help="change a setting, such as look_s=10; may be repeated (docs/agent.md lists them)",
     )
     return parser
 

@@ -28,14 +28,14 @@ def decision_options(command: Command) -> Command:
             "--price",
             multiple=True,
             metavar="NAME=MINUTES",
-            help="What a step costs, such as test=25; may be given several times. See docs/settings.md.",
+            help="What a step costs, such as test=25; may be repeated. See docs/settings.md.",
         ),
         click.option(
             "--policy",
             type=click.Choice([str(one) for one in IsolationPolicy]),
             default=str(DEFAULTS.policy),
             show_default=True,
-            help="rapid: isolate a whole suspected group, too, where that costs less than to wait for evidence.",
+            help="rapid: also isolate a whole suspected group if that costs less than waiting for evidence.",
         ),
         click.option(
             "--budget",

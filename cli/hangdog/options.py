@@ -38,13 +38,13 @@ def server_option(command: Command) -> Command:
 
     for option in (
         click.option(
-            "--insecure", is_flag=True, help="Speak plain text to any server: only where the network itself is trusted."
+            "--insecure", is_flag=True, help="Use plain text with any server. Only for a network that you trust."
         ),
         click.option(
             "--token-file",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
-            help="Holds the token that says who you are.  [default: HANGDOG_TOKEN, else HANGDOG_TOKEN_FILE]",
+            help="File with your token.  [default: HANGDOG_TOKEN, else HANGDOG_TOKEN_FILE]",
         ),
         click.option(
             "--tls",
@@ -52,7 +52,7 @@ def server_option(command: Command) -> Command:
             show_envvar=True,
             type=click.Path(file_okay=False, path_type=Path),
             metavar="DIR",
-            help="Certificates for the way to the server, from `hangdog certs client`.",
+            help="Folder with your certificate for the server, from `hangdog certs client`.",
         ),
         click.option(
             "--server",
@@ -61,7 +61,7 @@ def server_option(command: Command) -> Command:
             show_default="this machine's: its socket, else 127.0.0.1:7411",
             show_envvar=True,
             metavar="HOST:PORT",
-            help="Where the server listens; also unix:PATH.",
+            help="Address of the server, or unix:PATH.",
         ),
     ):
         reaching = option(reaching)

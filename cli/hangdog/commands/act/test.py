@@ -1,4 +1,4 @@
-"""`hangdog test` tests machines that run no job: this one by itself, or several over a server until one is convicted."""
+"""`hangdog test` tests machines that run no job: this one alone, or several over a server until one is convicted."""
 
 import json
 import signal
@@ -48,7 +48,7 @@ budget_option = click.option(
     show_default=True,
     metavar="DURATION",
     callback=seconds,
-    help="End all of it after so long: 90s, 10m, 1h.",
+    help="Time limit for the whole run: 90s, 10m, 1h.",
 )
 
 
@@ -57,15 +57,16 @@ def command() -> None:
     """Test machines, level by level, while no job runs on them.
 
     \b
-    0  passive: NVML, kernel log, PCIe links and network cards, as they tell
-    1  one device: memory, products, speed; dcgmi diag where it is installed
+    0  passive: read NVML, kernel log, PCIe links and network cards
+    1  one device: memory, matrix products, speed; dcgmi diag if installed
     2  inside the machine: every pair of devices
-    3  between machines: each tells of its group (--meet, --member, --members)
+    3  between machines: give each its --meet, --member and --members
     4  bit-wise alignment: a small GPT, compared between devices and --golden
-    5  replay: the command after `--`, one process a device
+    5  replay: the command after `--`, one process per device
 
-    A level that finds nothing to test is skipped. A pass is no proof of health: it says what was tested, and how often.
-    Exit status of `local`, `run` and `follow`: 0 every test passed, 1 a test failed, 2 some test came to no end or none ran.
+    It skips a level that has nothing to test. A pass does not prove health: it says what was tested, and how often.
+    Exit status of `local`, `run` and `follow`: 0 every test passed, 1 a test failed, 2 a test did not finish or none
+    ran.
     """
 
 
@@ -83,19 +84,19 @@ def command() -> None:
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="Without accelerators, so many processes on the CPU stand for devices.",
+    help="Without accelerators, this many CPU processes act as devices.",
 )
-@click.option("--first", is_flag=True, help="End with the first level that convicts this machine.")
+@click.option("--first", is_flag=True, help="Stop at the first level that convicts this machine.")
 @click.option(
     "--golden",
     "stored",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
     metavar="REPORT",
-    help="A JSON report of a machine that was right, to compare bits with; may be repeated.",
+    help="JSON report of a healthy machine, to compare bits with; may be repeated.",
 )
 @click.option("--dcgm", type=click.IntRange(1, 4), default=2, show_default=True, help="The level of dcgmi diag.")
-@click.option("--floor", type=Number(0), default=0.0, metavar="TFLOPS", help="A device below this rate fails.")
+@click.option("--floor", type=Number(0), default=0.0, metavar="TFLOPS", help="A device slower than this fails.")
 @click.option(
     "--python",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -108,11 +109,15 @@ def command() -> None:
     default=STATE,
     show_default=True,
     metavar="FOLDER",
-    help="Level 0: what the agent of this machine remembers, to miss what was here.",
+    help="Level 0: state folder of this machine's agent. It shows which devices have disappeared.",
 )
-@click.option("--meet", metavar="HOST:PORT", default="", help="Levels 3 and 5: where the members of the group meet.")
-@click.option("--member", type=click.IntRange(0), default=0, help="Levels 3 and 5: which of them this machine is.")
-@click.option("--members", type=click.IntRange(1), default=1, help="Levels 3 and 5: how many machines there are.")
+@click.option(
+    "--meet", metavar="HOST:PORT", default="", help="Levels 3 and 5: address where the members of the group meet."
+)
+@click.option(
+    "--member", type=click.IntRange(0), default=0, help="Levels 3 and 5: number of this machine in the group, from 0."
+)
+@click.option("--members", type=click.IntRange(1), default=1, help="Levels 3 and 5: how many machines the group has.")
 @click.argument("replayed", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
 @format_option
 @click.pass_context
@@ -133,7 +138,7 @@ def local(
     replayed: tuple[str, ...],
     form: str,
 ) -> None:
-    """Test this machine, without any server. COMMAND is what level 5 replays, after `--`."""
+    """Test this machine, without a server. Level 5 replays COMMAND, which follows `--`."""
     group = Group(meet, member, members)
     if (5 in wanted) != bool(replayed):
         hint = "hangdog test local --level 5 -- python train.py"
@@ -165,11 +170,14 @@ def local(
 
 
 @command.command("run")
-@click.option("--machines", default="", metavar="A,B,...", help="Test these.")
+@click.option("--machines", default="", metavar="A,B,...", help="Test these machines.")
 @click.option(
-    "--incident", default="", metavar="ID", help="Begin with the suspicion of this incident; alone: on its machines."
+    "--incident",
+    default="",
+    metavar="ID",
+    help="Start from the suspects of this incident; without --machines, test its machines.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the first tests, and run none.")
+@click.option("--dry-run", is_flag=True, help="Show the first tests, but run none.")
 @click.option(
     "--level",
     "wanted",
@@ -195,8 +203,8 @@ def run(
 ) -> None:
     """Test machines over the server until one is convicted.
 
-    Tests are chosen round by round until a machine is convicted, none is left in doubt, or the budget is spent. Ctrl-C ends
-    them.
+    The server chooses tests round by round. It stops when a machine is convicted, no machine is in doubt, or the budget
+    is used up. Ctrl-C stops the tests.
     """
     named = tuple(name.strip() for name in machines.split(",") if name.strip())
     if not (named or incident):
@@ -211,7 +219,7 @@ def run(
 @server_option
 @click.pass_context
 def follow(ctx: click.Context, campaign: str, form: str, server: ServerAddress) -> None:
-    """Follow a campaign of tests that runs, or show one that ended. Ctrl-C leaves it running."""
+    """Follow a running campaign of tests, or show one that ended. Ctrl-C leaves it running."""
     ctx.exit(campaign_lines.follow(server, campaign, form))
 
 
@@ -220,7 +228,7 @@ def follow(ctx: click.Context, campaign: str, form: str, server: ServerAddress) 
 @server_option
 @click.pass_context
 def abort(ctx: click.Context, campaign: str, server: ServerAddress) -> None:
-    """End a campaign of tests with what it knows."""
+    """Stop a campaign of tests. It reports what it knows so far."""
     ctx.exit(campaign_lines.abort(server, campaign))
 
 

@@ -1,4 +1,4 @@
-"""`hangdog snapshot` has a running job captured on all its machines, and judged."""
+"""`hangdog snapshot` captures a running job on all its machines, and judges it."""
 
 import json
 import sys
@@ -22,18 +22,22 @@ _MOST = (8 << 20) + 1
 
 
 @click.command("snapshot")
-@click.option("--job", default="", help="The job to look at; needed when the server knows several.")
+@click.option("--job", default="", help="The job to capture; needed if the server knows several.")
 @click.option(
     "--topology",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="job.toml",
-    help="What the job looks like, where its environment (HANGDOG_TOPOLOGY) does not say.",
+    help="The job's parallel sizes, if its environment (HANGDOG_TOPOLOGY) does not give them.",
 )
-@click.option("--light", is_flag=True, help="The job is slow, not stuck: look until it is seen for whom it waits.")
+@click.option(
+    "--light",
+    is_flag=True,
+    help="For a job that is slow, not stuck: take looks until it is clear which machine it waits for.",
+)
 @click.option(
     "--rounds",
     type=click.IntRange(1),
-    help="Looks to take; with --light at most.  [default: the server's, 3; with --light 5]",
+    help="How many looks to take; with --light the maximum.  [default: the server's, 3; with --light 5]",
 )
 @click.option(
     "--interval",
@@ -58,10 +62,10 @@ def command(
 ) -> None:
     """Capture a running job now, and judge it.
 
-    Progress goes to stderr, the verdict to stdout. A server that goes away meanwhile is waited for, five minutes at most,
-    and the incident goes on. Exit status: 0 nothing is stuck, 1 a cause is named, 2 undetermined.
+    Progress goes to stderr, the verdict to stdout. If the server goes away, the command waits for it for up to five
+    minutes; the incident continues. Exit status: 0 nothing is stuck, 1 a cause is named, 2 undetermined.
 
-    With --light no trainer is ever stopped, and looks end as soon as two judgements in a row are sure and agree.
+    With --light hangdog stops no trainer. It takes no more looks once two verdicts in a row are sure and agree.
     """
     job_toml = _job_toml(topology) if topology else ""
     verdict = _follow(server, job, rounds or 0, interval or 0.0, job_toml, why, light)

@@ -1,4 +1,4 @@
-"""`hangdog audit` shows who had the server do what."""
+"""`hangdog audit` shows the server's audit log: who did what, and when."""
 
 import json
 from collections import deque
@@ -21,33 +21,39 @@ from hangdog_models.errors import WrongUse
     default=lambda: next_to_default_store(AUDIT),
     show_default="audit.jsonl beside the server's store",
     metavar="FILE",
-    help="The server's record.",
+    help="The server's audit log.",
 )
-@click.option("--job", default="", help="Only what was done to this job.")
-@click.option("--who", default="", help="Only what this person had done.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="The last so many.")
+@click.option("--job", default="", help="Only entries about this job.")
+@click.option("--who", default="", help="Only entries of this person.")
 @click.option(
-    "--verify", is_flag=True, help="Say whether lines were changed, taken out or cut off, instead of showing them."
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=50,
+    show_default=True,
+    help="Show this many of the latest entries.",
+)
+@click.option(
+    "--verify", is_flag=True, help="Check whether lines were changed, removed or cut off, instead of showing them."
 )
 @click.option(
     "--expect",
     multiple=True,
     metavar="HASH",
-    help="With --verify: a hash that was kept elsewhere, which a line must still have; may be repeated.",
+    help="With --verify: a hash that you kept elsewhere. A line must still have it. May be repeated.",
 )
 @format_option
 @click.pass_context
 def command(
     ctx: click.Context, file: Path, job: str, who: str, limit: int, verify: bool, expect: tuple[str, ...], form: str
 ) -> None:
-    """Show who had the server do what, the oldest first.
+    """Show the audit log: who did what, the oldest entry first.
 
-    Every snapshot that somebody, or hangdog itself, asked for stands in it twice: when it was asked, and what came of
-    it. The record lies beside the server's store: run this on its machine, as its user.
+    Every snapshot has two entries: the request, and its result. That includes snapshots that hangdog took by itself.
+    The log is a file beside the server's store. Run this on the server's machine, as the server's user.
 
-    Each line holds the hash of the one before it. `--verify` checks that and ends with 1 where it does not fit. It prints
-    the hash of the last line: kept on another machine and given as --expect later, it shows that nothing was cut off or
-    made anew since.
+    Each line holds the hash of the line before it. `--verify` checks these hashes, and ends with status 1 if one does
+    not match. It prints the hash of the last line. Keep that on another machine and give it later as --expect. This
+    shows that nobody cut off or rewrote the log since.
     """
     from hangdog_server.auth.audit_log import read
 

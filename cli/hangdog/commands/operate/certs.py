@@ -1,4 +1,4 @@
-"""`hangdog certs` makes and shows the certificates that agents, server and people know each other by."""
+"""`hangdog certs` makes, shows and revokes the certificates of agents, servers and people."""
 
 import json
 import socket
@@ -28,10 +28,10 @@ Make = Callable[[Path, str, float, Path, int], Path]
 
 @click.group("certs")
 def command() -> None:
-    """Make and show the certificates that agents, server and people know each other by.
+    """Make, show and revoke the certificates of agents, servers and people.
 
-    `hangdog certs init` once, `hangdog certs machine NAME...` for every machine; give each machine its own folder and
-    no other. Nothing is ever overwritten. docs/security.md tells how to renew.
+    Run `hangdog certs init` once, and `hangdog certs machine NAME...` for every machine. Give each machine its own
+    folder and no other. hangdog overwrites nothing. docs/authentication.md says how to renew.
     """
 
 
@@ -39,7 +39,7 @@ def ca_option(command: Command) -> Command:
     """`--ca DIR`, the authority's folder; given as `ca`."""
     return click.option(
         "--ca", type=click.Path(path_type=Path, file_okay=False), default=HOME, show_default=True, metavar="DIR",
-        help="The authority, as `hangdog certs init` made it.",
+        help="Folder of the authority, from `hangdog certs init`.",
     )(command)  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def into_option(command: Command) -> Command:
     """`--into DIR`, where the folder is made; given as `into`."""
     return click.option(
         "--into", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-        help="Make the new folder there.  [default: in the authority's]",
+        help="Make the new folder there.  [default: in the authority's folder]",
     )(command)  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def days_option(command: Command) -> Command:
     """`--days N`, how long a certificate lasts; given as `days`."""
     return click.option(
         "--days", type=click.IntRange(1, 3650), default=90, show_default=True,
-        help="How long it lasts: this bounds what a stolen key is worth that nobody has noticed to be stolen.",
+        help="How long it is valid. A stolen key is useless after that.",
     )(command)  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def name_option(command: Command) -> Command:
     """`--name NAME`, repeated; given as `names`."""
     return click.option(
         "--name", "names", multiple=True, metavar="NAME|ADDRESS",
-        help="What agents and people call the server; may be repeated.  [default: this host's names]",
+        help="Name or address at which clients reach the server; may be repeated.  [default: this host's names]",
     )(command)  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def name_option(command: Command) -> Command:
 def init(folder: Path, names: tuple[str, ...], days: int, form: str) -> None:
     """Make an authority in FOLDER (hangdog-ca), and the server's certificate in FOLDER/server.
 
-    FOLDER/ca.key signs all others: keep it off the server and the machines.
+    FOLDER/ca.key signs all certificates. Keep it off the server and the machines.
     """
     from hangdog_server.auth import certificates
 
@@ -89,7 +89,7 @@ def init(folder: Path, names: tuple[str, ...], days: int, form: str) -> None:
 @days_option
 @format_option
 def server(names: tuple[str, ...], ca: Path, into: Path | None, days: int, form: str) -> None:
-    """Make another certificate for a server: a second one, or a renewed one."""
+    """Make another certificate for a server. Use it to renew the first one, or for a second server."""
     from hangdog_server.auth import certificates
 
     _tell([certificates.server(ca, names or _own_names(), _now(), into or ca, days)], form)
@@ -102,9 +102,9 @@ def server(names: tuple[str, ...], ca: Path, into: Path | None, days: int, form:
 @days_option
 @format_option
 def machine(names: tuple[str, ...], ca: Path, into: Path | None, days: int, form: str) -> None:
-    """Make a certificate for each machine, with which its agent may speak for it and for no other.
+    """Make a certificate for each machine. With it the agent can report for that machine only.
 
-    NAME is what the agent calls it: `--machine`, by default the host's name. Folders: machines/NAME.
+    NAME is the agent's `--machine`, by default the host's name. Each one goes to a folder machines/NAME.
     """
     from hangdog_server.auth import certificates
 
@@ -118,9 +118,9 @@ def machine(names: tuple[str, ...], ca: Path, into: Path | None, days: int, form
 @days_option
 @format_option
 def client(names: tuple[str, ...], ca: Path, into: Path | None, days: int, form: str) -> None:
-    """Make a certificate for the commands of a person, or for a proxy: it reaches the server, and is no agent's.
+    """Make a certificate for a person or a proxy. It opens a connection to the server, but not as an agent.
 
-    What its owner may do is said by a token (`hangdog token`). Folders: clients/NAME.
+    A token (`hangdog token`) says what its owner may do. Each one goes to a folder clients/NAME.
     """
     from hangdog_server.auth import certificates
 
@@ -129,13 +129,13 @@ def client(names: tuple[str, ...], ca: Path, into: Path | None, days: int, form:
 
 @command.command("issuer")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=HOME / "issuer")
-@click.option("--days", type=click.IntRange(1, 3650), default=5 * 365, show_default=True, help="How long it lasts.")
+@click.option("--days", type=click.IntRange(1, 3650), default=5 * 365, show_default=True, help="How long it is valid.")
 @format_option
 def issuer(folder: Path, days: int, form: str) -> None:
-    """Make the authority with which a server renews certificates of machines, in FOLDER (hangdog-ca/issuer).
+    """Make an authority that renews machines' certificates. It goes to FOLDER (hangdog-ca/issuer).
 
-    Give it to `hangdog server --issuer`, to all servers the same one. It is held to certificates of machines: whoever
-    steals it can speak for machines, and for no server, person or proxy. Only the server believes it.
+    Pass it to `hangdog server --issuer`; all servers need the same one. It can sign certificates of machines only. A
+    thief can pose as a machine, but not as a server, person or proxy. Only servers accept it.
     """
     from hangdog_server.auth import issuer as issuing
 
@@ -148,21 +148,25 @@ denied_option = click.option(
     default=lambda: next_to_default_store(DENIED),
     show_default="denied.json beside the server's store",
     metavar="FILE",
-    help="The deny list: the server's, or denied.json in a folder of certificates, for whom its owner speaks to.",
+    help="The deny list: the server's, or denied.json in a certificate folder. There it lists the peers that the "
+    "folder's owner refuses.",
 )
 
 
 @command.command("deny")
 @click.argument("which", metavar="SERIAL|PATH|OWNER")
-@click.option("--reason", default="", help="Why; whoever shows it is told, and it is kept.")
-@click.option("--undo", is_flag=True, help="Take the entry away again.")
+@click.option(
+    "--reason", default="", help="Why. hangdog stores the reason, and tells it to a client that uses the certificate."
+)
+@click.option("--undo", is_flag=True, help="Remove the entry from the list.")
 @denied_option
 def deny(which: str, reason: str, undo: bool, file: Path) -> None:
-    """Deny a certificate: it counts no longer, and what it has open ends within seconds.
+    """Revoke a certificate. The server refuses it and closes its open connections within seconds.
 
-    By its serial number, as `hangdog certs show` and `hangdog machines --format json` tell it, or by a file or folder that
-    holds it. Or all that an OWNER has by now, as in 'machine gpu-a17' or 'client alice': one whose key was stolen may
-    have been renewed by the thief. Those made later count.
+    Name it by its serial number, or by a file or folder that holds it. `hangdog certs show` and `hangdog machines
+    --format json` print serial numbers. An OWNER such as 'machine gpu-a17' or 'client alice' revokes every certificate
+    that this owner has now. Use that for a stolen key, since the thief may have renewed the certificate. Certificates
+    made later stay valid.
 
     \b
     hangdog certs deny 'machine gpu-a17' --reason 'stolen from the rack'
@@ -190,7 +194,7 @@ def deny(which: str, reason: str, undo: bool, file: Path) -> None:
 @denied_option
 @format_option
 def denied(file: Path, form: str) -> None:
-    """List the certificates that are denied."""
+    """List the revoked certificates."""
     from hangdog_proto import deny_list
 
     now, found = _now(), deny_list.read(file)
@@ -211,7 +215,7 @@ def denied(file: Path, form: str) -> None:
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="PATH...")
 @format_option
 def show(paths: tuple[Path, ...], form: str) -> None:
-    """Show whose the certificates are, in these files or folders, and when they end."""
+    """Show who owns the certificates in these files or folders, and when they expire."""
     _tell(paths, form)
 
 

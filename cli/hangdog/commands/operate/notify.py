@@ -1,4 +1,4 @@
-"""`hangdog notify` sends a test message to those whom a server tells of what changes."""
+"""`hangdog notify` sends a test message to the receivers of a server's notifications."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,16 +24,18 @@ if TYPE_CHECKING:
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="What `hangdog server --notify` is given; see docs/notifications.md.",
+    help="The file that `hangdog server --notify` reads; see docs/notifications.md.",
 )
-@click.option("--to", "names", multiple=True, metavar="NAME", help="Only to these receivers.  [default: to all]")
 @click.option(
-    "--dry-run", is_flag=True, help="Read the file, look at the addresses, and show the message; send nothing."
+    "--to", "names", multiple=True, metavar="NAME", help="Only this receiver; may be repeated.  [default: all]"
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Read the file, check the addresses and show the message, but send nothing."
 )
 def command(file: Path, names: tuple[str, ...], dry_run: bool) -> None:
-    """Send a test message to all receivers of notifications. Exit status: 0 all took it, 69 one did not.
+    """Send a test message to all receivers of notifications. Exit status: 0 all accepted it, 69 one did not.
 
-    No server is asked: it is run where the server runs, as its user, who can read the files.
+    It asks no server. Run it on the server's machine, as the server's user, who can read the files.
 
     \b
     hangdog notify --notify /etc/hangdog/notify.toml --dry-run

@@ -1,4 +1,4 @@
-"""`hangdog plan` reckons how many spares to keep and where checkpoint backups should lie: before anything fails."""
+"""`hangdog plan` says how many spares to keep and where to put checkpoint copies, before anything fails."""
 
 import json
 import sys
@@ -24,26 +24,26 @@ SHOWN = (0.9, 0.95, 0.99, 0.999)
 
 @click.group("plan")
 def command() -> None:
-    """Plan how many spares to keep, and where checkpoint copies should lie.
+    """Plan how many spares to keep, and where to put checkpoint copies.
 
-    Nothing is touched. Ask before something fails.
+    It only calculates, and changes nothing. Use it before something fails.
     """
 
 
 @command.command("standby")
-@click.option("--machines", type=click.IntRange(1), required=True, help="Machines of the job.")
+@click.option("--machines", type=click.IntRange(1), required=True, help="How many machines the job has.")
 @click.option(
     "--p",
     "daily",
     type=Number(0, min_open=True),
     required=True,
-    help="Incidents a machine and day: 0.0038 is Llama 3's.",
+    help="Incidents per machine and day; Llama 3 had 0.0038.",
 )
 @click.option(
     "--over",
     metavar="SHARE:MACHINES",
     multiple=True,
-    help="This share of incidents evicts so many machines: 0.1:8; may be repeated. All others evict one.",
+    help="This share of incidents evicts this many machines, such as 0.1:8; may be repeated. All others evict one.",
 )
 @click.option(
     "--replenish",
@@ -51,23 +51,23 @@ def command() -> None:
     metavar="DURATION",
     default="1d",
     show_default=True,
-    help="Until a machine that left is replaced: 4h, 3d.",
+    help="Time to replace an evicted machine: 4h, 3d.",
 )
 @click.option(
     "--quantile",
     type=Number(0.5, 1, max_open=True),
     default=0.99,
     show_default=True,
-    help="How surely they suffice.",
+    help="Probability that the spares suffice.",
 )
-@click.option("--spares", "kept", type=click.IntRange(0), help="Also say what so many spares are worth.")
+@click.option("--spares", "kept", type=click.IntRange(0), help="Also show what this many spares are worth.")
 @click.option(
     "--delay",
     callback=seconds,
     metavar="DURATION",
     default="768s",
     show_default=True,
-    help="How long the job stands when spares fall short; 768 s: requeueing 1,024 machines, as ByteRobust measured.",
+    help="Downtime when spares run out. ByteRobust measured 768 s to requeue 1,024 machines.",
 )
 @format_option
 def standby(
@@ -82,9 +82,9 @@ def standby(
 ) -> None:
     """Say how many warm spare machines a job needs.
 
-    Incidents come at random. Until an evicted machine is replaced, they share the spares. There are two models: in `single`
-    (ByteRobust's binomial) each incident takes one machine. In `compound` the number of incidents is Poisson, and --over says
-    which share takes a whole group. If verdicts evict groups, use `compound`.
+    Incidents come at random. Until an evicted machine is replaced, they share the spares. There are two models: in
+    `single` (ByteRobust's binomial) each incident takes one machine. In `compound` the number of incidents is Poisson,
+    and --over says which share takes a whole group. If verdicts evict groups, use `compound`.
     """
     fleet = FleetDemand(machines, daily, replenish, _sizes(over))
     alone, demand = single(fleet), compound(fleet)
@@ -120,19 +120,19 @@ def standby(
 @command.command("backups")
 @click.option("--tp", type=click.IntRange(1), default=1, help="Tensor parallel size.")
 @click.option("--cp", type=click.IntRange(1), default=1, help="Context parallel size.")
-@click.option("--ep", type=click.IntRange(1), default=1, help="Expert parallel size, which multiplies nothing.")
+@click.option("--ep", type=click.IntRange(1), default=1, help="Expert parallel size; it adds no ranks.")
 @click.option("--dp", type=click.IntRange(1), default=1, help="Data parallel size.")
 @click.option("--pp", type=click.IntRange(1), default=1, help="Pipeline parallel size.")
 @click.option("--order", default="-".join(DEFAULT_ORDER), show_default=True, help="Dimensions, fastest-varying first.")
 @click.option(
-    "--gpus-per-machine", "per", type=click.IntRange(1), help="Ranks on one machine.  [default: each is for itself]"
+    "--gpus-per-machine", "per", type=click.IntRange(1), help="Ranks on one machine.  [default: each rank by itself]"
 )
-@click.option("--leaf", type=click.IntRange(1), help="Machines below one leaf switch, in their order.")
+@click.option("--leaf", type=click.IntRange(1), help="How many machines share a leaf switch, in order.")
 @click.option(
     "--topology",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="job.toml",
-    help="Read all that from there instead.",
+    help="Read the sizes and the order from this file instead.",
 )
 @format_option
 def backups(
@@ -147,10 +147,10 @@ def backups(
     topology: Path | None,
     form: str,
 ) -> None:
-    """Say on which rank the backup of each rank's checkpoint shard should lie.
+    """Say which rank should hold a copy of each checkpoint shard.
 
-    A copy survives the eviction of any one machine, leaf, or parallel group with all machines it is on, where any
-    placement does; where none does, it says which evictions only a checkpoint outside survives.
+    A copy should survive the eviction of any one machine, leaf switch, or parallel group with all its machines. If no
+    placement survives some eviction, the answer names it. Only a checkpoint on other storage survives that one.
     """
     sizes = {"tp": tp, "cp": cp, "ep": ep, "dp": dp, "pp": pp}
     layout = _read(topology) if topology else _layout(sizes, order, per, leaf)

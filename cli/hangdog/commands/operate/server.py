@@ -28,7 +28,7 @@ DAY_S = 86400.0
     default=DEFAULT_ADDRESS,
     show_default=True,
     metavar="HOST:PORT",
-    help="Address for agents and people; port 0 takes a free one. Only this machine's, unless there is TLS.",
+    help="Address for agents and people; port 0 takes a free one. Without TLS it must be a loopback address.",
 )
 @click.option(
     "--tls",
@@ -36,16 +36,16 @@ DAY_S = 86400.0
     show_envvar=True,
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="The server's certificate, from `hangdog certs init`; who connects must show one of the same authority.",
+    help="Folder with the server's certificate, from `hangdog certs init`. Clients need one of the same authority.",
 )
 @click.option(
     "--people",
     metavar="HOST:PORT",
     default="",
-    help="A second address, with TLS, for people who have a token and no certificate.",
+    help="A second address, with TLS, for people who have a token but no certificate.",
 )
 @click.option(
-    "--insecure", is_flag=True, help="Let everybody in on any address, in plain text, whoever they say they are."
+    "--insecure", is_flag=True, help="Accept any client on any address, in plain text and without authentication."
 )
 @click.option(
     "--socket",
@@ -53,54 +53,54 @@ DAY_S = 86400.0
     envvar="HANGDOG_SOCKET",
     show_envvar=True,
     metavar="PATH",
-    help="Unix socket for people of this machine: root and the server's own user may do everything there, without a token; "
-    "'' is none.  [default: server.sock beside the store]",
+    help="Unix socket for people on this machine. Root and the server's own user may do everything there, without a "
+    "token; '' turns it off.  [default: server.sock beside the store]",
 )
 @click.option(
     "--socket-group",
     "groups",
     multiple=True,
     metavar="GROUP=ROLE",
-    help="What members of a group may do there: view, trigger or act; may be given several times.  [default: nothing]",
+    help="What members of a group may do on the socket: view, trigger or act; may be repeated.  [default: nothing]",
 )
 @click.option(
     "--tokens",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="People's tokens, from `hangdog token new`.  [default: tokens.json beside the store]",
+    help="File of people's tokens, from `hangdog token new`.  [default: tokens.json beside the store]",
 )
 @click.option(
     "--proxy",
     "proxies",
     multiple=True,
     metavar="NAME|ADDRESS",
-    help="Believe the x-hangdog-user and x-hangdog-role of the proxy with this certificate, as in 'client portal', or "
-    "this address.",
+    help="Trust the x-hangdog-user and x-hangdog-role headers of this proxy, named by its certificate "
+    "('client portal') or its address.",
 )
 @click.option(
     "--denied",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The deny list of certificates, from `hangdog certs deny`.  [default: denied.json beside the store]",
+    help="Deny list of revoked certificates, from `hangdog certs deny`.  [default: denied.json beside the store]",
 )
 @click.option(
     "--trust-dns-names",
     is_flag=True,
-    help="Let a certificate without a hangdog URI speak for the machines that its DNS names say: any certificate of the "
+    help="Accept a certificate without a hangdog URI for the machines in its DNS names. Any certificate of the "
     "authority can then be a machine's.",
 )
 @click.option(
     "--issuer",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Renew the certificates of connected agents, signed with this authority from `hangdog certs issuer`.  [default: "
-    "they are renewed by hand]",
+    help="Renew the certificates of connected agents with this authority, from `hangdog certs issuer`.  [default: "
+    "renew by hand]",
 )
 @click.option(
     "--certificate-days",
     type=Number(0.05, 90),
     metavar="DAYS",
-    help="How long a certificate lasts that --issuer signs; it is renewed after half of that.  [default: 7]",
+    help="Lifetime of a certificate that --issuer signs. The agent gets a new one after half of it.  [default: 7]",
 )
 @click.option(
     "--store",
@@ -109,32 +109,33 @@ DAY_S = 86400.0
     show_default="~/.local/state/hangdog/incidents.db",
     show_envvar=True,
     metavar="FILE|URL",
-    help="SQLite file that holds the incidents, made when it does not exist; or postgresql://USER@HOST/DATABASE.",
+    help="SQLite file for the incidents, created if missing; or postgresql://USER@HOST/DATABASE.",
 )
 @click.option(
     "--advertise",
     metavar="HOST:PORT",
     default="",
-    help="How agents know this server, where several share a database: exactly as in their --server A,B,C.",
+    help="This server's address in the agents' --server A,B,C, exactly as written there. Needed if several servers "
+    "share a database.",
 )
 @click.option(
     "--patience",
     type=Number(0, 3600, min_open=True),
     metavar="SECONDS",
-    help="How long a machine's answer is waited for after its last look.  [default: 20]",
+    help="How long to wait for a machine's answer after its last look.  [default: 20]",
 )
 @click.option(
     "--work-patience",
     type=Number(0, 86400),
     metavar="SECONDS",
-    help="How long a rank that gets on with something (evaluation, checkpoint, compilation) may hold the others up on the first "
-    "day of a job, before an incident is opened; later the job's own phases decide.  [default: 300]",
+    help="How long a busy rank (evaluation, checkpoint, compilation) may hold up the others before the server opens an "
+    "incident. It applies on a job's first day; later the job's own phases decide.  [default: 300]",
 )
 @click.option(
     "--metrics",
     metavar="[HOST:]PORT",
-    help="Serve Prometheus metrics at http://HOST:PORT/metrics, to whoever reaches it; without HOST to this machine alone; "
-    "port 0 takes a free one.  [default: nowhere]",
+    help="Serve Prometheus metrics at http://HOST:PORT/metrics, without authentication; without HOST only on this "
+    "machine. Port 0 takes a free one.  [default: off]",
 )
 @click.option(
     "--acting",
@@ -142,8 +143,8 @@ DAY_S = 86400.0
     show_envvar=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="What is done to machines that verdicts name, by whom and within which bounds; see docs/acting.md.  [default: "
-    "nothing is touched]",
+    help="How hangdog acts on the machines that verdicts name, and within which limits; see docs/acting.md.  [default: "
+    "it touches no machine]",
 )
 @decision_options
 @click.option(
@@ -152,7 +153,7 @@ DAY_S = 86400.0
     show_envvar=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Who is told of what by chat and mail; see docs/notifications.md.  [default: nobody]",
+    help="Who gets which notifications by chat and mail; see docs/notifications.md.  [default: nobody]",
 )
 @click.option(
     "--web",
@@ -160,37 +161,37 @@ DAY_S = 86400.0
     show_envvar=True,
     metavar="HOST:PORT",
     default="",
-    help="Serve pages for people there, with --tls over HTTPS; port 0 takes a free one.  [default: nowhere]",
+    help="Serve the web pages there, with --tls over HTTPS; port 0 takes a free one.  [default: off]",
 )
 @click.option(
     "--log-format",
     type=click.Choice(FORMS),
     default=FORMS[0],
     show_default=True,
-    help="How the log is written: lines for people, or one JSON object a line.",
+    help="Log lines for people, or one JSON object per line.",
 )
 @click.option(
     "--keep",
     type=Number(0),
     metavar="DAYS",
-    help="How long incidents and verdicts are kept; 0: for ever.  [default: 365]",
+    help="How long to keep incidents and verdicts; 0: for ever.  [default: 365]",
 )
 @click.option(
     "--keep-captures",
     type=Number(0),
     metavar="DAYS",
-    help="How long their raw captures are kept; 0: for ever.  [default: 30]",
+    help="How long to keep their raw captures; 0: for ever.  [default: 30]",
 )
 @click.option(
     "--keep-size",
     type=Number(0),
     metavar="GIB",
-    help="How much all that may take; 0: no bound.  [default: 10]",
+    help="Space limit for incidents and captures together; 0: no limit.  [default: 10]",
 )
 @click.option(
     "--trust-date",
     is_flag=True,
-    help="Once, after the date jumped forward and is right: remove what is too old by it.",
+    help="Give it once, after the clock jumped forward to the right date: remove what is now too old.",
 )
 def command(
     listen: str,
@@ -220,10 +221,10 @@ def command(
     keep_size: float | None,
     trust_date: bool,
 ) -> None:
-    """Run the server: one for each cluster, or several beside one PostgreSQL.
+    """Run the server: one for each cluster, or several that share one PostgreSQL database.
 
-    Agents connect to it, people ask it. Once it can be reached it prints `listening on HOST:PORT`, then its log goes to
-    stderr until SIGTERM or Ctrl-C ends it.
+    Agents connect to it, and people query it. When it is ready it prints `listening on HOST:PORT`. Its log goes to
+    stderr. SIGTERM or Ctrl-C stops it.
     """
     from hangdog_models.diagnosis.judge import diagnose  # here: the server's packages come with an extra
     from hangdog_server.auth.issuer import LIFE_DAYS

@@ -1,4 +1,4 @@
-"""`hangdog token` makes, lists and ends the tokens by which a server knows people."""
+"""`hangdog token` makes, lists and revokes the tokens with which people log in to a server."""
 
 import getpass
 import json
@@ -27,7 +27,7 @@ tokens_option = click.option(
     default=default_tokens,
     show_default="tokens.json beside the server's store",
     metavar="FILE",
-    help="The server's file of tokens.",
+    help="The server's token file.",
 )
 
 
@@ -35,24 +35,24 @@ tokens_option = click.option(
 def command() -> None:
     """Make, list and revoke the tokens of people.
 
-    They lie in a file of the server, which holds no token itself, only its hash. Run this on the server's machine, as
-    the user it runs as. A server that runs notices each change.
+    The server keeps them in a file that holds only their hashes. Run this on the server's machine, as the server's
+    user. A running server notices each change.
     """
 
 
 @command.command("new")
-@click.option("--name", required=True, help="Whose it is: this name stands in the record of what they had done.")
+@click.option("--name", required=True, help="Who owns it; the audit log shows this name.")
 @click.option(
     "--role",
     type=click.Choice(ROLES),
     required=True,
-    help="view: see incidents and machines; trigger: also ask for snapshots; act: also have machines isolated.",
+    help="view: see incidents and machines; trigger: also take snapshots; act: also isolate machines.",
 )
-@click.option("--days", type=click.IntRange(1, 3650), default=90, show_default=True, help="How long it lasts.")
+@click.option("--days", type=click.IntRange(1, 3650), default=90, show_default=True, help="How long it is valid.")
 @tokens_option
 @format_option
 def new(name: str, role: str, days: int, tokens: Path, form: str) -> None:
-    """Make a token and print it, once: it is kept nowhere. Give it to its owner as HANGDOG_TOKEN."""
+    """Make a token and print it once. Its owner sets it as HANGDOG_TOKEN. The server stores only its hash."""
     from hangdog_server.auth.tokens import Role
     from hangdog_server.auth.tokens import new as made
 
@@ -68,7 +68,7 @@ def new(name: str, role: str, days: int, tokens: Path, form: str) -> None:
 @tokens_option
 @format_option
 def listed(tokens: Path, form: str) -> None:
-    """List whose tokens there are, what they may do, and when they end."""
+    """List who has a token, what it allows, and when it expires."""
     from hangdog_server.auth.tokens import read
 
     now, found = time.time(), read(tokens)  # noqa: TID251  # a token ends by the wall clock
@@ -90,7 +90,7 @@ def listed(tokens: Path, form: str) -> None:
 @click.argument("name")
 @tokens_option
 def revoke(name: str, tokens: Path) -> None:
-    """End the token of NAME; from its next request on a server refuses it."""
+    """Revoke the token of NAME. The server refuses it from the next request on."""
     from hangdog_server.auth.tokens import revoke as ended
 
     ended(tokens, name)

@@ -1,4 +1,4 @@
-"""`hangdog run` supervises a training job until it has reached its end, or a person is needed."""
+"""`hangdog run` supervises a training job until it completes, or a person is needed."""
 
 import contextlib
 import re
@@ -46,7 +46,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     "machines",
     multiple=True,
     metavar="NAME",
-    help="A machine of the job, in their order; may be repeated.  [default: this host]",
+    help="A machine of the job; repeat it for each one, in order.  [default: this host]",
 )
 @click.option(
     "--spare",
@@ -60,7 +60,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     "levels",
     type=click.Choice([str(level) for level in TRIALS]),
     multiple=True,
-    help="A spare passes this level of `hangdog test` before it is used; may be repeated.  [default: none]",
+    help="Run this level of `hangdog test` on a spare before using it; may be repeated.  [default: none]",
 )
 @click.option(
     "--spare-budget",
@@ -68,19 +68,19 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     default="3m",
     show_default=True,
     metavar="DURATION",
-    help="How long the tests of spares may take while the job stands.",
+    help="Time limit for testing spares; the job is down meanwhile.",
 )
 @click.option(
     "--once",
     is_flag=True,
-    help="COMMAND starts the job on all machines ({active}), as srun does; else it is run for each.",
+    help="Run COMMAND once for all machines ({active}), as srun does. Without it: once for each machine.",
 )
 @click.option(
     "--job",
     default="job",
     show_default=True,
     metavar="NAME",
-    help="What the job is called; its attempts are NAME-1, NAME-2, ...",
+    help="Name of the job; its attempts are NAME-1, NAME-2, ...",
 )
 @click.option(
     "--state",
@@ -88,43 +88,45 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     default="hangdog-run",
     show_default=True,
     metavar="DIR",
-    help="Holds the history, by which another run goes on where this one ended, and all logs.",
+    help="Folder for the history and all logs. A later run with the same DIR continues from that history.",
 )
-@click.option("--on-rollback", metavar="HOOK", help="Takes the last change of the code back.")
-@click.option("--on-update", metavar="HOOK", help="Brings pending changes of the code in; needs --pending.")
+@click.option("--on-rollback", metavar="HOOK", help="Reverts the last code change.")
+@click.option("--on-update", metavar="HOOK", help="Applies pending code changes; needs --pending.")
 @click.option(
     "--on-diagnose",
     metavar="HOOK",
-    help="Tests the machines of the stopped job, and prints those it convicts, one a line.",
+    help="Tests the machines of the stopped job, and prints the faulty ones, one per line.",
 )
 @click.option(
-    "--on-replay", metavar="HOOK", help="Replays the job in groups of machines, and prints those it convicts."
+    "--on-replay",
+    metavar="HOOK",
+    help="Replays the job in groups of machines, and prints the faulty ones, one per line.",
 )
-@click.option("--on-evict", metavar="HOOK", help="Is told of an eviction: to drain the machine, to bring a spare.")
-@click.option("--on-restart", metavar="HOOK", help="Is told that the job is tried again as it is.")
+@click.option("--on-evict", metavar="HOOK", help="Runs at an eviction: can drain the machine or provide a spare.")
+@click.option("--on-restart", metavar="HOOK", help="Runs when the job restarts unchanged.")
 @click.option("--on-human", metavar="HOOK", help="Calls a person.")
 @click.option(
     "--pending",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Changes that wait to be merged, a name a line; `!NAME` is urgent.",
+    help="Code changes that wait to be merged, one name per line; `!NAME` is urgent.",
 )
 @click.option(
     "--copies",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help='Who holds checkpoint copies: {"shard": ["machine", ...]}.',
+    help='Which machines hold checkpoint copies: {"shard": ["machine", ...]}.',
 )
 @click.option(
     "--checkpoint",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="The last checkpoint outside the machines: its date says what falling back to it costs.",
+    help="The last checkpoint on shared storage. Its date says how much work a fallback to it would lose.",
 )
 @click.option(
     "--step-pattern",
     metavar="REGEX",
-    help="What a line of the job's log that tells a step looks like.  [default: learned]",
+    help="Regular expression that matches a step line in the job's log.  [default: learned]",
 )
 @click.option(
     "--patience",
@@ -132,7 +134,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     default="60s",
     show_default=True,
     metavar="DURATION",
-    help="How long a verdict that names nobody is borne for.",
+    help="How long to wait for a better verdict when one names neither a machine nor the software.",
 )
 @click.option(
     "--grace",
@@ -140,7 +142,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     default="10s",
     show_default=True,
     metavar="DURATION",
-    help="From SIGTERM to SIGKILL, when the job is stopped.",
+    help="Time from SIGTERM to SIGKILL when the job is stopped.",
 )
 @click.option(
     "--hook-limit",
@@ -148,22 +150,22 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     default="2h",
     show_default=True,
     metavar="DURATION",
-    help="How long a hook may take.",
+    help="Time limit for one hook.",
 )
 @click.option(
     "--ladder",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="Change a limit of the recovery ladder, as evictions=1; may be repeated (docs/recovery.md).",
+    help="Change a limit of the recovery ladder, such as evictions=1; may be repeated (docs/recovery.md).",
 )
 @click.option(
     "--set",
     "agent",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="Change a setting of the agents that are started (docs/agent.md).",
+    help="Change a setting of the agents that this command starts (docs/agent.md).",
 )
-@click.option("--attach", is_flag=True, help="A server and agents watch the machines already: see --server.")
+@click.option("--attach", is_flag=True, help="Use the server and agents that already watch the machines; see --server.")
 @server_option
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND...")
 @click.pass_context
@@ -191,13 +193,15 @@ def command(
     words: tuple[str, ...],
     **on: str | None,
 ) -> None:
-    """Run a training job, and get it back when it hangs or fails.
+    """Run a training job, and restart it when it hangs or fails.
 
-    COMMAND is started for each machine; {machine}, {index}, {machines}, {first}, {active}, {port} and {attempt} in it are
-    replaced. On a verdict or a failure the recovery ladder says what to do (evict, test, try again, roll back, replay, call
-    a person); it is written down, then done. A HOOK is a command, or the URL of a webhook.
+    hangdog starts COMMAND once for each machine. It replaces {machine}, {index}, {machines}, {first}, {active}, {port}
+    and {attempt} in it. After a verdict or a failure the recovery ladder picks the next step: evict, test, restart,
+    roll back, replay or call a person. hangdog writes the step to the history before it acts. A HOOK is a command or a
+    webhook URL.
 
-    The job's output goes to stdout, what hangdog does to stderr. Exit status: 0 the job reached its end, 1 a person is needed.
+    The job's output goes to stdout, hangdog's own messages to stderr. Exit status: 0 the job completed, 1 a person is
+    needed.
     """
     names = machines or (socket.gethostname(),)
     _check_names((*names, *spares, job))

@@ -1,4 +1,4 @@
-"""`hangdog capture` writes an evidence bundle of the trainers of this machine, or has several machines do so."""
+"""`hangdog capture` writes an evidence bundle of the trainers on this machine, or on several machines."""
 
 import json
 import os
@@ -55,26 +55,32 @@ class Over(click.ParamType[str]):
     "--output",
     type=click.Path(path_type=Path, allow_dash=True),
     metavar="FILE",
-    help="The archive to write (.tar.zst, .tar.gz), or - for stdout; with --over the folder for all of them. It must not "
-    "be there yet.  [default: hangdog-MACHINE-TIME.tar.zst]",
+    help="The archive to write (.tar.zst, .tar.gz), or - for stdout; with --over, the folder for all archives. It must "
+    "not exist yet.  [default: hangdog-MACHINE-TIME.tar.zst]",
 )
-@click.option("--job", default="", metavar="NAME", help="The job to look at; needed where several run.")
-@click.option("--pid", "pids", type=click.IntRange(1), multiple=True, help="Only this process's rank; may be repeated.")
-@click.option("--looks", type=click.IntRange(1, 100), default=LOOKS, show_default=True, help="Looks to take.")
+@click.option("--job", default="", metavar="NAME", help="The job to capture; needed if several run here.")
+@click.option(
+    "--pid",
+    "pids",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Capture only the rank of this process; may be repeated.",
+)
+@click.option("--looks", type=click.IntRange(1, 100), default=LOOKS, show_default=True, help="How many looks to take.")
 @click.option(
     "--every",
     type=Number(0, 3600),
     default=EVERY_S,
     show_default=True,
     metavar="SECONDS",
-    help="From the beginning of one look to that of the next.",
+    help="Time from the start of one look to the start of the next.",
 )
 @click.option(
     "--native",
     type=click.Choice(["all", "none"]),
     default="none",
     show_default=True,
-    help="Also read native stacks of all ranks that stand still, each of which is held for half a second.",
+    help="Also read native stacks of all stalled ranks. It stops each of them for half a second.",
 )
 @click.option("--machine", metavar="NAME", help="This machine's name in the bundle.  [default: its host name]")
 @click.option(
@@ -84,22 +90,30 @@ class Over(click.ParamType[str]):
     metavar="NAME=NUMBER",
     help="Change a setting of the agent's capture, such as look_s=10; may be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Only list whom it would look at, or what it would run.")
+@click.option("--dry-run", is_flag=True, help="Only list the ranks to capture or, with --over, the commands to run.")
 @click.option(
     "--over",
     type=Over(),
     metavar="ssh|srun|kubectl|pdsh",
-    help="Have HOSTS capture themselves and judge all of it; options may follow: 'ssh -p 2222'.",
+    help="Capture on HOSTS through this program, then judge it all. It can have options: 'ssh -p 2222'.",
 )
-@click.option("--remote", default="hangdog", show_default=True, metavar="COMMAND", help="How hangdog is called there.")
-@click.option("--at-once", type=click.IntRange(1, 512), default=AT_ONCE, show_default=True, help="Hosts at a time.")
+@click.option(
+    "--remote", default="hangdog", show_default=True, metavar="COMMAND", help="The command that runs hangdog on HOSTS."
+)
+@click.option(
+    "--at-once",
+    type=click.IntRange(1, 512),
+    default=AT_ONCE,
+    show_default=True,
+    help="How many hosts to capture at once.",
+)
 @click.option(
     "--deadline",
     type=Number(0, min_open=True),
     metavar="SECONDS",
-    help="What a host does not answer by then is left out.  [default: as long as a slow one takes]",
+    help="Leave out a host that has not answered by then.  [default: enough for a slow host]",
 )
-@click.option("--no-triage", is_flag=True, help="Bring the captures of HOSTS here, and do not judge them.")
+@click.option("--no-triage", is_flag=True, help="Copy the captures of HOSTS here, but do not judge them.")
 @format_option
 @click.pass_context
 def command(
@@ -121,16 +135,16 @@ def command(
     no_triage: bool,
     form: str,
 ) -> None:
-    """Write an evidence bundle of the trainers that run here, or on HOSTS; no agent and no server is needed.
+    """Write an evidence bundle of the trainers that run here, or on HOSTS. It needs no agent and no server.
 
-    Each look has the stacks of all ranks, what the kernel says of them, and whether the job gets on. The bundle also holds
-    flight recorder dumps, NCCL's report, the kernel log and nvidia-smi, where there are any. A trainer is stopped only
-    where it cannot be read otherwise, for some milliseconds.
+    Each look holds the stacks of all ranks, the kernel's view of them, and whether the job makes progress. The bundle
+    also holds flight recorder dumps, NCCL's report, the kernel log and nvidia-smi, if there are any. hangdog stops a
+    trainer only if there is no other way to read it, for a few milliseconds.
 
-    `hangdog triage FILE...` judges it, those of several machines together. With --over all HOSTS capture themselves
-    (`gpu-a[01-16]`), their bundles come here, and the verdict is printed.
+    `hangdog triage FILE...` judges the bundles of all machines together. With --over, each of HOSTS (`gpu-a[01-16]`)
+    captures itself. hangdog then copies the bundles here and prints the verdict.
 
-    Exit status: 0 written, 65 nothing could be read; with --over that of the verdict.
+    Exit status: 0 written, 65 nothing could be read; with --over, the status of the verdict.
     """
     order = CaptureOrder(looks, every, native == "all")
     if over is None:
