@@ -57,15 +57,15 @@ COMMANDS = {
         "health": "Say whether the server serves.",
         "notify": "Send a test message to all receivers of notifications.",
         "token": "Make, list and revoke the tokens of people.",
-        "certs": "Make and show the certificates that agents, server and people know each other by.",
-        "audit": "Show who had the server do what.",
+        "certs": "Make, show and revoke the certificates of agents, servers and people.",
+        "audit": "Show the audit log: who did what, and when.",
         "report": "Report on operation: times, incidents, machines, evictions.",
-        "plan": "Plan how many spares to keep, and where checkpoint copies should lie.",
+        "plan": "Plan how many spares to keep, and where to put checkpoint copies.",
         "schema": "Print the JSON schema of a document hangdog writes.",
         "completion": "Print the script that completes this command in a shell.",
     },
     "run": {
-        "run": "Run a training job, and get it back when it hangs or fails.",
+        "run": "Run a training job, and restart it when it hangs or fails.",
     },
 }
 #: What `hangdog --help` calls each folder.
