@@ -199,7 +199,7 @@ def _assemble(options: argparse.Namespace, settings: AgentSettings) -> _Agent:
     if options.match_env is not None:
         name, equals, value = options.match_env.partition("=")
         if not name or not equals:
-            raise WrongUse(f"--match-env {options.match_env} names no variable and value", "write it as NAME=VALUE")
+            raise WrongUse(f"--match-env {options.match_env} names no variable or no value", "write it as NAME=VALUE")
         match = (name, value)
     proc, stop = Proc(), threading.Event()
     tool = pyspy.load()

@@ -52,7 +52,7 @@ def chosen(assignments: Iterable[str]) -> AgentSettings:
         whole = not isinstance(getattr(part, own), float)
         number = _number(value, whole=whole)
         if number is None:
-            raise WrongUse(f"{assignment!r} sets no number of 0 or more", f"write it as {name}=NUMBER")
+            raise WrongUse(f"{assignment!r} needs a number, 0 or more", f"write it as {name}=NUMBER")
         change: dict[str, Any] = {own: number}
         settings = replace(settings, **{of: replace(part, **change)})
     return settings

@@ -190,7 +190,7 @@ def _as_hangdog_error(error: Exception) -> HangdogError:
         package = error.name.partition(".")[0]
         return WrongUse(f"the Python package {package} is not installed", INSTALLED[EXTRAS.get(package, "")])
     if isinstance(error, OSError) and error.errno in EXHAUSTED:
-        return OurFault(f"this machine is out of something: {error}", "free it and run the command again")
+        return OurFault(f"this machine ran out of a resource: {error}", "free it and run the command again")
     return OurFault(
         f"this is a bug in hangdog: {type(error).__name__}: {error}",
         "run `hangdog --debug ...` (or set HANGDOG_DEBUG=1) and report what it prints",

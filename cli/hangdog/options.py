@@ -82,8 +82,8 @@ def _ended(tls: Path | None) -> NotAllowed | None:
         return None
     if left > 0:
         return None
-    hint = "who runs the server makes another: hangdog certs client"
-    return NotAllowed(f"the certificate in {tls} ended {ago(-left)} ago, and no server takes it", hint)
+    hint = "ask the operator of the server for a new one: hangdog certs client"
+    return NotAllowed(f"the certificate in {tls} expired {ago(-left)} ago, and no server accepts it", hint)
 
 
 def _token(file: Path | None) -> str:
@@ -99,14 +99,16 @@ def _token(file: Path | None) -> str:
         with file.open(encoding="ascii") as opened:
             return _plausible(opened.read(_TOKEN).strip(), str(file))
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text of a token"
-        raise WrongUse(f"cannot read the token in {file}: {why}", "it is what `hangdog token new` printed") from error
+        why = error.strerror if isinstance(error, OSError) else "it does not hold a token"
+        raise WrongUse(
+            f"cannot read the token in {file}: {why}", "it must hold what `hangdog token new` printed"
+        ) from error
 
 
 def _plausible(token: str, where: str) -> str:
     """The token, unless a request could not even carry it; raises WrongUse, which does not show it."""
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise WrongUse(f"what {where} holds is no token", "it is what `hangdog token new` printed, and nothing else")
+        raise WrongUse(f"{where} does not hold a token", "give exactly what `hangdog token new` printed")
     return token
 
 

@@ -37,7 +37,9 @@ class RetryPolicy:
             self._since = now
             click.echo(f"{printable(str(error), _SENTENCE)}; asking again", err=True)
         if now - self._since >= self.timeout_s:
-            words = f"no server answered for {self.timeout_s:g} s: {self.what} may go on without us ({error})"
+            words = (
+                f"no server answered for {self.timeout_s:g} s: {self.what} may continue without this command ({error})"
+            )
             raise ServerUnreachable(words, f"once it is back: {self.resume_hint}") from error
         self.wait(self.interval_s)
 

@@ -88,7 +88,7 @@ class DenyList:
         try:
             if stamp is None and before is not None:
                 raise WrongUse(
-                    f"{self._path} is gone", "put it back; hangdog certs deny makes a new one, without what stood in it"
+                    f"{self._path} is gone", "restore it; hangdog certs deny makes a new one without the old entries"
                 )
             entries = read(self._path)
         except WrongUse as error:
@@ -117,7 +117,9 @@ def read(path: Path) -> tuple[DeniedCertificate, ...]:
             raise ValueError("it is of another version")
         found = tuple(_entry(row) for row in document["denied"])
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise WrongUse(f"{path} is no deny list: {error}", "hangdog certs deny makes one; docs/security.md") from error
+        raise WrongUse(
+            f"{path} is not a deny list: {error}", "hangdog certs deny makes one; docs/security.md"
+        ) from error
     return found
 
 
@@ -130,7 +132,7 @@ def add(path: Path, entry: DeniedCertificate) -> bool:
             return False
         entries = tuple(one for one in entries if one not in same)
         if len(entries) >= MOST:
-            raise WrongUse(f"{path} holds {MOST} entries, more are not taken", "make a new authority; docs/security.md")
+            raise WrongUse(f"{path} is full: it holds {MOST} entries", "make a new authority; docs/security.md")
         _write(path, [*entries, _entry(asdict(entry))])
     return True
 
@@ -141,7 +143,7 @@ def remove(path: Path, serial: str, owner: str) -> None:
         before = read(path)
         left = [one for one in before if (one.serial, one.owner) != (serial, owner)]
         if len(left) == len(before):
-            raise WrongUse(f"{serial or owner} is not denied", "hangdog certs denied")
+            raise WrongUse(f"{serial or owner} is not denied", "hangdog certs denied lists what is")
         _write(path, left)
 
 

@@ -70,12 +70,12 @@ class OpenListeners:
         loopback = is_loopback(listen)
         if door.tls is None and not door.insecure and not loopback:
             raise WrongUse(
-                f"without TLS, whoever reaches {listen} could read verdicts, ask for captures and speak for any machine",
-                "hangdog certs init, and --tls hangdog-ca/server (docs/security.md); or --listen 127.0.0.1:7411 for this "
-                "machine alone; or --insecure where the network itself keeps strangers out",
+                f"without TLS, anyone who reaches {listen} could read verdicts, take captures and pose as any machine",
+                "run hangdog certs init and give --tls hangdog-ca/server (docs/security.md); or --listen "
+                "127.0.0.1:7411 for this machine only; or --insecure if the network itself keeps strangers out",
             )
         if door.people and door.tls is None:
-            raise WrongUse("--people is an address with TLS, and there is no --tls", "hangdog certs init makes one")
+            raise WrongUse("--people needs --tls", "hangdog certs init makes the certificate")
         if door.web and door.tls is None and not door.insecure and not is_loopback(door.web):
             raise WrongUse(
                 f"without TLS, tokens and stacks would cross the network to {door.web} in plain text",
@@ -85,7 +85,7 @@ class OpenListeners:
         self.door = door
         self._settings = settings
         if door.issuer is not None and door.tls is None:
-            raise WrongUse("--issuer signs for agents that showed a certificate, and there is no --tls", "give --tls")
+            raise WrongUse("--issuer needs --tls: it signs only for agents that show a certificate", "give --tls")
         self.issuer = Issuer(door.issuer, clock, door.life_days) if door.issuer else None
         believed = self.issuer.certificate if self.issuer else b""
         self._certificate = Certificate(door.tls, clock, believed) if door.tls else None
@@ -129,14 +129,14 @@ class OpenListeners:
         """Shuts the door to whoever is not known, for a server that acts; raises WrongUse where nobody would be known then."""
         if self.door.insecure:
             raise WrongUse(
-                "--insecure believes everybody who reaches the server, and modes approve and auto take machines out of use",
+                "with --insecure anyone who reaches the server could isolate machines in modes approve and auto",
                 'give --tls (hangdog certs init; docs/security.md); or set mode = "dry-run" in the --acting file',
             )
         if self._certificate is None and not self._tokens.look():
             raise WrongUse(
-                f"every user of this machine reaches {self._listen}, and modes approve and auto take machines out of use",
-                "give --tls (hangdog certs init), or make a token for whoever is to approve: hangdog token new --name NAME "
-                '--role act; or set mode = "dry-run" in the --acting file',
+                f"any user of this machine can reach {self._listen} and isolate machines in modes approve and auto",
+                "give --tls (hangdog certs init), or make a token for the person who approves: hangdog token new "
+                '--name NAME --role act; or set mode = "dry-run" in the --acting file',
             )
         self.gate.close()
 
@@ -200,5 +200,5 @@ class OpenListeners:
         except OSError as error:
             why = error.strerror or str(error)
             if self.door.wanted:
-                raise WrongUse(f"cannot listen on {path}: {why}", "choose another --socket; '' is none") from error
+                raise WrongUse(f"cannot listen on {path}: {why}", "choose another --socket; '' turns it off") from error
             log.warning("users of this machine are not heard at %s: %s", path, why)

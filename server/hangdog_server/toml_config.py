@@ -49,7 +49,7 @@ class TomlTable:
         """A text."""
         value = self._table.pop(key, default)
         if not isinstance(value, str) or (default is None and not value):
-            raise WrongUse(f"{self.where}: {key} is needed, as text", self._example)
+            raise WrongUse(f"{self.where}: {key} needs a text value", self._example)
         return value
 
     def yes(self, key: str, default: bool) -> bool:
@@ -63,7 +63,7 @@ class TomlTable:
         """How many, one at least."""
         value = self._table.pop(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise WrongUse(f"{self.where}: {key} = {value!r} is no number of ours", "give a whole number from 1 on")
+            raise WrongUse(f"{self.where}: {key} = {value!r} is not a whole number from 1 on", "give one, such as 5")
         return value
 
     def names(self, key: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -71,7 +71,9 @@ class TomlTable:
         known = tuple(known)
         value = self._table.pop(key, list(known))
         if not isinstance(value, list) or not value or not all(one in known for one in value):
-            raise WrongUse(f"{self.where}: {key} = {value!r} names none", f"give a list of {', '.join(known)}")
+            raise WrongUse(
+                f"{self.where}: {key} = {value!r} is not a list of known names", f"give a list of {', '.join(known)}"
+            )
         return tuple(dict.fromkeys(value))
 
     def secret(self, key: str) -> bytes:

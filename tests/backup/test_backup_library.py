@@ -30,12 +30,12 @@ def test_the_plan_of_the_command_is_a_placement(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "is no hangdog.backups/1"),
-        ("[" * 100_000, "is no hangdog.backups/1"),
-        (json.dumps({"schema": "hangdog.plan/1"}), "is no hangdog.backups/1"),
+        ("", "is not a hangdog.backups/1"),
+        ("[" * 100_000, "is not a hangdog.backups/1"),
+        (json.dumps({"schema": "hangdog.plan/1"}), "is not a hangdog.backups/1"),
         (json.dumps({"schema": "hangdog.backups/1", "holder": [], "reasons": ["one machine"]}), "one machine"),
-        (json.dumps({"schema": "hangdog.backups/1", "holder": [1, 2]}), "no rank of the job"),
-        (json.dumps({"schema": "hangdog.backups/1", "holder": [True, 0]}), "no rank of the job"),
+        (json.dumps({"schema": "hangdog.backups/1", "holder": [1, 2]}), "not a rank of the job"),
+        (json.dumps({"schema": "hangdog.backups/1", "holder": [True, 0]}), "not a rank of the job"),
     ],
 )
 def test_what_is_no_placement_is_named_with_the_reason(tmp_path: Path, text: str, reason: str) -> None:

@@ -182,7 +182,7 @@ def test_a_job_of_another_size_or_another_key_finds_nothing() -> None:
 
 
 def test_a_backup_on_the_own_machine_is_refused() -> None:
-    with played_job((1, 0)) as job, pytest.raises(WrongUse, match="rank 0 would lie on its own machine m0"):
+    with played_job((1, 0)) as job, pytest.raises(WrongUse, match="rank 0 would be on its own machine m0"):
         job.run(["m0", "m0"], restored)
 
 

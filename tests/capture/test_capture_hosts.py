@@ -130,7 +130,7 @@ def test_no_more_hosts_at_a_time_than_were_allowed(hangdog: Run, hosts: dict[str
 
 def test_a_name_that_is_no_host_runs_nothing(hangdog: Run, hosts: dict[str, str], tmp_path: Path) -> None:
     ran = hangdog("capture", "--over", "ssh", "-o", "all", "--", "well", "x;touch${IFS}here", **hosts)
-    assert ran.returncode == 64 and "is no name of a host" in said(ran)
+    assert ran.returncode == 64 and "is not a host name" in said(ran)
     assert not (tmp_path / "all").exists() and not (tmp_path / "played" / "calls").exists()
 
 

@@ -83,8 +83,8 @@ def test_what_convicts_without_a_test_ends_a_gate_before_any_test(tmp_path: Path
 @pytest.mark.parametrize(
     ("args", "status", "said"),
     [
-        (("--level", "5"), 64, "level 5 replays a command"),
-        (("--", "/bin/true"), 64, "only level 5 does"),
+        (("--level", "5"), 64, "level 5 needs a command"),
+        (("--", "/bin/true"), 64, "no other level takes one"),
         (("--level", "3"), 64, "no group was given"),
         (("--level", "6"), 64, "6 is not in the range"),
         (("--budget", "soon"), 64, "is no duration"),

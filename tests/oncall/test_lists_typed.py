@@ -81,7 +81,7 @@ async def test_a_state_that_no_list_knows_is_refused_with_those_it_does(tmp_path
     async with stage(tmp_path / "s.db") as on:
         assert "broken" in (await run(on, "machines", "--state", "broken", status=64)).output
         refused = await run(on, "actions", "ff", "--search", "x", status=64)
-        assert "neither searched nor paged" in refused.output
+        assert "cannot be searched or paged" in refused.output
 
 
 async def test_a_server_that_knows_no_lists_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ async def test_a_server_that_knows_no_lists_is_told_of(tmp_path: Path, monkeypat
     monkeypatch.setattr(pb.MachinesRequest, "HasField", lambda *_: False)
     async with stage(tmp_path / "s.db") as on, cluster(on, a=[0]):
         assert [one["machine"] for one in (await told(on, "machines"))["machines"]] == ["a"]
-        assert "of an older version" in (await run(on, "machines", "--state", "lost", status=64)).output
+        assert "is an older version" in (await run(on, "machines", "--state", "lost", status=64)).output
 
 
 @pytest.mark.parametrize(

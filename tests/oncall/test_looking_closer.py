@@ -222,7 +222,7 @@ def test_the_difference_and_the_tree_as_json(bundle: Path) -> None:
         (["stacks", "{}", "72"], 64, "there is no rank 72"),
         (["ranks", "{}", "--rank", "72"], 64, "there is no rank 72"),
         (["diff", "{}", "0", "72"], 64, "name one of 0-71"),
-        (["stacks", "{}", "5", "--look", "2"], 64, "there were: 0, 1"),
+        (["stacks", "{}", "5", "--look", "2"], 64, "it has: 0, 1"),
         (["tree", "{}/nowhere"], 64, "no such file"),
         (["tree", "nowhere.zip"], 64, "no such file"),
         (["tree", "{}/round-0/empty"], 65, "no readable evidence"),

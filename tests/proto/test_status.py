@@ -86,7 +86,7 @@ def test_what_grpc_says_is_told_apart(code: grpc.StatusCode, kind: type[HangdogE
 
 
 def test_another_server_than_ours_is_not_ours() -> None:
-    with serving(None) as client, pytest.raises(ServerUnreachable, match="is no hangdog server"):
+    with serving(None) as client, pytest.raises(ServerUnreachable, match="is not a hangdog server"):
         client.incident("x")
 
 

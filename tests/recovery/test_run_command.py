@@ -181,7 +181,7 @@ def test_a_second_supervisor_is_refused_and_a_signal_ends_the_job_with_all_that_
     scene.until(scene.folder / "began")
     status, out, err = scene.run(job=job)
     assert (status, out) == (64, "")
-    assert "another hangdog run keeps" in err
+    assert "another hangdog run uses" in err
     process.terminate()
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM

@@ -52,7 +52,7 @@ def _opened(order: dict[str, Any]) -> int:
     reached = syscalls.open_inside(root, f"{folder}/{name}", os.O_PATH | os.O_NOFOLLOW)
     kept = os.fstat(reached)
     if not stat.S_ISREG(kept.st_mode) or kept.st_uid != who.uid:
-        raise CredentialsRefused("what stands in its ring's place is no file of its own")
+        raise CredentialsRefused("the file at its ring's path is not a regular file of its user")
     return syscalls.reopen(reached, os.O_RDONLY)
 
 

@@ -69,7 +69,7 @@ class Child:
             return {}
         held = _held()
         if not all(held >> bit & 1 for bit in _BECOMES):
-            raise CredentialsRefused(f"the agent needs {_NEEDS} to read with no more than its user's rights")
+            raise CredentialsRefused(f"the agent needs {_NEEDS} to read it with its user's rights alone")
         # by number: a name would be looked up, and that may hang. Never an empty list of groups: Python 3.12.0 then keeps ours
         return {"user": self.who.uid, "group": self.who.gid, "extra_groups": self.who.groups or (self.who.gid,)}
 

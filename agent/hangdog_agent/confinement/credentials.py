@@ -9,7 +9,7 @@ _MOST_GROUPS = 1 << 16
 #: Of <linux/auxvec.h>; and the most bytes of a vector, which has some twenty entries.
 _AT_SECURE = 23
 _MOST_AUXILIARY = 1 << 14
-_UNKNOWN = "the kernel does not say whose process it is"
+_UNKNOWN = "the kernel does not say which user owns it"
 
 
 class CredentialsRefused(Exception):

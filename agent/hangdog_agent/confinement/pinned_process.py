@@ -85,7 +85,7 @@ class PinnedProcess:
         """What its memory is made of (proc(5)); raises Refused. Ask for it within `syscalls.privileged`."""
         read = self._bytes("maps", _MOST_MAPS)
         if len(read) >= _MOST_MAPS:
-            raise CredentialsRefused(f"its memory is in more pieces than {_MOST_MAPS} bytes tell")
+            raise CredentialsRefused(f"its memory map is longer than {_MOST_MAPS} bytes")
         return read.decode("utf-8", "replace")
 
     def _text(self, name: str) -> str:

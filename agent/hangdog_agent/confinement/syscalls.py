@@ -95,7 +95,7 @@ def become(who: Credentials, cpu_s: int | None) -> None:
             os.setresuid(who.uid, who.uid, who.uid)
     except PermissionError:
         raise CredentialsRefused(
-            "the agent may not take its user's rights, and its own are not used: it needs CAP_SETUID and CAP_SETGID"
+            "the agent cannot read it as its user, and never reads it as root: it needs CAP_SETUID and CAP_SETGID"
         ) from None
     _capabilities(_held() & 1 << _SYS_PTRACE, 0)
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, missing=True)

@@ -137,7 +137,7 @@ def _checked(key: bytes, certificate: bytes, machine: str) -> leaf.CertificateIn
     if x509.load_pem_x509_certificate(certificate).public_key() != own:
         raise WrongUse("the new certificate belongs to another key")
     if found.owners != (f"machine {machine}",) or not found.client_auth:
-        raise WrongUse(f"the new certificate is not the one of machine {machine}")
+        raise WrongUse(f"the new certificate is not for machine {machine}")
     return found
 
 

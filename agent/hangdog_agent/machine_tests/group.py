@@ -33,7 +33,7 @@ class Group:
         if not self.host or not self.port.isdecimal() or not 0 < int(self.port) < 65_536:
             return f"{self.meet!r} is not HOST:PORT"
         if self.members < 2 or not 0 <= self.member < self.members:
-            return f"member {self.member} of {self.members} makes no group"
+            return f"a group of {self.members} has no member {self.member}"
         return ""
 
     def interface(self) -> str:

@@ -192,12 +192,14 @@ def wanted(order: pb.Diagnose, settings: RemoteTestSettings) -> "OrderedTest":
     from hangdog_agent.machine_tests.ordered_tests import ORDERED, OrderedTest
 
     if not settings.diagnose:
-        raise WrongUse("this agent is told to obey no diagnosis (diagnose=0)")
+        raise WrongUse("this agent accepts no machine tests (diagnose=0)")
     levels = tuple(sorted(set(order.levels)))
     if not levels or not set(levels) <= set(ORDERED):
-        raise WrongUse(f"a server may order levels {', '.join(map(str, ORDERED))}; it ordered {list(order.levels)[:8]}")
+        raise WrongUse(
+            f"a server can request levels {', '.join(map(str, ORDERED))}; it requested {list(order.levels)[:8]}"
+        )
     if not 1 <= len(order.members) <= _MEMBERS or order.member >= len(order.members):
-        raise WrongUse(f"member {order.member} of {len(order.members)} makes no group")
+        raise WrongUse(f"a group of {len(order.members)} has no member {order.member}")
     if order.meet and (wrong := Group(order.meet, order.member, len(order.members)).wrong()):
         raise WrongUse(wrong)
     if not order.meet and order.member:

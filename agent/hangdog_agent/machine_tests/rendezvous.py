@@ -41,7 +41,7 @@ def _own(host: str, port: int) -> str:
             way.connect(address)
             return str(way.getsockname()[0])
     except OSError as error:
-        raise WrongUse(f"there is no way from here to {host[:100]!r}: {error.strerror or error}") from error
+        raise WrongUse(f"this machine cannot reach {host[:100]!r}: {error.strerror or error}") from error
 
 
 def _far(address: str) -> bool:

@@ -70,7 +70,10 @@ class Backups:
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         if len(placement) != group.size:
-            raise WrongUse(f"a placement of {len(placement)} ranks for a job of {group.size}", "plan it for this job")
+            raise WrongUse(
+                f"the placement has {len(placement)} ranks, and the job has {group.size}",
+                "plan it again for this job: hangdog plan backups",
+            )
         self._member = Membership(job_key(environ), settings.job)
         self._group, self._placement, self._settings = group, placement, settings
         self._machine = settings.machine or socket.gethostname()
@@ -155,14 +158,14 @@ class Backups:
         reports = self._reports(RankReport(self._machine, self._address, ""))
         if wrong := misplaced(reports, self._placement):
             raise WrongUse(
-                f"the backup of rank {wrong[0]} would lie on its own machine {reports[wrong[0]].machine}",
-                "plan it with the ranks of each machine: hangdog plan backups --gpus-per-machine",
+                f"the backup of rank {wrong[0]} would be on its own machine {reports[wrong[0]].machine}",
+                "say how many ranks a machine has: hangdog plan backups --gpus-per-machine N",
             )
         near_only = {report.machine: report.address.startswith("127.") for report in reports if report.address}
         if any(near_only.values()) and not all(near_only.values()):
             raise WrongUse(
-                f"other machines do not reach {next(name for name, is_near in near_only.items() if is_near)}",
-                "give its address: BackupSettings(host=...)",
+                f"other machines cannot reach {next(name for name, is_near in near_only.items() if is_near)}",
+                "give an address that they can reach: BackupSettings(host=...)",
             )
         return [report.machine for report in reports]
 
@@ -256,5 +259,5 @@ def _own_address(master: str) -> str:
         try:
             line.connect((master, 9))
         except OSError as error:
-            raise WrongUse(f"no way leads to MASTER_ADDR {master}: {error}", "give BackupSettings(host=...)") from None
+            raise WrongUse(f"cannot reach MASTER_ADDR {master}: {error}", "give BackupSettings(host=...)") from None
         return str(line.getsockname()[0])

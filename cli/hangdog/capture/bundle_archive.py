@@ -34,7 +34,9 @@ def packing_of(path: Path) -> Packing | None:
     for ending, packing in PACKINGS.items():
         if path.name.endswith(ending) and path.name != ending:
             return packing
-    raise WrongUse(f"{printable(str(path), 200)} names no archive", f"let it end in {', '.join(PACKINGS)}")
+    raise WrongUse(
+        f"{printable(str(path), 200)} is not the name of an archive", f"end it in one of {', '.join(PACKINGS)}"
+    )
 
 
 def pack(content: Iterable[File], to: BinaryIO, packing: Packing | None, at_s: float) -> int:
@@ -69,7 +71,7 @@ def create(path: Path) -> BinaryIO:
         raise _there_already(path) from None
     except OSError as error:
         what = f"cannot write {printable(str(path), 200)}: {error.strerror}"
-        raise WrongUse(what, "name a folder that you may write to with -o") from error
+        raise WrongUse(what, "name a file in a folder that you can write to: -o") from error
     _hand_over(fd)
     return os.fdopen(fd, "wb")
 
@@ -87,8 +89,8 @@ def write(path: Path, content: Iterable[File], at_s: float) -> int:
 
 
 def _there_already(path: Path) -> WrongUse:
-    what = f"{printable(str(path), 200)} is there already"
-    return WrongUse(what, "name a file that is not there yet; nothing is written over")
+    what = f"{printable(str(path), 200)} already exists"
+    return WrongUse(what, "name a new file: hangdog overwrites nothing")
 
 
 def _hand_over(fd: int) -> None:

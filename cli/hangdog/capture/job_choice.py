@@ -48,7 +48,7 @@ def choose(members: Sequence[RankProcesses], job: str = "", pids: Collection[int
         ranks = tuple(sorted({member.rank for member in meant}))
     if len(fitting) != 1:
         listed = "; ".join(f"{printable(one.key, 80)} (ranks {format_ranks(one.ranks)})" for one in fitting)
-        what = f"{counted(len(fitting), 'job')} of this machine are meant: {listed}" if fitting else "no job fits"
+        what = f"{counted(len(fitting), 'job')} of this machine fit: {listed}" if fitting else "no job fits"
         raise WrongUse(what, "name one with --job")
     return JobChoice(fitting[0], ranks or fitting[0].ranks)
 
@@ -57,7 +57,7 @@ def _of_processes(members: Sequence[RankProcesses], pids: Collection[int]) -> li
     meant = [member for member in members if member.process.pid in pids]
     lacking = sorted(set(pids) - {member.process.pid for member in meant})
     if lacking:
-        what = f"no training process found here is, or started, {counted(len(lacking), 'process', 'processes')}"
+        what = f"no training process here owns {counted(len(lacking), 'process', 'processes')}"
         raise WrongUse(f"{what} {', '.join(map(str, lacking))}", _LISTED)
     if len({member.key for member in meant}) > 1:
         raise WrongUse("these processes belong to different jobs", _LISTED)

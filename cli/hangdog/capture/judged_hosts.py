@@ -44,7 +44,7 @@ def capture_hosts(order: HostsOrder, form: str, say: Say) -> int:
         order.folder.mkdir(mode=0o700)
     except OSError as error:
         what = f"cannot make the folder {printable(str(order.folder))}: {error.strerror}"
-        raise WrongUse(what, "name one with -o that is not there yet, where you may write") from error
+        raise WrongUse(what, "name a new folder with -o, in a place where you can write") from error
     say(f"capturing {counted(len(order.hosts), 'host')} over {order.call.name}, {order.at_once} at a time")
 
     def show(one: HostCapture) -> None:

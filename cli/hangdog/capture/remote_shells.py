@@ -90,10 +90,10 @@ def parse(text: str) -> RemoteCall:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise WrongUse(f"--over {printable(text, 80)}: {error}", "quote it as for a shell") from None
+        raise WrongUse(f"--over {printable(text, 80)}: {error}", "quote it as in a shell") from None
     if not words or words[0] not in SHELLS:
-        what = f"--over {printable(text, 80)}: hangdog does not know how to run anything over it"
-        raise WrongUse(what, f"it is one of {', '.join(SHELLS)}, with options of its own where needed: 'ssh -p 2222'")
+        what = f"--over {printable(text, 80)}: hangdog cannot run commands through it"
+        raise WrongUse(what, f"give one of {', '.join(SHELLS)}, with its options if needed: 'ssh -p 2222'")
     return RemoteCall(words[0], tuple(words[1:]))
 
 
@@ -104,7 +104,7 @@ def expanded(shell: RemoteShell, hosts: Sequence[str]) -> tuple[str, ...]:
         for name in re.findall(r"(?:[^,\[]|\[[^\]]*\]?)+", text):
             for host in _ranges(name):
                 if not shell.hosts.fullmatch(host):
-                    raise WrongUse(f"{printable(host, 80)!r} is no name of a host", f"write it as {shell.example}")
+                    raise WrongUse(f"{printable(host, 80)!r} is not a host name", f"write it as {shell.example}")
                 found[host] = None
                 if len(found) > MOST_HOSTS:
                     raise WrongUse(f"more than {MOST_HOSTS} hosts", "capture them in several turns")

@@ -170,7 +170,7 @@ class DemoStage:
                 self._tell(f"step {step.number:3}   loss {step.loss:6.3f}   {rate:6.0f} tokens/s")
                 yield step
             yield None
-        raise OurFault(f"{why} within {patience_s:g} s; rank 0's last words: {self._processes.last_line('rank-0')}")
+        raise OurFault(f"{why} within {patience_s:g} s; rank 0's last line: {self._processes.last_line('rank-0')}")
 
     def _json_output(self, name: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
         """The JSON object a command prints; what it says meanwhile on stderr is passed on."""

@@ -69,7 +69,7 @@ class Evidence:
             raise WrongUse(f"{has}: there is no rank {rank}", f"name one of 0-{self.world_size - 1}")
         if round_number is not None and round_number not in {round_.number for round_ in self.snapshot.rounds}:
             looks = ", ".join(str(round_.number) for round_ in self.snapshot.rounds) or "none"
-            raise WrongUse(f"there was no look {round_number} in {self.named}", f"there were: {looks}")
+            raise WrongUse(f"{self.named} has no look {round_number}", f"it has: {looks}")
         found = of_rank(self.snapshot.rounds, Rank(rank), round_number)
         if not found:
             what = f"nothing was seen of rank {rank} in {self.named}"
@@ -110,12 +110,12 @@ def evidence(where: str, server: ServerAddress) -> Evidence:
 def replay_incident(stored: StoredIncident) -> Replayed:
     """What the server judged, put together again; raises WrongUse where nothing has come yet, OurFault where it cannot be."""
     if stored.line.state in UNDER_WAY and not stored.captures:
-        raise WrongUse(f"nothing of incident {stored.line.id} is captured yet", f"hangdog watch {stored.line.id}")
+        raise WrongUse(f"incident {stored.line.id} has no captures yet", f"hangdog watch {stored.line.id}")
     try:
         return replay(stored.line.job, stored.asked, (StoredRound(*capture) for capture in stored.captures))
     except (KeyError, TypeError, ValueError) as error:
-        what = f"what is kept of incident {stored.line.id} cannot be put together: {type(error).__name__}: {error}"
-        raise OurFault(what, "did another version of hangdog keep it? or it has not been captured yet") from error
+        what = f"the captures of incident {stored.line.id} cannot be read: {type(error).__name__}: {error}"
+        raise OurFault(what, "another version of hangdog may have stored it, or its capture is not finished") from error
 
 
 def _placed(name: str, incident: str, snapshot: Snapshot, layout: Layout, server_verdict: Verdict | None) -> Evidence:

@@ -205,7 +205,7 @@ def _print_result(report: Mapping[str, Any], form: str) -> int:
         print_report(report, console_for(sys.stdout))
     status = STATUSES.get(report.get("verdict", ""))
     if status is None:
-        raise OurFault("the server's report holds no verdict that we know", "is it of another version?")
+        raise OurFault("the server's report has an unknown verdict", "is the server another version of hangdog?")
     return status
 
 

@@ -37,5 +37,5 @@ def write_text(path: Path, text: str) -> None:
             with contextlib.suppress(OSError):
                 fresh.unlink()
         raise WrongUse(
-            f"cannot write {path}: {error.strerror}", "give --html a file in a folder you may write"
+            f"cannot write {path}: {error.strerror}", "give --html a file in a folder that you can write to"
         ) from error

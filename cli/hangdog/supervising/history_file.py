@@ -60,7 +60,7 @@ class HistoryFile:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise WrongUse(
-                f"another hangdog run keeps {self._path}", "wait for its end, or give another --state"
+                f"another hangdog run uses {self._path}", "wait until it ends, or give another --state"
             ) from None
 
     def _read(self) -> tuple[Entry, ...]:

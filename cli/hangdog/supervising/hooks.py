@@ -34,14 +34,16 @@ def check(hook: str, tests: bool) -> None:
     """Raises WrongUse for what can be no hook."""
     if _is_url(hook):
         if tests:
-            raise WrongUse(f"{hook}: a webhook cannot answer what a test found", "name a command that prints machines")
+            raise WrongUse(
+                f"{hook}: a webhook cannot report what a test found", "give a command that prints the faulty machines"
+            )
         return
     try:
         words = shlex.split(hook)
     except ValueError as error:
-        raise WrongUse(f"{hook!r} is no command: {error}", "quote it as for a shell") from error
+        raise WrongUse(f"{hook!r} is not a command: {error}", "quote it as in a shell") from error
     if not words:
-        raise WrongUse("a hook is empty", "name a command, or a URL")
+        raise WrongUse("a hook is empty", "give a command or a URL")
 
 
 def carry_out(

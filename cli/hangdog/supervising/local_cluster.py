@@ -68,9 +68,7 @@ class LocalCluster:
         self._commands["server"] = (*server, "127.0.0.1:0")
         line = first_line(self._start("server"), SERVER_S)
         if not line.startswith("listening on "):
-            raise OurFault(
-                "the server that is to watch the job did not start", f"{self._folder / 'server.log'} says why"
-            )
+            raise OurFault("the server that watches the job did not start", f"{self._folder / 'server.log'} says why")
         address = line.removeprefix("listening on ").strip()
         self._commands["server"] = (
             *server,

@@ -18,7 +18,7 @@ def ladder_settings(assignments: Sequence[str]) -> LadderSettings:
     for assignment in assignments:
         name, _, value = assignment.partition("=")
         if name not in kinds or not re.fullmatch(r"\d{1,9}(\.\d{1,3})?", value):
-            raise WrongUse(f"--ladder {assignment} sets no limit", f"limits are {', '.join(kinds)}; write evictions=1")
+            raise WrongUse(f"--ladder {assignment} is not a limit", f"limits are {', '.join(kinds)}; write evictions=1")
         changed[name] = kinds[name](float(value))
     return replace(LadderSettings(), **changed)
 

@@ -49,7 +49,7 @@ def machines_in_use(order: RunOrder, out: Collection[str], fit: Collection[str] 
     found = []
     for name in order.machines:
         if name in out and not left:
-            raise WrongUse(f"{name} is out, and no spare is left", "name another: --spare NAME")
+            raise WrongUse(f"{name} is evicted, and no spare is left", "name another spare: --spare NAME")
         found.append(left.pop(0) if name in out else name)
     return tuple(found)
 

@@ -56,7 +56,7 @@ def place(topology: Topology) -> BackupPlacement:
     if len(where) > MOST_PLACES:
         raise WrongUse(
             f"{len(where)} machines are too many to place backups on",
-            f"{MOST_PLACES} at most: say which ranks share one",
+            f"{MOST_PLACES} at most: say which ranks share a machine",
         )
     every = domains(topology, where)
     kinds = tuple(dict.fromkeys(domain.kind for domain in every))

@@ -40,10 +40,10 @@ class FleetDemand:
 
     def __post_init__(self) -> None:
         if not 1 <= self.machines <= MOST_MACHINES:
-            raise WrongUse(f"{self.machines} machines", f"ask about 1 to {MOST_MACHINES}")
+            raise WrongUse(f"{self.machines} machines cannot be planned for", f"give 1 to {MOST_MACHINES}")
         if not 0 < self.daily < 1:
             raise WrongUse(
-                f"{self.daily:g} is no daily failure rate", "give the incidents a machine and day, as 0.0038"
+                f"{self.daily:g} is no daily failure rate", "give the incidents per machine and day, such as 0.0038"
             )
         if not self.replenish_s > 0:
             raise WrongUse(f"{self.replenish_s:g} s is no time", "say how long it takes to replace a machine")
@@ -52,7 +52,7 @@ class FleetDemand:
             raise WrongUse("the shares of incidents by size do not sum to 1", "give shares whose sum is below 1")
         if self.incidents * self.mean_size > self.machines:
             raise WrongUse(
-                "more machines would be away than there are", "give a shorter time to replace one, or a lower rate"
+                "more machines would be missing than the job has", "give a shorter time to replace one, or a lower rate"
             )
 
     @property

@@ -131,5 +131,7 @@ def _document(text: str) -> Mapping[str, Any] | None:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise OurFault(f"what the server says cannot be read: {error}", "is it of another version?") from error
+        raise OurFault(
+            f"the server's answer cannot be read: {error}", "is the server another version of hangdog?"
+        ) from error
     return document if isinstance(document, dict) else None

@@ -43,7 +43,7 @@ def read(folder: Path, own: Path | None = None) -> CertificateFiles:
         private, found, public = both.partition(begins)
         if not found or b"PRIVATE KEY-----" not in private:
             raise WrongUse(
-                f"{own} holds no key with its certificate", "remove it: the agent has its certificate renewed"
+                f"{own} holds no key with its certificate", "remove it: the agent then renews its certificate"
             )
         return CertificateFiles(_content(authority), begins + public, private)
     if not certificate.exists() and not key.exists():

@@ -64,8 +64,8 @@ def require_privacy(reach: ServerAddress) -> None:
     """Raises WrongUse where stacks and tokens would cross a network in plain text though nobody said that they may."""
     if reach.tls is None and not reach.insecure and not is_loopback(reach.address):
         raise WrongUse(
-            f"{reach.address} is not this machine, and without TLS whoever is on the way reads along and answers",
-            "give --tls DIR (HANGDOG_TLS), a folder from `hangdog certs`; or --insecure where the network is trusted",
+            f"{reach.address} is another machine, and without TLS others on the network could read and forge answers",
+            "give --tls DIR (HANGDOG_TLS), a folder from `hangdog certs`; or --insecure on a network that you trust",
         )
 
 

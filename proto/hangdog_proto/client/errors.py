@@ -54,12 +54,12 @@ def from_grpc(error: grpc.RpcError, address: str, tls: bool = False) -> HangdogE
         if date_hint(message):
             start = date_hint(message)
         elif tls:
-            start += "; or its certificate and the one of --tls do not know each other: hangdog certs show DIR"
+            start += "; or its certificate and that of --tls are of different authorities: hangdog certs show DIR"
         return ServerUnreachable(f"no server answers at {address}{' over TLS' * tls} ({message})", start)
     if code in _DENIED:
-        return NotAllowed(f"{address} does not let us ({message})", "is something between us and the server?")
+        return NotAllowed(f"{address} denies access ({message})", "is a proxy between this machine and the server?")
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        return ServerUnreachable(f"what answers at {address} is no hangdog server, or one of another version")
+        return ServerUnreachable(f"the program at {address} is not a hangdog server, or one of another version")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return WrongUse(f"the server at {address} does not take so much at once ({message})")
+        return WrongUse(f"the server at {address} does not accept a message of this size ({message})")
     return OurFault(f"the server at {address} failed: {code.name if code else ''} {message}", "its log says more")

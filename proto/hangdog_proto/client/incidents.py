@@ -247,7 +247,9 @@ class Client(LazyChannel):
         try:
             return report_json.from_json(json.loads(answer.report_json))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-            raise OurFault(f"the server's report cannot be read: {error}", "is it of another version?") from error
+            raise OurFault(
+                f"the server's report cannot be read: {error}", "is the server another version of hangdog?"
+            ) from error
 
     def actions(self, incident: str = "", limit: int = 0) -> Actions:
         """What was, is and would be done to machines, newest first; of one incident, or of all."""
@@ -291,12 +293,14 @@ class Client(LazyChannel):
                 elif part.HasField("capture"):
                     captures.append((part.capture.machine, part.capture.round, part.capture.packed))
         if head is None or len(captures) != head.captures:
-            gone = f"{len(captures)} of {head.captures if head else 'all'} captures of incident {name} came"
-            raise OurFault(gone, "were they being removed just then? ask again")
+            gone = f"{len(captures)} of {head.captures if head else 'all'} captures of incident {name} arrived"
+            raise OurFault(gone, "the server may have removed some meanwhile; try again")
         try:
             asked = json.loads(head.asked_json)
         except ValueError as error:
-            raise OurFault(f"what the server keeps cannot be read: {error}", "is it of another version?") from error
+            raise OurFault(
+                f"the server's record of it cannot be read: {error}", "is the server another version of hangdog?"
+            ) from error
         return StoredIncident(incident_line(head.summary), _verdict(head.verdict_json), asked, tuple(captures))
 
 
@@ -372,7 +376,9 @@ def _verdict(document: str) -> Verdict | None:
     try:
         return from_json(json.loads(document))
     except (KeyError, TypeError, ValueError) as error:
-        raise OurFault(f"the server's verdict cannot be read: {error}", "is it of another version?") from error
+        raise OurFault(
+            f"the server's verdict cannot be read: {error}", "is the server another version of hangdog?"
+        ) from error
 
 
 def _state(stated: pb.JobState) -> JobState:

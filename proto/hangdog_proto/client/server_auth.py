@@ -40,7 +40,7 @@ def verified(address: str, folder: Path, own: Path | None = None, within_s: floa
         raise NotAllowed(f"the certificate of {address} cannot be read: {error}") from error
     require_server(found, address)
     if reason := DenyList(folder / deny_list.NAME).refuses(found):
-        raise NotAllowed(f"the server at {address}: {reason}", "ask who runs the server; docs/security.md")
+        raise NotAllowed(f"the server at {address}: {reason}", "ask the operator of the server; docs/security.md")
     return Verified(ssl.DER_cert_to_PEM_cert(der).encode(), found)
 
 
@@ -50,7 +50,9 @@ def require_server(found: CertificateInfo, address: str) -> None:
         what = f"the certificate of {address} does not allow server authentication"
         raise NotAllowed(what, "its extended key usage must name serverAuth: hangdog certs server; docs/security.md")
     if found.owners and not any(owner.startswith("server ") for owner in found.owners):
-        raise NotAllowed(f"what answers at {address} shows the certificate of {found.owners[0]}", "it is no server's")
+        raise NotAllowed(
+            f"{address} shows the certificate of {found.owners[0]}, which is not a server", "is the address right?"
+        )
 
 
 def date_hint(words: str) -> str:
@@ -87,7 +89,7 @@ def _handshake(
             first = tls.recv(1) if wait else b""
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; a name that IDNA cannot write is a ValueError
         words = f"{error}"
-        advice = f"{start}; or its certificate and the one of --tls do not know each other: hangdog certs show DIR"
+        advice = f"{start}; or its certificate and that of --tls are of different authorities: hangdog certs show DIR"
         raise ServerUnreachable(
             f"no server answers at {address} over TLS ({words})", date_hint(words) or advice
         ) from error
@@ -109,5 +111,5 @@ def _context(folder: Path, own: Path | None) -> ssl.SSLContext:
             context.load_cert_chain(*certificate_folder.paths(folder)[1:])
     except (OSError, ValueError) as error:
         what = f"the certificates in {folder} cannot be used: {getattr(error, 'reason', None) or error}"
-        raise WrongUse(what, "hangdog certs show DIR tells what is in it; docs/security.md") from error
+        raise WrongUse(what, "hangdog certs show DIR lists what is in it; docs/security.md") from error
     return context

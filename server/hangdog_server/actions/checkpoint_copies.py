@@ -24,20 +24,18 @@ class Manifests:
         """
         if JOB in self._path and (not job or "/" in job or "\0" in job or job.startswith(".")):
             raise WrongUse(
-                f"{job[:60]!r} is no name of a file: who holds its checkpoint is not known", "rename the job"
+                f"job {job[:60]!r} cannot be a file name, so nothing says who holds its checkpoint", "rename the job"
             )
         path = Path(self._path.replace(JOB, job))
         try:
             return await self._disk.do(lambda: _read(path))
         except TimeoutError:
             raise WrongUse(
-                f"{path} does not answer: who holds the checkpoint is not known", "is its disk there?"
+                f"reading {path} takes too long, so nothing says who holds the checkpoint", "check its disk"
             ) from None
         except (OSError, UnicodeDecodeError, UnreadableEvidence) as error:
-            what = f"cannot read {path}, who holds the checkpoint is not known: {error}"
-            raise WrongUse(
-                what, "have the checkpointer write it anew, or remove it where copies do not matter"
-            ) from error
+            what = f"cannot read {path}, so nothing says who holds the checkpoint: {error}"
+            raise WrongUse(what, "let the checkpointer write it again, or remove it if copies do not matter") from error
 
 
 def _read(path: Path) -> Copies | None:

@@ -85,12 +85,10 @@ def approve(
 ) -> tuple[ActionRecord, ...]:
     """Approves the open actions of an incident, within the bounds as they are now; raises WrongUse."""
     if rule.mode not in (Mode.APPROVE, Mode.AUTO):
-        raise WrongUse(
-            f"the server is in mode {rule.mode}: nothing is done", 'set mode = "approve" in its --acting file'
-        )
+        raise WrongUse(f"the server does not act in mode {rule.mode}", 'set mode = "approve" in its --acting file')
     rows = [row for row in of(connection, incident) if row.state in OPEN]
     if not rows:
-        raise WrongUse(f"nothing of incident {incident} is to be approved", "hangdog actions lists what is")
+        raise WrongUse(f"incident {incident} has nothing to approve", "hangdog actions lists what waits for approval")
     bodies = {row.machine: row.body for row in rows}
     wanted = WantedAction(incident, rows[0].job, tuple(bodies), rows[0].evidence_at, bodies)
     words, refused = _decided(connection, wanted, facts, rule, dry=False, new=False)
@@ -116,7 +114,7 @@ def release(connection: sa.Connection, machine: str, words: str, who: str, now: 
     ours = sa.and_(INTENTS.c.machine == machine, INTENTS.c.marked)
     values = {"state": ActionState.RELEASING, "message": words, "who": who, "changed": now}
     if not connection.execute(INTENTS.update().where(ours).values(values)).rowcount:
-        raise WrongUse(f"hangdog holds no mark on {machine}", "hangdog actions lists what it holds")
+        raise WrongUse(f"hangdog has not isolated {machine}", "hangdog actions lists the machines that it has")
     return tuple(row for row in of_machine(connection, machine) if row.state is ActionState.RELEASING)
 
 

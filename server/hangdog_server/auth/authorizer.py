@@ -145,7 +145,7 @@ class Authorizer(Interceptor):
         if not self._mutual:
             origin = relayed_peer.read(context.peer())
             if (origin.unix or self._closed) and origin.role != Role.ACT.word:
-                what = "an agent without a certificate is heard here only as root or as the server's user"
+                what = "without a certificate, an agent must run as root or as the server's user"
                 raise NotAllowed(what, "give server and agents --tls (hangdog certs init); docs/security.md")
             return None
         shown = self.certificates.shown(context.auth_context())
@@ -208,7 +208,7 @@ class Authorizer(Interceptor):
         except TimeoutError:
             raise WrongUse(f"no request came within {self._patience_s:g} s") from None
         except DecodeError:
-            raise WrongUse("this is no request of hangdog's") from None
+            raise WrongUse("this is not a hangdog request") from None
         if request is cast(Any, grpc.aio).EOF:
             raise WrongUse("the stream ended before its request")
         return request

@@ -240,12 +240,12 @@ def signer(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except OSError as error:
-        advice = "only who holds the authority's key makes certificates"
+        advice = "making certificates needs the authority's key"
         raise WrongUse(f"cannot read {path}: {error.strerror}", advice) from error
     except (TypeError, ValueError) as error:
-        raise WrongUse(f"{path} holds no key that can be read: {error}", "it is PEM, without a password") from error
+        raise WrongUse(f"{path} holds no readable key: {error}", "it must be PEM without a password") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise WrongUse(f"{path} is no key of `hangdog certs init`", "sign with what made that authority")
+        raise WrongUse(f"{path} is not a key from `hangdog certs init`", "sign with the tool that made that authority")
     return key
 
 
@@ -268,8 +268,8 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 def there(path: Path) -> WrongUse:
     """That something is there already."""
-    advice = "nothing is overwritten: make the new one in another folder (--into, where there is that), then put it in the old one's place"
-    return WrongUse(f"{path} is there already", advice)
+    advice = "hangdog overwrites nothing: make the new one elsewhere (--into, if the command has it), then move it here"
+    return WrongUse(f"{path} already exists", advice)
 
 
 def _file_name(name: str) -> str:

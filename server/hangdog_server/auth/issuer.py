@@ -96,11 +96,11 @@ class Issuer:
         self.ends = self._above.not_valid_after_utc.timestamp()
         advice = "hangdog certs issuer makes one"
         if not constrained(self._above):
-            raise WrongUse(f"{path} may sign more than certificates of machines", advice)
+            raise WrongUse(f"{path} can sign more than certificates of machines", advice)
         if self._above.public_key() != self._key.public_key():
             raise WrongUse(f"{path} belongs to another key than the one beside it", advice)
         if self.ends <= clock():
-            raise WrongUse(f"the authority in {folder} ended on {day(self.ends)}", advice)
+            raise WrongUse(f"the authority in {folder} expired on {day(self.ends)}", advice)
 
     def sign(self, request: bytes, machine: str) -> bytes:
         """A certificate (PEM) for a machine whose agent the caller has authenticated; raises WrongUse.

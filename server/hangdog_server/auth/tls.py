@@ -128,7 +128,7 @@ class Certificate:
             raise WrongUse(f"the certificate in {self._folder} belongs to another key than the one beside it", advice)
         ends = own.not_valid_after_utc.timestamp()
         if ends <= self._clock():
-            raise WrongUse(f"the certificate in {self._folder} ended on {day(ends)}", advice)
+            raise WrongUse(f"the certificate in {self._folder} expired on {day(ends)}", advice)
         self.begins = own.not_valid_before_utc.timestamp()
         return ends
 

@@ -65,10 +65,12 @@ def new(path: Path, name: str, role: Role, now: float, days: int = DAYS) -> str:
         # those that have ended stay, but for one of this name: by a clock that has jumped forward all have
         kept = [token for token in read(path) if token.name != name or token.expires > now]
         if any(token.name == name for token in kept):
-            raise WrongUse(f"{name} has a token", f"end it with `hangdog token revoke {name}`, or give another --name")
+            raise WrongUse(
+                f"{name} already has a token", f"revoke it with `hangdog token revoke {name}`, or give another --name"
+            )
         if len(kept) >= MOST:
-            hint = "`hangdog token list` shows which have ended: revoke those; or let a proxy say who people are"
-            raise WrongUse(f"{path} holds {MOST} tokens, more are not taken", hint)
+            hint = "revoke the expired ones (`hangdog token list`), or let a proxy authenticate people"
+            raise WrongUse(f"{path} is full: it holds {MOST} tokens", hint)
         made = PREFIX + secrets.token_urlsafe(32)
         _write(path, [*kept, Token(name, role.word, now, now + days * 86400.0, digest(made))])
     return made
@@ -80,7 +82,7 @@ def revoke(path: Path, name: str) -> None:
         before = read(path)
         kept = [token for token in before if token.name != name]
         if len(kept) == len(before):
-            raise WrongUse(f"nobody called {name} has a token", "hangdog token list")
+            raise WrongUse(f"{name} has no token", "`hangdog token list` lists who has one")
         _write(path, kept)
 
 
@@ -105,7 +107,7 @@ def read(path: Path) -> tuple[Token, ...]:
             if len(bytes.fromhex(token.sha256)) != hashlib.sha256().digest_size or not token.expires > token.made:
                 raise ValueError(f"{token.name!r} is none")
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise WrongUse(f"{path} is no file of tokens: {error}", "hangdog token new makes one") from error
+        raise WrongUse(f"{path} is not a token file: {error}", "hangdog token new makes one") from error
     return found
 
 

@@ -98,8 +98,8 @@ class CampaignRun:
         except HangdogError as error:
             await self._fail(error)
         except asyncio.CancelledError:  # the store does not hear of it: whoever takes the store up goes on
-            stopped = "the server was stopped before the campaign had come to its end"
-            self._progress.failure = ServerUnreachable(stopped, "the next one goes on with it by itself")
+            stopped = "the server stopped before the campaign ended"
+            self._progress.failure = ServerUnreachable(stopped, "the next server continues it")
         except Exception as error:  # a bug of ours must not leave a campaign that looks as if it were still running
             log.exception("campaign %s failed", self.campaign.id)
             what = f"campaign {self.campaign.id} failed: {type(error).__name__}: {error}"
@@ -137,7 +137,7 @@ class CampaignRun:
         self._before = len(self._launches)
         if attempt > ATTEMPTS:
             raise ServerUnreachable(
-                f"the server ended {counted(attempt, 'time')} while it led this campaign", "ask for another one"
+                f"the server ended {counted(attempt, 'time')} during this campaign", "start a new one"
             )
         self._asked = replace(self._asked, attempt=attempt)
         await store.do(campaigns.remember, name, self._asked.to_json())

@@ -41,7 +41,7 @@ async def asked(
     chosen = diagnostics(levels, len(machines))
     if not chosen:
         raise WrongUse(
-            f"level {levels[0]} takes two machines or more", "name another with --machines, or another level"
+            f"level {levels[0]} needs two machines or more", "name another with --machines, or another level"
         )
     since = clock() - settings.probation_s if settings.probation_s else math.inf
     offences = await store.ask(test_results.offences, machines, since)
@@ -63,9 +63,9 @@ def _levels(request: CampaignRequest) -> tuple[int, ...]:
     levels = tuple(sorted(set(request.levels))) or LEVELS
     if strange := [level for level in levels if level not in LADDER]:
         what = (
-            "level 5 replays a command, which no server orders"
+            "level 5 replays a command, which a server cannot request"
             if strange == [5]
-            else f"no server orders level {strange[0]}"
+            else f"a server cannot request level {strange[0]}"
         )
         raise WrongUse(what, f"levels over a server are {', '.join(map(str, LADDER))}")
     return levels
@@ -74,7 +74,7 @@ def _levels(request: CampaignRequest) -> tuple[int, ...]:
 async def _machines(request: CampaignRequest, fleet: Fleet, store: Store) -> tuple[tuple[str, ...], dict[str, float]]:
     """The machines in order, and how suspicious an incident makes each."""
     if not request.machines and not request.incident:
-        raise WrongUse("it is not said whom to test", "name them with --machines, or an incident with --incident")
+        raise WrongUse("no machines to test are named", "name them with --machines, or an incident with --incident")
     if not request.incident:
         return tuple(dict.fromkeys(request.machines)), {}
     incident = await store.find(request.incident)

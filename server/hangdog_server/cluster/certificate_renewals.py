@@ -54,9 +54,11 @@ class Renewals:
         if self._issuer is None:
             raise WrongUse("this server signs no certificates", "hangdog server --issuer; docs/security.md")
         if shown is None or shown.leaf is None or machine not in shown.machines:
-            raise NotAllowed(f"no certificate was shown that speaks for {machine}")
+            raise NotAllowed(f"the agent showed no certificate of machine {machine}")
         if not self._budgets.take(machine, 1, now):
-            raise WrongUse(f"{machine} had {AT_ONCE} certificates lately", "another one is signed within the hour")
+            raise WrongUse(
+                f"{machine} got {AT_ONCE} certificates lately", "the server signs another one within the hour"
+            )
         entry = AuditEntry("certificate renew", machine, "", "certificate", peer, "", f"instead of {shown.leaf.serial}")
         try:
             made = self._issuer.sign(request, machine)
@@ -65,7 +67,7 @@ class Renewals:
             raise
         found = x509.read_pem(made)
         if not await self._audit.note(replace(entry, outcome=f"signed {found.serial}, until {day(found.ends)}")):
-            raise OurFault("the record cannot be written", "the server's log says why")
+            raise OurFault("the audit log cannot be written", "the server's log says why")
         return made
 
 

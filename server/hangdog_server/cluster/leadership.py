@@ -77,7 +77,9 @@ class Leading:
             address = self._theirs[job].address
             raise ServerUnreachable(
                 f"job {job} is led by another server" + (f", at {address}" if address else ""),
-                f"ask there: --server {address}" if address else "give each server the --advertise that agents know",
+                f"ask there: --server {address}"
+                if address
+                else "give each server the --advertise that the agents' --server names",
             )
 
     def elsewhere(self, job: str) -> bool:

@@ -102,7 +102,9 @@ class ActionService:
         elif request.what == "close-breaker":
             entry = person.audit_entry(request.what, "", request.reason)
         else:
-            raise WrongUse(f"{request.what[:40]!r} is nothing to decide", "approve, dismiss, release, close-breaker")
+            raise WrongUse(
+                f"{request.what[:40]!r} is not an action", "give one of approve, dismiss, release, close-breaker"
+            )
         await self._audit.note(replace(entry, outcome="asked"))
         try:
             rows = await self._decided(request, entry.incident, person.name, shown)
@@ -145,7 +147,7 @@ class ActionService:
             rows = await self._turn(same, lambda connection: policy.approve(connection, incident, facts, rule, who))
             if refused := [row for row in rows if row.state in actions.OPEN]:
                 raise WrongUse(
-                    f"incident {incident}: {refused[0].message}", "the bounds stand in the server's --acting file"
+                    f"incident {incident}: {refused[0].message}", "the server's --acting file sets the limits"
                 )
             return rows
         if request.what == "dismiss":

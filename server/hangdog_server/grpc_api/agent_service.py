@@ -118,7 +118,7 @@ class Agents(AgentsServicer):
         machine = decode.name(hello.machine, "machine")
         if shown is not None and machine not in shown.machines:
             raise NotAllowed(
-                f"an agent with the certificate of {shown.name} says that it speaks for machine {machine}",
+                f"an agent with the certificate of {shown.name} claims to be machine {machine}",
                 "give it the --machine of its certificate, or the certificate of its machine",
             )
         self._limits.count_message(machine, size, steady())
@@ -176,7 +176,7 @@ class Agents(AgentsServicer):
         """Has a stream end with the certificate that opened it: the agent comes back with a renewed one, or not at all."""
         if shown is None or shown.ends is None:
             return None
-        ended = NotAllowed(f"the certificate of {shown.name} has ended", "renew it: docs/security.md")
+        ended = NotAllowed(f"the certificate of {shown.name} has expired", "renew it: docs/authentication.md")
         left = min(max(shown.ends - self._registry.now(), 0.0), _LONGEST_S)
         return asyncio.get_running_loop().call_later(left, connection.end, ended)
 
@@ -321,7 +321,9 @@ async def _read(context: Context) -> tuple[object, int]:
     try:
         stated: object = await context.read()
     except DecodeError:
-        raise WrongUse("what it says is no message of hangdog's", "is something else calling this port?") from None
+        raise WrongUse(
+            "it sent something that is not a hangdog message", "is something else calling this port?"
+        ) from None
     return (stated.message, stated.size) if isinstance(stated, ClientCredentials) else (None, 0)
 
 

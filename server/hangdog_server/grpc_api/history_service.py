@@ -44,7 +44,7 @@ class Records:
             day = time.strftime("%Y-%m-%d", time.gmtime(incident.pruned))
             raise WrongUse(
                 f"the captures of incident {incident.id} were removed on {day}",
-                f"its verdict is kept: hangdog show {incident.id}; how long captures are kept is a setting",
+                f"its verdict is kept: hangdog show {incident.id}; --keep-captures of the server is their limit",
             )
         asked, captures = await self._store.kept(incident.id)
         head = pb.BundleHead(

@@ -76,13 +76,13 @@ class ResponseService:
     def _decision(self, asked: Asked, person: Person) -> ResponseDecision:
         """What is wanted; raises WrongUse."""
         if asked.what not in ASKED:
-            raise WrongUse(f"{asked.what[:40]!r} is nothing to do about an incident", ", ".join(ASKED))
+            raise WrongUse(f"{asked.what[:40]!r} is not a response to an incident", f"give one of {', '.join(ASKED)}")
         for what, text in (("text", asked.text), ("key", asked.key)):
             if len(text) > decode.WHY:
                 raise WrongUse(f"a {what} of {len(text)} characters is too long", f"give {decode.WHY} at most")
         kind, text, now = ASKED[asked.what], storable(asked.text.strip()), self._services.clock()
         if kind in _NEEDS_WORDS and not text:
-            raise WrongUse("no words are given", _NEEDS_WORDS[kind])
+            raise WrongUse("the text is empty", _NEEDS_WORDS[kind])
         who, settled = storable(person.name), None
         if kind is ResponseKind.RESOLVED:
             settled = SettledCause(_cause(asked.cause), _machines(asked.cause, asked.machines), text, who, now)
@@ -105,9 +105,7 @@ def _cause(stated: str) -> StallCause:
 def _machines(cause: str, stated: Sequence[str]) -> tuple[str, ...]:
     """The machines that are named, each once; raises WrongUse."""
     if stated and cause not in OF_MACHINES:
-        raise WrongUse(
-            f"no machine is guilty where the cause is {cause}", f"name machines for {', '.join(OF_MACHINES)}"
-        )
+        raise WrongUse(f"cause {cause} blames no machine", f"name machines only for {', '.join(OF_MACHINES)}")
     if len(stated) > MOST:
         raise WrongUse(f"{len(stated)} machines for one incident; {MOST} at most", "name those that were at fault")
     return tuple(dict.fromkeys(decode.name(machine, "machine") for machine in stated))

@@ -64,7 +64,7 @@ def _before(last: RoundAnswer, before: pb.Before, after: pb.Capture, dictionary:
         return answer(last.machine, pb.Captured(round=before.round, capture=before.capture), dictionary)
     try:
         if last.unreadable:
-            raise UnreadableEvidence(f"it is told by the look behind it, which is not: {last.unreadable}")
+            raise UnreadableEvidence(f"it depends on the next look, which cannot be read: {last.unreadable}")
         traces = together.rebuilt_traces(last.traces, after, before)
     except UnreadableEvidence as error:
         return RoundAnswer(last.machine, before.round, unreadable=str(error))
@@ -120,22 +120,22 @@ def recorded(machine: str, spooled: pb.Spooled, settings: ServerSettings, now: f
     name(spooled.job.job, "job")
     number, rounds = spooled.captured.round, spooled.rounds
     if not 1 <= rounds <= settings.max_rounds or number >= rounds + FURTHER:
-        raise WrongUse(f"look {number} of {rounds} cannot be")
+        raise WrongUse(f"look {number} of {rounds} is impossible")
     if not (math.isfinite(spooled.age_s) and 0 <= spooled.age_s <= _OLDEST_S):
-        raise WrongUse(f"a standstill {spooled.age_s:g} s ago cannot be")
+        raise WrongUse(f"a stall {spooled.age_s:g} s ago is impossible")
     if not (math.isfinite(spooled.interval_s) and 0 <= spooled.interval_s <= settings.max_interval_s):
-        raise WrongUse(f"looks {spooled.interval_s:g} s apart cannot be")
+        raise WrongUse(f"looks {spooled.interval_s:g} s apart are impossible")
     if not (math.isfinite(spooled.stood_s) and 0 <= spooled.stood_s <= _OLDEST_S):
-        raise WrongUse(f"a standstill of {spooled.stood_s:g} s cannot be")
+        raise WrongUse(f"a stall of {spooled.stood_s:g} s is impossible")
     local, began = local_job(spooled.job), now - spooled.age_s
     ends = exits.own(spooled.captured.capture.exits, local.ranks, began) if spooled.crash else []
     if spooled.crash and not ends:
-        raise WrongUse("a crash without the end of any rank of its machine cannot be")
+        raise WrongUse("a crash is reported, but no rank of the machine ended")
     del spooled.captured.capture.exits[:]
     spooled.captured.capture.exits.extend(ends)
     numbers = wrong_numbers.own(spooled.captured.capture.numbers, local.ranks, began) if spooled.numbers else []
     if spooled.numbers and (spooled.crash or not numbers):
-        raise WrongUse("wrong numbers without any, or of a crash, cannot be")
+        raise WrongUse("wrong numbers are reported, but there are none, or it is a crash")
     del spooled.captured.capture.numbers[:]
     spooled.captured.capture.numbers.extend(numbers)
     return OfflineCapture(

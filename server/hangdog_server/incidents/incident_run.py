@@ -164,8 +164,8 @@ class IncidentRun:
         except HangdogError as error:
             await self._fail(error)
         except asyncio.CancelledError as cut:  # the store does not hear of it: whoever takes the store up goes on
-            stopped = str(cut) or "the server was stopped before there was a verdict"
-            self._end(ServerUnreachable(stopped, "the next one goes on with the incident by itself"))
+            stopped = str(cut) or "the server stopped before there was a verdict"
+            self._end(ServerUnreachable(stopped, "the next server continues the incident"))
         except Exception as error:  # a bug of ours must not leave an incident that looks as if it were still running
             log.exception("incident %s failed", self.name)
             what = f"incident {self.name} failed: {type(error).__name__}: {error}"

@@ -113,7 +113,7 @@ def as_it_stands(cut: Cut) -> dict[str, Any]:
     unanswered, asked = cut.unanswered(), cut.asked
     if not any(unanswered.get(machine, True) for machine in asked["asked"]):
         raise ServerUnreachable(
-            "the server ended before anybody had answered, and no machine that runs the job is back",
+            "the server stopped before any machine answered, and no machine of the job has reconnected",
             "ask again once the job runs: hangdog snapshot",
         )
     words = "the server ended before {} had answered"

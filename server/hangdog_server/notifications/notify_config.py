@@ -56,9 +56,11 @@ def read_config(path: Path) -> NotifyConfig:
     link, per_hour = words.take("link", "").rstrip("/"), words.number("per_hour", PER_HOUR)
     words.end()
     if link and (urlsplit(link).scheme not in ("http", "https") or not urlsplit(link).netloc or not link.isprintable()):
-        raise WrongUse(f"{path}: link = {link!r} is no address of pages", 'write link = "https://head-node:7413"')
+        raise WrongUse(
+            f"{path}: link = {link!r} is not the address of the web pages", 'write link = "https://head-node:7413"'
+        )
     if not receivers:
-        raise WrongUse(f"{path}: nobody is to be told", _EXAMPLE)
+        raise WrongUse(f"{path} names no receiver", _EXAMPLE)
     if importlib.util.find_spec("apprise") is None:
         raise ModuleNotFoundError("apprise sends notifications", name="apprise")
     return NotifyConfig(receivers, link, per_hour)
@@ -77,5 +79,5 @@ def _receiver(where: str, name: str, to: object) -> Receiver:
     except UnicodeDecodeError:
         written = ""
     if not written.isprintable() or "://" not in written:
-        raise WrongUse(f"{where}: what url_file holds is no address", "one line, such as mailto://..., is expected")
+        raise WrongUse(f"{where}: its url_file holds no address", "write one line, such as mailto://...")
     return Receiver(name, written, frozenset(about))

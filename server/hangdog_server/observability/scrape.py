@@ -50,7 +50,7 @@ def _address(listen: str) -> tuple[str, int]:
     if not port.isdecimal() or not port.isascii() or (colon and not host.strip("[]")):
         raise WrongUse(
             f"{listen!r} is no address for metrics",
-            "write PORT or HOST:PORT, as in 127.0.0.1:7412; 0.0.0.0:PORT is every address of this machine",
+            "write PORT or HOST:PORT, as in 127.0.0.1:7412; 0.0.0.0:PORT listens on every address of this machine",
         )
     return host or "127.0.0.1", int(port)
 

@@ -82,8 +82,8 @@ class RateLimits:
         if many or much:
             rate = f"{settings.messages_per_s} messages" if many else f"{settings.bytes_per_s >> 20} MiB"
             raise WrongUse(
-                f"the agent of {machine} says more than {rate} a second",
-                "it is broken, or the server's settings are too small for it: docs/server.md",
+                f"the agent of {machine} sends more than {rate} a second",
+                "it is broken, or the server's limit is too low for it: docs/server.md",
             )
 
     def recorded(self, machine: str, size: int, now: float) -> bool:
@@ -99,7 +99,9 @@ class RateLimits:
     def greet(self) -> None:
         """A stream begins whose agent has not said who it is; `greeted` ends that."""
         if self._greeting >= self._settings.max_greeting:
-            raise WrongUse(f"{self._greeting} agents are being let in, more are not taken", "it tries again by itself")
+            raise WrongUse(
+                f"{self._greeting} agents are connecting at once, which is the limit", "the agent tries again by itself"
+            )
         self._greeting += 1
 
     def greeted(self) -> None:

@@ -76,5 +76,5 @@ def _opened(where: Path | str, within_s: float) -> Sqlite | Postgres:
         return Postgres(where, within_s)
     if isinstance(where, str) and "://" in where:
         kind = where.partition("://")[0][:20]
-        raise WrongUse(f"a {kind} URL is no store", f"give --store a file, or {WRITTEN}")
+        raise WrongUse(f"--store does not accept a {kind} URL", f"give --store a file, or {WRITTEN}")
     return Sqlite(Path(where))

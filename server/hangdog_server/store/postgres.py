@@ -126,7 +126,7 @@ def _secrets(url: sa.URL) -> tuple[str, ...]:
 def _check(engine: sa.Engine, name: str) -> None:
     with engine.connect() as connection:
         if connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar():
-            raise WrongUse(f"the store {name} is a standby, which takes no writing", "give --store the primary")
+            raise WrongUse(f"the store {name} is a read-only standby", "give --store the primary")
         encoding = connection.execute(sa.text("SHOW server_encoding")).scalar()
         if encoding != "UTF8":
             hint = "CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"

@@ -25,7 +25,7 @@ _SQLITE = {
 #: Advice by the first letters of PostgreSQL's SQLSTATE; the longest that fits counts.
 _POSTGRES = {
     "53100": "the disk of the database is full: free space there, or have less kept (keep_bytes)",
-    "53": "the database is out of something: its log says more",
+    "53": "the database ran out of a resource: its log says more",
     "25006": "the database takes no writing: is it a standby? give --store the primary",
     "28": "the database refuses this user: check the name and password that --store or PGPASSFILE gives",
     "3D": "there is no such database: create it, or name another in --store",

@@ -118,9 +118,7 @@ class ActionPages:
     ) -> Response:
         mine, state = concerned(what, rows), await self._actions.overview()
         if what == "approve" and not state.acts:
-            raise Conflict(
-                f"the server is in mode {state.mode}: nothing is done", 'set mode = "approve" in its --acting file'
-            )
+            raise Conflict(f"the server does not act in mode {state.mode}", 'set mode = "approve" in its --acting file')
         if not mine and (what != "dismiss" or response.closed):
             raise Conflict(f"nothing of {name} is to be decided", "somebody may have been faster: look again")
         machines = named({row.machine for row in mine}) or f"incident {name}"
@@ -172,7 +170,9 @@ class ActionPages:
             name = storable(request.path_params["name"])
             rows = await self._history.acts_on(name)
             if not rows:
-                raise WrongUse(f"nothing was ever done to a machine {name[: decode.NAME]!r}", "the machines: /machines")
+                raise WrongUse(
+                    f"hangdog has never acted on a machine {name[: decode.NAME]!r}", "the machines: /machines"
+                )
             return name, rows, UNANSWERED
         incident, rows = await self._history.acts_of(storable(request.path_params["id"]))
         return incident.id, rows, incident.response

@@ -33,7 +33,7 @@ def named(page: str) -> str:
     """The page of this name, if it is told of changes; raises WrongUse."""
     if page == NOW or page in LISTS or page.startswith(MACHINE):
         return page
-    raise WrongUse(f"no changes are told of {page[:100]!r}", "/api/events?of=/machines, or without `of`")
+    raise WrongUse(f"there is no stream of changes for {page[:100]!r}", "/api/events?of=/machines, or without `of`")
 
 
 class Marks:

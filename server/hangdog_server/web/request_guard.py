@@ -146,7 +146,7 @@ class Guard:
         """There is such a path, and it is not asked by this method."""
         allowed = (error.headers or {}).get("Allow", "") if isinstance(error, HTTPException) else ""
         response = await self.refused(
-            request, WrongUse(f"this is not asked by {request.method[:20]}", f"ask by {allowed}")
+            request, WrongUse(f"this page does not accept {request.method[:20]}", f"use {allowed}")
         )
         response.status_code = 405
         response.headers["allow"] = allowed
@@ -167,7 +167,7 @@ async def body(request: Request, most: int = MOST) -> bytes:
                 if len(found) > most:
                     raise WrongUse(f"more than {most} bytes were posted", "post the form")
     except TimeoutError:
-        raise WrongUse(f"what was posted did not come within {PATIENCE_S:g} s", "post the form") from None
+        raise WrongUse(f"the posted form did not arrive within {PATIENCE_S:g} s", "post the form") from None
     return found
 
 

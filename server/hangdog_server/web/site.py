@@ -227,7 +227,7 @@ class Site:
 
     def _events(self, request: Request, name: str) -> Response:
         if self.feed.full:
-            raise ServerUnreachable("many pages are open already", "this one shows what is true when it is opened")
+            raise ServerUnreachable("too many pages are open", "this page does not update by itself; reload it")
 
         def allowed() -> bool:
             try:

@@ -72,7 +72,7 @@ def test_and_in_the_place_where_pytorch_writes_when_nobody_names_one(tmp_path: P
     with played(tmp_path, 4, pickled(7, 6), "by itself", **said) as process:
         assert enqueued(ask(process, SOON)) == {"0": 7}
         written(tmp_path, 4, time_created_ns=time.time_ns())
-        assert words(ask(process, SOON))[1].endswith("the dump that lies there may be of another process"), (
+        assert words(ask(process, SOON))[1].endswith("the dump on disk may be from another process"), (
             "in a place that all jobs of its user share, a record without threads may be anybody's"
         )
 
@@ -81,7 +81,7 @@ def test_what_a_process_with_other_threads_wrote_is_not_taken(tmp_path: Path) ->
     with played(tmp_path, 0, pickled(7, 6), "by another") as process:
         reason, said = words(ask(process, SOON))
     assert reason is Reason.TIMED_OUT
-    assert said == "nobody read its pipe within 0.3 s; the dump that lies there may be of another process"
+    assert said == "no process read its pipe within 0.3 s; the dump on disk may be from another process"
 
 
 def test_older_pytorch_names_no_threads_then_a_place_that_the_job_named_decides(tmp_path: Path) -> None:
@@ -96,14 +96,14 @@ def test_what_an_earlier_start_of_the_job_left_is_not_taken(tmp_path: Path, cloc
     with played(tmp_path, 0, pickled(7, 6), "deaf") as process:
         os.utime(tmp_path / "dump-0", ns=(time.time_ns() + int((clock_s - 60) * 1e9),) * 2)
         said = words(ask(process, SOON))[1]
-    assert said.endswith("the dump that lies there is of an earlier start of the job")
+    assert said.endswith("the dump on disk is from an earlier start of the job")
 
 
 def test_a_time_that_cannot_be_makes_its_age_unknown(tmp_path: Path) -> None:
     with played(tmp_path, 0, pickled(7, 6), "deaf") as process:
         written(tmp_path, 0, -300.0, time_created_ns=time.time_ns())
         said = words(ask(process, SOON))[1]
-    assert said.endswith("the dump that lies there has a time that cannot be: its file server has another clock")
+    assert said.endswith("the dump on disk has an impossible time: the clock of its file server differs")
 
 
 def test_a_dump_that_is_another_users_is_not_taken(tmp_path: Path) -> None:
@@ -111,19 +111,19 @@ def test_a_dump_that_is_another_users_is_not_taken(tmp_path: Path) -> None:
         pytest.skip("needs root, to give a file away")
     with played(tmp_path, 0, pickled(7, 6), "by itself") as process:
         os.chown(tmp_path / "dump-0", 65534, 65534)
-        assert words(ask(process, SOON))[1].endswith("the dump that lies there is another user's")
+        assert words(ask(process, SOON))[1].endswith("the dump on disk belongs to another user")
 
 
 def test_half_of_one_is_not_taken(tmp_path: Path) -> None:
     with played(tmp_path, 0, pickled(7, 6), "by itself") as process:
         os.truncate(tmp_path / "dump-0", 100)
-        assert words(ask(process, SOON))[1].endswith("the dump that lies there is not whole")
+        assert words(ask(process, SOON))[1].endswith("the dump on disk is incomplete")
 
 
 def test_a_link_and_a_pipe_in_its_place_are_no_dump(tmp_path: Path) -> None:
     with played(tmp_path, 0, pickled(7, 6), "deaf") as process:
         os.mkfifo(tmp_path / "dump-0")
-        assert words(ask(process, SOON))[1] == "nobody read its pipe within 0.3 s"
+        assert words(ask(process, SOON))[1] == "no process read its pipe within 0.3 s"
 
 
 def test_nobody_is_waited_for_who_does_not_read_and_not_asked_twice(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_nobody_is_waited_for_who_does_not_read_and_not_asked_twice(tmp_path: Pa
             said = words(record(target, TOOLS, patience))[1]
             took.append(time.monotonic() - began)
             time.sleep(1.2)
-    assert said == "nobody reads its pipe: what was written there before still lies there"
+    assert said == "no process reads its pipe: an earlier request is still in it"
     assert 1.0 <= took[0] < patience.dump_s
     assert took[1] < took[0] - 0.5, "the second look does not wait again"
 

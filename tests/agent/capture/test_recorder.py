@@ -26,7 +26,7 @@ def test_a_dump_is_awaited_until_it_is_whole(tmp_path: Path, how: str) -> None:
 def test_an_old_dump_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     (tmp_path / "dump-0").write_bytes(pickled(99, 98))
     with played(tmp_path, 0, pickled(7, 6), "never") as process:
-        refused = "the dump that lies there tells no time: it may be of an earlier start"
+        refused = "the dump on disk has no time in it: it may be from an earlier start"
         assert words(ask(process, SHORT)) == (Reason.TIMED_OUT, f"no new dump within 0.5 s; {refused}")
     assert (tmp_path / "dump-0").read_bytes() == pickled(99, 98)
 
@@ -39,7 +39,7 @@ def test_a_new_dump_in_the_place_of_an_old_one_is(tmp_path: Path) -> None:
 
 def test_half_a_dump_is_none(tmp_path: Path) -> None:
     with played(tmp_path, 0, pickled(7, 6), "half") as process:
-        assert words(ask(process, SHORT)) == (Reason.TIMED_OUT, "its new dump is not whole after 0.5 s")
+        assert words(ask(process, SHORT)) == (Reason.TIMED_OUT, "its new dump is incomplete after 0.5 s")
 
 
 def test_nobody_listens_at_a_pipe_that_was_left_behind(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_nobody_listens_at_a_pipe_that_was_left_behind(tmp_path: Path) -> None:
         door.unlink()
         assert words(record(target, TOOLS, SHORT))[1] == "its pipe does not exist"
         door.write_text("")
-        assert words(record(target, TOOLS, SHORT))[1] == "what stands in its pipe's place is no pipe"
+        assert words(record(target, TOOLS, SHORT))[1] == "the file at its pipe's path is not a pipe"
         assert door.read_text() == ""
 
 

@@ -112,8 +112,8 @@ def _link(ring: Path) -> None:
     ("change", "reason"),
     [
         (lambda ring: os.truncate(ring, 4096), "a file of 4096 bytes"),
-        (_fifo, "no file of its own"),
-        (_link, "no file of its own"),
+        (_fifo, "not a regular file of its user"),
+        (_link, "not a regular file of its user"),
         (lambda ring: ring.write_bytes(bytes(profiler_layout.SIZE)), "not begun"),
     ],
 )

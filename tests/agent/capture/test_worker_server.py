@@ -81,7 +81,7 @@ def test_a_file_in_the_place_of_the_socket_is_none(tmp_path: Path) -> None:
     (tmp_path / "s").touch()
     said = own_job() | {"RANK": "0", "TORCH_WORKER_SERVER_SOCKET": str(tmp_path / "s")}
     with targets.running(targets.WAIT, environ=said) as process:
-        assert words(ask(process))[1] == "what stands in its socket's place is no socket"
+        assert words(ask(process))[1] == "the file at its socket's path is not a socket"
 
 
 def test_a_file_system_that_hangs_holds_up_nobody(tmp_path: Path) -> None:

@@ -212,12 +212,12 @@ async def test_an_agent_that_is_stopped_ends_its_tests_first(server: Server, sto
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"levels": [5]}, "a server may order levels 1, 2, 3, 4; it ordered [5]"),
-        ({"levels": [1, 9]}, "it ordered [1, 9]"),
-        ({"levels": []}, "it ordered []"),
-        ({"members": []}, "member 0 of 0 makes no group"),
-        ({"member": 1}, "member 1 of 1 makes no group"),
-        ({"members": ["x"] * 257}, "member 0 of 257"),
+        ({"levels": [5]}, "a server can request levels 1, 2, 3, 4; it requested [5]"),
+        ({"levels": [1, 9]}, "it requested [1, 9]"),
+        ({"levels": []}, "it requested []"),
+        ({"members": []}, "a group of 0 has no member 0"),
+        ({"member": 1}, "a group of 1 has no member 1"),
+        ({"members": ["x"] * 257}, "a group of 257"),
         ({"members": ["a", "b"], "member": 1}, "only member 0 chooses"),
         ({"members": ["a", "b"], "meet": "; rm -rf /"}, "is not HOST:PORT"),
         ({"deadline_s": math.nan}, "nothing can be tested within nan s"),
@@ -249,5 +249,5 @@ def test_a_group_meets_where_others_can_reach_it() -> None:
     meeting = Rendezvous(["127.0.0.1", "no address"], "127.0.0.1:7411")
     assert meeting.at.startswith("127.0.0.1:")
     meeting.release()
-    with pytest.raises(WrongUse, match="there is no way from here"):
+    with pytest.raises(WrongUse, match="this machine cannot reach"):
         Rendezvous([], "nowhere.invalid:7411")

@@ -73,13 +73,13 @@ async def test_from_a_verdict_to_a_machine_that_is_back(tmp_path: Path, does: Ac
         await until(on, name, "done")
         assert (tmp_path / "excluded").read_text().startswith(f"a  # hangdog: {name} machine")
         again = await ask(on, "approve", name)
-        assert again.exit_code == 64 and "nothing of incident" in again.stderr
+        assert again.exit_code == 64 and "has nothing to approve" in again.stderr
         assert (
             json.loads((await ask(on, "release", "a", "--format", "json")).stdout)["actions"][0]["state"] == "releasing"
         )
         await until(on, name, "released")
         assert (tmp_path / "excluded").read_text() == ""
-        assert "holds no mark on a" in (await ask(on, "release", "a")).stderr
+        assert "has not isolated a" in (await ask(on, "release", "a")).stderr
         assert (await ask(on, "dismiss", name, "--because", "x")).exit_code == 0, (
             "the incident is closed; no act is left"
         )
@@ -89,7 +89,7 @@ async def test_from_a_verdict_to_a_machine_that_is_back(tmp_path: Path, does: Ac
         late = await ask(on, "actions", "--close-breaker")
         assert late.exit_code == 64 and "the breaker is closed" in late.stderr
         assert closed[0] == "" and closed[1] > 1.0 and await on.store.ask(policy.breaker) == closed, "nothing was done"
-        assert "no incident's" in (await ask(on, "actions", name, "--close-breaker")).stderr
+        assert "does not belong to an incident" in (await ask(on, "actions", name, "--close-breaker")).stderr
     recorded = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     told = [(one["what"], one["who"].split()[0], one["outcome"]) for one in recorded if one["what"] != "snapshot"]
     assert told[:5] == [
@@ -138,7 +138,7 @@ async def test_a_server_that_was_told_nothing_touches_nothing(tmp_path: Path) ->
         shown = await ask(on, "actions", name)
         assert "mode dry-run, by none" in shown.stdout
         refused = await ask(on, "approve", name)
-        assert refused.exit_code == 64 and "mode dry-run: nothing is done" in refused.stderr
+        assert refused.exit_code == 64 and "does not act in mode dry-run" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -106,10 +106,10 @@ async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("cause", "machines", "reason", "words"),
     [
-        ("software", ["a"], "", "no machine is guilty where the cause is software"),
-        ("dependency", ["a"], "", "no machine is guilty"),
-        ("healthy", ["a"], "", "no machine is guilty"),
-        ("unknown", ["a"], "", "no machine is guilty"),
+        ("software", ["a"], "", "cause software blames no machine"),
+        ("dependency", ["a"], "", "blames no machine"),
+        ("healthy", ["a"], "", "blames no machine"),
+        ("unknown", ["a"], "", "blames no machine"),
         ("none", [], "", "'none' is no cause"),
         ("x" * 10_000, [], "", "'x{40}' is no cause"),
         ("machine", ["a"] * 65, "", "65 machines for one incident"),

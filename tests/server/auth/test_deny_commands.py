@@ -74,5 +74,5 @@ def test_an_issuer_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
         "key.pem": 0o600,
         "cert.pem": 0o644,
     }
-    assert "is there already" in run("certs", "issuer", folder, status=64).stderr
+    assert "already exists" in run("certs", "issuer", folder, status=64).stderr
     assert "authority" in run("certs", "show", folder).stdout

@@ -121,7 +121,7 @@ def test_a_damaged_file_lets_nobody_in(tmp_path: Path, damage: str) -> None:
     assert known.find(token) is not None
     path.write_text(damage)
     assert known.find(token) is None and known.look()
-    with pytest.raises(WrongUse, match="is no file of tokens"):
+    with pytest.raises(WrongUse, match="is not a token file"):
         tokens.new(path, "bob", Role.VIEW, 0.0)
 
 
@@ -130,12 +130,12 @@ def test_the_file_holds_no_token_and_is_its_owners_alone(tmp_path: Path) -> None
     token = tokens.new(path, "alice", Role.ACT, 1000.0, days=1)
     assert token not in path.read_text() and token.removeprefix("hangdog_") not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o777 == 0o700
-    with pytest.raises(WrongUse, match="alice has a token"):
+    with pytest.raises(WrongUse, match="alice already has a token"):
         tokens.new(path, "alice", Role.VIEW, 1000.0)
     tokens.new(path, "alice", Role.VIEW, 1000.0 + 86400.0 + 1)
     (left,) = tokens.read(path)
     assert left.role == "view", "what has ended gives way"
-    with pytest.raises(WrongUse, match="nobody called bob"):
+    with pytest.raises(WrongUse, match="bob has no token"):
         tokens.revoke(path, "bob")
 
 

@@ -52,7 +52,7 @@ def test_certificates_are_made_shown_and_never_overwritten(tmp_path: Path) -> No
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     for again in (("init", home), ("machine", "--ca", home, "gpu-a"), ("server", "--ca", home, "--name", "head")):
         refused = run("certs", *again, status=64)
-        assert "is there already" in refused.stderr and "--into" in refused.stderr
+        assert "already exists" in refused.stderr and "--into" in refused.stderr
     assert before == {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     shown = json.loads(
         run("certs", "show", home, home / "server", tmp_path / "people" / "alice", "--format", "json").stdout
@@ -174,7 +174,7 @@ def test_what_only_this_machine_reaches(address: str, loopback: bool) -> None:
 @pytest.mark.parametrize("command", [["machines"], ["snapshot"], ["incidents"], ["show", "x"], ["health"]])
 def test_no_token_crosses_a_network_in_plain_text(command: list[str]) -> None:
     refused = run(*command, "--server", "192.0.2.1:7411", status=64, HANGDOG_TOKEN="hangdog_secret")
-    assert "without TLS whoever is on the way reads along" in refused.stderr and "--insecure" in refused.stderr
+    assert "without TLS others on the network could read" in refused.stderr and "--insecure" in refused.stderr
     assert "hangdog_secret" not in repr(ServerAddress("x", token="hangdog_secret"))
 
 
@@ -182,10 +182,10 @@ def test_a_token_may_lie_in_a_file(tmp_path: Path) -> None:
     missing = run("machines", "--token-file", tmp_path / "none", "--server", "127.0.0.1:1", status=64)
     assert "cannot read the token in" in missing.stderr
     (tmp_path / "token").write_bytes(b"\xff\xfe")
-    assert "no text of a token" in run("machines", "--token-file", tmp_path / "token", status=64).stderr
+    assert "does not hold a token" in run("machines", "--token-file", tmp_path / "token", status=64).stderr
     for wrong in ("hangdog_a\nb", "tök", "two words"):
         told = run("machines", status=64, HANGDOG_TOKEN=wrong)
-        assert "what HANGDOG_TOKEN holds is no token" in told.stderr and wrong not in told.stderr
+        assert "HANGDOG_TOKEN does not hold a token" in told.stderr and wrong not in told.stderr
     named = run("machines", "--server", "127.0.0.1:1", status=64, HANGDOG_TOKEN_FILE=str(tmp_path / "none"))
     assert "cannot read the token" in named.stderr
 
@@ -256,7 +256,7 @@ async def test_a_cluster_from_nothing_as_the_page_tells_it(tmp_path: Path) -> No
                 assert liar.stderr is not None
                 while b"PERMISSION_DENIED" not in (line := await liar.stderr.readline()):
                     pass
-            assert b"the certificate of machine gpu-b says that it speaks for machine gpu-c" in line
+            assert b"the certificate of machine gpu-b claims to be machine gpu-c" in line
         refused = await asyncio.to_thread(run, "snapshot", *way, status=77, HANGDOG_TOKEN=token)
         assert "alice may view, and this takes trigger" in refused.stderr
         unknown = await asyncio.to_thread(run, "machines", *way, status=77)
@@ -271,7 +271,7 @@ async def test_a_cluster_from_nothing_as_the_page_tells_it(tmp_path: Path) -> No
 
 async def test_an_agent_speaks_no_plain_text_to_another_machine(tmp_path: Path) -> None:
     for more, words in (
-        ([], b"without TLS whoever is on the way reads along"),
+        ([], b"without TLS others on the network could read"),
         (["--tls", str(tmp_path)], b"cannot read"),
     ):
         async with process("hangdog_agent.main", "--server", "192.0.2.1:7411", *more) as agent:

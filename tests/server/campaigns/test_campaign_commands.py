@@ -99,7 +99,7 @@ async def test_an_incident_says_whom_to_suspect(tmp_path: Path) -> None:
 
 
 WRONG = {
-    ("run",): "it is not said which machines to test",
+    ("run",): "no machines to test are named",
     ("run", "--machines", "m0", "--golden", __file__): "No such option",
     ("run", "--machines", "m0", "--level", "5"): "level 5 replays a command",
     ("run", "--machines", "m0"): "no machine can be tested: m0: its agent is not connected",

@@ -57,10 +57,10 @@ async def test_an_agent_of_before_campaigns_is_never_ordered_anything(on: Stage)
 
 
 NONSENSE: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
-    ((), {}, "it is not said whom to test"),
+    ((), {}, "no machines to test are named"),
     (("m0",), {"levels": [5]}, "level 5 replays a command"),
-    (("m0",), {"levels": [9]}, "no server orders level 9"),
-    (("m0",), {"levels": [3]}, "level 3 takes two machines or more"),
+    (("m0",), {"levels": [9]}, "a server cannot request level 9"),
+    (("m0",), {"levels": [3]}, "level 3 needs two machines or more"),
     (("m0",), {"budget_s": float("inf")}, "inf s is no budget"),
     (("m0", "x" * 300), {}, "is no name of a machine"),
     (("m9",), {}, "no machine can be tested: m9: its agent is not connected"),

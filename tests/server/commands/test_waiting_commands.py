@@ -172,4 +172,4 @@ async def test_a_server_that_does_not_come_back_ends_a_command_with_69(tmp_path:
         await a.order()
         await server.kill()
         status, _, said = await ended(asking)
-    assert status == 69 and "may go on without us" in said and "hangdog watch " in said
+    assert status == 69 and "may continue without this command" in said and "hangdog watch " in said

@@ -198,9 +198,9 @@ async def test_a_damaged_deny_list_lets_nobody_in_and_puts_nobody_out(cluster: C
 )  # fmt: skip
 def test_a_server_does_not_start_on_a_damaged_deny_list(cluster: Cluster, damage: str) -> None:
     cluster.denied.write_text(damage)
-    with pytest.raises(WrongUse, match="is no deny list"):
+    with pytest.raises(WrongUse, match="is not a deny list"):
         OpenListeners("127.0.0.1:0", cluster.door(), ServerSettings(), now)
-    with pytest.raises(WrongUse, match="is no deny list"):
+    with pytest.raises(WrongUse, match="is not a deny list"):
         deny_list.add(cluster.denied, DeniedCertificate("ab", "", 0.0))
 
 

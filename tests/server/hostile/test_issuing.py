@@ -84,7 +84,7 @@ async def test_a_machine_gets_another_certificate_over_its_stream_and_that_one_w
             )
         async with on.agent("gpu-b", new) as agent:
             code, words = await refusal(agent, hello=pb.Hello(machine="gpu-b"))
-            assert code is grpc.StatusCode.PERMISSION_DENIED and "says that it speaks for machine gpu-b" in words
+            assert code is grpc.StatusCode.PERMISSION_DENIED and "claims to be machine gpu-b" in words
     lines = [json.loads(line) for line in (cluster.home / "audit.jsonl").read_text().splitlines()]
     first = next(line for line in lines if line["what"] == "certificate renew")
     before = leaf.read_pem((old / "cert.pem").read_bytes()).serial
@@ -180,7 +180,7 @@ async def test_what_cannot_be_recorded_is_not_signed(
     async with guarded(cluster, issuer=issuer) as on, on.agent("gpu-a", cluster.machine("gpu-a")) as agent:
         await agent.hello(llama=[0])
         answer = await renewed(agent, certificate_renewal.request().request)
-        assert (answer.certificate, answer.refused) == (b"", "the record cannot be written")
+        assert (answer.certificate, answer.refused) == (b"", "the audit log cannot be written")
 
 
 async def test_what_a_thief_had_renewed_is_denied_with_its_owner(cluster: Cluster, issuer: Path) -> None:
@@ -251,9 +251,9 @@ def test_the_clusters_own_authority_is_no_issuer(cluster: Cluster, tmp_path: Pat
     folder.mkdir()
     (folder / "cert.pem").write_bytes((cluster.home / "ca.pem").read_bytes())
     (folder / "key.pem").write_bytes((cluster.home / "ca.key").read_bytes())
-    with pytest.raises(WrongUse, match="may sign more than certificates of machines"):
+    with pytest.raises(WrongUse, match="can sign more than certificates of machines"):
         OpenListeners("127.0.0.1:0", cluster.door(issuer=folder), ServerSettings(), now)
-    with pytest.raises(WrongUse, match="there is no --tls"):
+    with pytest.raises(WrongUse, match="--issuer needs --tls"):
         OpenListeners("127.0.0.1:0", replace(cluster.door(issuer=folder), tls=None), ServerSettings(), now)
 
 

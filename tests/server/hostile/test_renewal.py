@@ -61,7 +61,7 @@ async def test_an_agent_has_its_certificate_renewed_and_comes_back_with_it(clust
         assert agent.stderr is not None
         try:
             async with asyncio.timeout(LEFT_S + 40):
-                for words in (b"connected to", b"was renewed, and ends on", b"has ended", b"connected to"):
+                for words in (b"connected to", b"was renewed, and ends on", b"has expired", b"connected to"):
                     while words not in await agent.stderr.readline():
                         pass
             assert [line.name for line in await on.machines() if line.connected] == ["gpu-a"]

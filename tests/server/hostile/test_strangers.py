@@ -65,7 +65,7 @@ async def test_a_stranger_gets_no_further_than_the_handshake(cluster: Cluster, t
 @pytest.mark.parametrize(
     ("kind", "machine", "words"),
     [
-        ("machine", "gpu-b", "certificate of machine gpu-a says that it speaks for machine gpu-b"),
+        ("machine", "gpu-b", "certificate of machine gpu-a claims to be machine gpu-b"),
         ("machine", "gpu-a\n", "is no name of a machine"),
         ("client", "gpu-a", "the certificate of client gpu-a is no machine's"),
         ("server", "localhost", "the certificate of server localhost is no machine's"),

@@ -76,7 +76,7 @@ async def test_a_machine_outside_the_collective_is_evicted_from_the_bundle_too(t
         assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("c",))
         same(verdict, read)
         again = await command(on, name, "-o", str(tmp_path / "out"))
-        assert again.exit_code == 64 and "is there already" in again.output, "nothing is written over"
+        assert again.exit_code == 64 and "already exists" in again.output, "nothing is written over"
         assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"out"}, "and nothing left beside it"
         text = (tmp_path / "out" / "job.toml").read_text()
         assert text.startswith(f"# Incident {name} of ") and "# Verdict of the server: machine" in text

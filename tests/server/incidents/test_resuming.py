@@ -159,7 +159,7 @@ async def test_when_nobody_had_answered_and_nobody_is_back_it_fails_and_says_so(
     async with stage(tmp_path / "s.db", settings=SHORT) as on:
         (incident,) = await ended(on)
         assert incident.state is IncidentState.FAILED
-        assert incident.note.startswith("the server ended before anybody had answered, and no machine that runs")
+        assert incident.note.startswith("the server stopped before any machine answered, and no machine of the job")
 
 
 async def test_an_incident_of_another_hour_is_not_asked_about_anew(tmp_path: Path) -> None:

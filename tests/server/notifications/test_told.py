@@ -40,22 +40,22 @@ def test_all_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "nobody is to be told"),
+        ("", "names no receiver"),
         ("to = 1", "to is no table"),
         ("[to]\nx = 1", "to.x is no table"),
-        ("[to.x]", "url_file is needed"),
-        ("[to.x]\nurl = 'json://x'", "url_file is needed"),
+        ("[to.x]", "url_file needs a text value"),
+        ("[to.x]\nurl = 'json://x'", "url_file needs a text value"),
         ("[to.x]\nurl_file = '/nowhere/at/all'", "cannot read /nowhere/at/all"),
-        ("[to.x]\nurl_file = '/dev/null'", "holds is no address"),
-        (TO + "about = ['juged']", "names none"),
-        (TO + "about = []", "names none"),
+        ("[to.x]\nurl_file = '/dev/null'", "url_file holds no address"),
+        (TO + "about = ['juged']", "is not a list of known names"),
+        (TO + "about = []", "is not a list of known names"),
         (TO + "abuot = ['judged']", "abuot is no setting"),
         ("links = 'https://x'\n" + TO, "links is no setting"),
-        ("link = 'head:7413'\n" + TO, "is no address of pages"),
-        ("link = 'javascript://x'\n" + TO, "is no address of pages"),
-        ("per_hour = 0\n" + TO, "is no number"),
-        ("per_hour = true\n" + TO, "is no number"),
-        ("per_hour = 1.5\n" + TO, "is no number"),
+        ("link = 'head:7413'\n" + TO, "is not the address of the web pages"),
+        ("link = 'javascript://x'\n" + TO, "is not the address of the web pages"),
+        ("per_hour = 0\n" + TO, "is not a whole number"),
+        ("per_hour = true\n" + TO, "is not a whole number"),
+        ("per_hour = 1.5\n" + TO, "is not a whole number"),
         ("[to.'a\u202eb']\nurl_file = 'URL'", "is no name"),
         (f"[to.{'x' * 101}]\nurl_file = 'URL'", "is no name"),
         ("link = ", "cannot read"),
@@ -80,7 +80,7 @@ def test_the_page_shows_a_file_that_is_taken_and_lists_all_there_is_to_be_told_o
 
 
 def test_two_lines_are_no_address(tmp_path: Path) -> None:
-    with pytest.raises(WrongUse, match="holds is no address"):
+    with pytest.raises(WrongUse, match="url_file holds no address"):
         read(tmp_path, TO, "json://a/\njson://b/")
 
 

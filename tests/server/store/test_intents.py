@@ -25,7 +25,7 @@ async def test_by_itself_nothing_is_touched_and_what_would_be_done_is_told(where
         await on.judged("0a", "a")
         await on.acting.tick()
         assert await on.states("0a") == {"a": "dry-run"} and played.told == []
-        with pytest.raises(WrongUse, match="in mode dry-run: nothing is done"):
+        with pytest.raises(WrongUse, match="does not act in mode dry-run"):
             await on.store.do(policy.approve, "0a", await on.acting.facts("0a"), on.acting.rule(), "alice")
         await on.judged("0b", "b", "c", ago=9999)
         await on.acting.tick()
@@ -75,7 +75,7 @@ async def test_it_waits_for_a_person_who_may_approve_or_dismiss(where: Path | st
         await on.until("0a", ActionState.DONE)
         assert played.told == ["mark a"] and await on.states("0b") == {"b": "dismissed"}
         for name in ("0a", "0b"):
-            with pytest.raises(WrongUse, match="nothing of incident"):
+            with pytest.raises(WrongUse, match="has nothing to approve"):
                 await on.store.do(policy.approve, name, facts, rule, "alice")
             before = await on.store.ask(actions.of, name)
             assert await on.store.do(policy.dismiss, name, "", "bob", NOON) == before, "nothing is left to dismiss"

@@ -180,7 +180,7 @@ async def test_in_a_dry_run_there_is_nothing_to_approve(tmp_path: Path) -> None:
         assert "/approve" not in page and "/dismiss" in page
         assert f"<code>scontrol update nodename=a state=drain reason=&#39;hangdog: {on.incident}&#39;" in page, page
         refused = await on.alice.get(f"/incidents/{on.incident}/approve")
-        assert refused.status_code == 409 and "mode dry-run: nothing is done" in refused.text
+        assert refused.status_code == 409 and "does not act in mode dry-run" in refused.text
         asked = await on.alice.post(f"/api/incidents/{on.incident}/approve")
         assert asked.status_code == 409 and "mode dry-run" in asked.json()["error"]
         wild = '{"because": "\\u0000\\ud800 rehearsed"}'
@@ -223,7 +223,7 @@ async def test_what_is_not_there_is_said(tmp_path: Path) -> None:
             assert asked.status_code == 400, wrong
         assert (await on.alice.post("/api/incidents/x/approve", content=b"x" * 20000)).status_code == 404
         for unasked in (await on.alice.get("/api/incidents/x/approve"), await on.alice.request("TRACE", "/api/now")):
-            assert unasked.status_code == 405 and unasked.json()["hint"] == f"ask by {unasked.headers['allow']}"
+            assert unasked.status_code == 405 and unasked.json()["hint"] == f"use {unasked.headers['allow']}"
         assert (await on.alice.get("/machines/nobody")).status_code == 404
         assert (await on.alice.get("/api/actions?limit=x")).status_code == 404
 
@@ -244,11 +244,11 @@ async def test_programs_decide_by_the_same_rules_and_are_answered_as_documented(
         assert (await asked("/api/incidents/{id}/dismiss"))["error"] == "no reason is given"
         told = await asked("/api/incidents/{id}/approve", "seen by eye")
         assert (told["actions"][0]["state"], told["mode"], told["actors"]) == ("pending", "approve", ["exclude-file"])
-        assert "nothing of incident" in (await asked("/api/incidents/{id}/approve"))["error"]
+        assert "has nothing to approve" in (await asked("/api/incidents/{id}/approve"))["error"]
         await on.until("done")
         assert (await asked("/api/machines/{name}/release"))["actions"][0]["state"] == "releasing"
         await on.until("released")
-        assert "holds no mark on a" in (await asked("/api/machines/{name}/release"))["error"]
+        assert "has not isolated a" in (await asked("/api/machines/{name}/release"))["error"]
         life = (await on.alice.get("/api/machines/a")).json()
         assert life["ledger"][0]["mention"] == "convicted" and life["tests"] == []
 

@@ -28,7 +28,7 @@ class AskedRank:
             try:
                 self.listens_at = trainer.fifos(self.pipe.rpartition("/")[2])
             except OSError as error:
-                self._unseen = f"what it has open cannot be seen: {error.strerror}"
+                self._unseen = f"its open files cannot be listed: {error.strerror}"
         self._root = trainer.root()
         syscalls.become(self.who, order["cpu_s"])
 

@@ -21,7 +21,7 @@ _LONG = re.compile(rb"\x8a\x08(.{8})", re.DOTALL)
 _NUMBER = re.compile(rb"X[\x0c-\x14]\0\0\0(\d{12,20})")
 _THREADS = b"thread_id"
 #: What every refusal begins with.
-THERE = "the dump that lies there"
+THERE = "the dump on disk"
 #: Times of one clock are read one after the other, and the kernel notes those of files by its last tick. Seconds.
 _JITTER_S = 1.0
 
@@ -41,13 +41,13 @@ def find(rank: AskedRank, most: int, now: float, stated: bool) -> tuple[bytes, i
     written_s = seen[2] / 1e9
     latest_s = newest_s(record, now + _JITTER_S)
     if latest_s is None:
-        raise CredentialsRefused(f"{THERE} tells no time: it may be of an earlier start")
+        raise CredentialsRefused(f"{THERE} has no time in it: it may be from an earlier start")
     if min(latest_s, written_s) < rank.began_s(now):
-        raise CredentialsRefused(f"{THERE} is of an earlier start of the job")
+        raise CredentialsRefused(f"{THERE} is from an earlier start of the job")
     if not latest_s - _JITTER_S <= written_s <= now + _JITTER_S:
-        raise CredentialsRefused(f"{THERE} has a time that cannot be: its file server has another clock")
+        raise CredentialsRefused(f"{THERE} has an impossible time: the clock of its file server differs")
     if not _is_own(rank, record, stated):
-        raise CredentialsRefused(f"{THERE} may be of another process")
+        raise CredentialsRefused(f"{THERE} may be from another process")
     return record, max(1, math.ceil(now - written_s))
 
 
@@ -57,9 +57,9 @@ def _read(rank: AskedRank, file: str, seen: Identity, most: int) -> bytes:
     try:
         record = whole(rank, file, seen, rank.who.uid)
     except PermissionError:
-        raise CredentialsRefused(f"{THERE} is another user's") from None
+        raise CredentialsRefused(f"{THERE} belongs to another user") from None
     if not record:
-        raise CredentialsRefused(f"{THERE} is not whole")
+        raise CredentialsRefused(f"{THERE} is incomplete")
     return record
 
 

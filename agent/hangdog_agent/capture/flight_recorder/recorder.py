@@ -108,7 +108,7 @@ def _explain(outcome: ProcessOutcome) -> Missing:
     words = (outcome.why or outcome.stderr.strip() or "no words").splitlines()[-1]
     if "CAP_SETUID" in words:
         return Missing(Reason.NOT_PERMITTED, words)
-    late = "within" in words or "not whole" in words
+    late = "within" in words or "incomplete" in words
     return Missing(Reason.TIMED_OUT if late else Reason.TOOL_FAILED, words)
 
 

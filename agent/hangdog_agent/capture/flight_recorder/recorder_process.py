@@ -105,7 +105,7 @@ def _posted(rank: AskedRank, handler: str, most: int, within_s: float) -> bytes:
         raise CredentialsRefused("no worker server listens at its socket") from None
     try:
         if not stat.S_ISSOCK(os.fstat(handle).st_mode):
-            raise CredentialsRefused("what stands in its socket's place is no socket")
+            raise CredentialsRefused("the file at its socket's path is not a socket")
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(within_s)
             # by its descriptor: a path may be longer than the 107 bytes of an address, and lead elsewhere by now
@@ -127,11 +127,11 @@ def _posted(rank: AskedRank, handler: str, most: int, within_s: float) -> bytes:
     words = head.split(None, 2)
     length = re.search(rb"(?i)\r\ncontent-length:\s*(\d{1,12})", head)
     if len(words) < 2 or not words[1].isdigit():
-        raise CredentialsRefused("what answers at its socket is no worker server")
+        raise CredentialsRefused("the program at its socket is not a worker server")
     if words[1] != b"200":
         return b""
     if length is not None and int(length[1]) != len(content):
-        raise CredentialsRefused("its worker server broke off its answer")
+        raise CredentialsRefused("its worker server cut its answer short")
     return content
 
 
@@ -162,25 +162,25 @@ def pipe(order: dict[str, Any], rank: AskedRank) -> bytes:
     try:
         about = os.fstat(handle)
         if not stat.S_ISFIFO(about.st_mode):
-            raise CredentialsRefused("what stands in its pipe's place is no pipe")
+            raise CredentialsRefused("the file at its pipe's path is not a pipe")
         if not rank.has_open(about):
             raise CredentialsRefused("it does not listen at its pipe")
         before = {file: identity(rank, file) for file in rank.dumps}
         try:
             opened = syscalls.reopen(handle, os.O_WRONLY)
         except OSError as error:
-            raise CredentialsRefused(f"nobody listens at its pipe ({error.strerror})") from None
+            raise CredentialsRefused(f"no process listens at its pipe ({error.strerror})") from None
         seen = syscalls.reopen(handle, os.O_RDONLY)
     finally:
         os.close(handle)
     try:
         # its time is that of the last writing, by this kernel's clock
         if _unread(seen) and time.time() - about.st_mtime > order["read_s"]:  # noqa: TID251 - as in `main`
-            raise CredentialsRefused("nobody reads its pipe: what was written there before still lies there")
+            raise CredentialsRefused("no process reads its pipe: an earlier request is still in it")
         try:
             os.write(opened, b"1\n")
         except BlockingIOError:
-            raise CredentialsRefused("its pipe is full: nobody reads it") from None
+            raise CredentialsRefused("its pipe is full: no process reads it") from None
         finally:
             os.close(opened)
         return _awaited(order, rank, before, seen)
@@ -212,10 +212,10 @@ def _awaited(order: dict[str, Any], rank: AskedRank, before: dict[str, Identity]
                 return record
         read = read or not _unread(pipe)
         if not read and size is None and now > began + order["read_s"]:
-            raise CredentialsRefused(f"nobody read its pipe within {order['read_s']:g} s")
+            raise CredentialsRefused(f"no process read its pipe within {order['read_s']:g} s")
         time.sleep(_BEAT_S)
     if size is not None:
-        raise NewDumpRefused(f"its new dump is not whole after {within_s:g} s")
+        raise NewDumpRefused(f"its new dump is incomplete after {within_s:g} s")
     raise CredentialsRefused(f"no new dump within {within_s:g} s")
 
 

@@ -21,7 +21,7 @@ _MOST_TIMES = 64
 def safe(pattern: str) -> re.Pattern[str]:
     """The pattern, to be searched for in a line; raises WrongUse where it is none, or cannot be made safe."""
     if len(pattern) > LONGEST:
-        raise WrongUse(f"a pattern of {len(pattern)} characters", f"write one of at most {LONGEST}")
+        raise WrongUse(f"the pattern has {len(pattern)} characters", f"write one of at most {LONGEST}")
     if re.search(r"(?<!\\)\.[*+](?!$)", pattern):
         raise WrongUse(
             "`.*` and `.+` leave nothing for what follows them", "leave them out: the whole line is searched"
@@ -32,19 +32,19 @@ def safe(pattern: str) -> re.Pattern[str]:
         before = parts[number - 1] if number else ""
         if part.startswith("("):
             if parts[number + 1 : number + 2] == ["?"]:
-                raise WrongUse("a group that begins with `(?`", "use plain groups, or `(?:…)`")
+                raise WrongUse("the pattern has a group that begins with `(?`", "use plain groups, or `(?:…)`")
             made.append("(?>")
         elif _QUANTIFIER.fullmatch(part) and number:
             if _QUANTIFIER.fullmatch(before):
-                raise WrongUse(f"`{before}{part}`: a quantifier on another", "write one quantifier a part")
+                raise WrongUse(f"`{before}{part}`: a quantifier on another", "give each part one quantifier")
             if any(int(times) > _MOST_TIMES for times in re.findall(r"\d+", part)):
-                raise WrongUse(f"`{part}` asks for too many", f"ask for at most {_MOST_TIMES}, or use `+`")
+                raise WrongUse(f"`{part}` repeats too often", f"ask for at most {_MOST_TIMES}, or use `+`")
             made.append(f"{part}+")
         elif re.fullmatch(r"\\[1-9]", part):
-            raise WrongUse(f"`{part}` refers to a group", "write what it is to match")
+            raise WrongUse(f"`{part}` refers to a group", "write out what it must match")
         else:
             made.append(part)
     try:
         return re.compile("".join(made), re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
-        raise WrongUse(f"no regular expression: {error}", "see docs/agent.md for one that works") from None
+        raise WrongUse(f"not a regular expression: {error}", "see docs/agent.md for one that works") from None

@@ -25,9 +25,9 @@ def command(incident: str, query: ListQuery, close_breaker: bool, because: str, 
     verdicts ask for too much at once, or acts keep failing; then nothing is done until somebody closes it.
     """
     if close_breaker and incident:
-        raise WrongUse("the breaker is no incident's", "hangdog actions --close-breaker")
+        raise WrongUse("the breaker does not belong to an incident", "hangdog actions --close-breaker")
     if incident and (query.narrowed or query.page > 1):
-        raise WrongUse("the acts of one incident are neither searched nor paged", f"hangdog actions {incident}")
+        raise WrongUse("the actions of one incident cannot be searched or paged", f"hangdog actions {incident}")
     with ListClient(server) as client:
         if close_breaker:
             client.act("close-breaker", reason=because)

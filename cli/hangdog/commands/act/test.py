@@ -142,7 +142,7 @@ def local(
     group = Group(meet, member, members)
     if (5 in wanted) != bool(replayed):
         hint = "hangdog test local --level 5 -- python train.py"
-        raise WrongUse("level 5 replays a command, and only level 5 does", hint)
+        raise WrongUse("level 5 needs a command to replay, and no other level takes one", hint)
     if 3 in wanted and (wrong := group.wrong()):
         raise WrongUse(f"level 3 tests a group of machines: {wrong}", "say where member 0 listens: --meet HOST:PORT")
     stored_digests = golden([_read_report(path) for path in stored])
@@ -208,7 +208,7 @@ def run(
     """
     named = tuple(name.strip() for name in machines.split(",") if name.strip())
     if not (named or incident):
-        raise WrongUse("it is not said which machines to test", "give --machines or --incident")
+        raise WrongUse("no machines to test are named", "give --machines or --incident")
     tests = WantedTests(named, incident, wanted, budget, why)
     ctx.exit(campaign_lines.show_plan(server, tests, form) if dry_run else campaign_lines.run(server, tests, form))
 
@@ -273,7 +273,7 @@ def _read_report(path: Path) -> Mapping[str, Any]:
     except (OSError, UnicodeDecodeError, HangdogError) as error:
         raise UnreadableEvidence(f"cannot read {path}: {error}", "give what --format json wrote") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UnreadableEvidence(f"{path} is no report of a diagnosis", "give what --format json wrote")
+        raise UnreadableEvidence(f"{path} is not a report of machine tests", "give what --format json wrote")
     return document
 
 

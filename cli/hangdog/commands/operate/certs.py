@@ -267,7 +267,9 @@ def _serial_or_owner(given: str) -> tuple[str, str]:
     try:
         return serial_digits(given), ""
     except ValueError as error:
-        raise WrongUse(f"{error}, and no file", "give SERIAL, a folder, or an owner as in 'machine gpu-a17'") from error
+        raise WrongUse(
+            f"{error}, and not a file either", "give SERIAL, a folder, or an owner as in 'machine gpu-a17'"
+        ) from error
 
 
 def _own_names() -> list[str]:

@@ -184,7 +184,7 @@ def _sizes(over: Sequence[str]) -> dict[int, float]:
             machines, part = int(size), float(share)
         except ValueError:
             raise WrongUse(
-                f"--over {one} is no share and size", "write --over 0.1:8: 10 % of incidents evict 8"
+                f"--over {one} is not SHARE:MACHINES", "write --over 0.1:8 if 10 % of incidents evict 8 machines"
             ) from None
         sizes[machines] = sizes.get(machines, 0.0) + part
     rest = 1 - sum(sizes.values())
@@ -194,9 +194,9 @@ def _sizes(over: Sequence[str]) -> dict[int, float]:
 def _layout(sizes: dict[str, int], order: str, per: int | None, leaf: int | None) -> Layout:
     dims = tuple(order.split("-"))
     if set(dims) - set(sizes) or len(set(dims)) < len(dims):
-        raise WrongUse(f"{order!r} is no order", f"write it as {'-'.join(DEFAULT_ORDER)}")
+        raise WrongUse(f"{order!r} is not an order of dimensions", f"write it as {'-'.join(DEFAULT_ORDER)}")
     if leaf and not per:
-        raise WrongUse("a leaf holds machines, and no machine is known", "say --gpus-per-machine, too")
+        raise WrongUse("--leaf counts machines, and no machine is known", "add --gpus-per-machine")
     world = prod(size for dim, size in sizes.items() if dim != "ep")
     names = [f"node-{number}" for number in range(-(-world // per) if per else 0)]
     leafs = {f"leaf-{at // leaf}": tuple(names[at : at + leaf]) for at in range(0, len(names), leaf)} if leaf else {}
@@ -207,4 +207,4 @@ def _read(path: Path) -> Layout:
     try:
         return read_job(path.read_text(encoding="utf-8"))[1]
     except UnicodeDecodeError as error:
-        raise WrongUse(f"{path} is no text: {error}", "give a job.toml") from error
+        raise WrongUse(f"{path} is not text: {error}", "give a job.toml") from error

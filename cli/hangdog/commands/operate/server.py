@@ -270,7 +270,7 @@ def _grant(grant: str) -> tuple[int, str]:
     group, _, role = grant.rpartition("=")
     if role not in ROLES or not group:
         raise WrongUse(
-            f"--socket-group {grant!r} says no role", f"write GROUP=ROLE, where ROLE is one of {', '.join(ROLES)}"
+            f"--socket-group {grant!r} names no role", f"write GROUP=ROLE, where ROLE is one of {', '.join(ROLES)}"
         )
     try:
         return (int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid), role

@@ -210,9 +210,11 @@ def command(
         levels=tuple(sorted(map(int, set(levels)))), test_s=spare_budget,
     )  # fmt: skip
     if levels and not spares:
-        raise WrongUse("--spare-level tests spares, and there is none", "name one: --spare NAME")
+        raise WrongUse("--spare-level needs a spare", "name one: --spare NAME")
     if (pending is None) is not (RecoveryRung.UPDATE not in order.hooks):
-        raise WrongUse("--pending and --on-update need each other", "one says what waits, the other brings it in")
+        raise WrongUse(
+            "--pending and --on-update need each other", "--pending lists the changes, --on-update applies them"
+        )
     chosen(agent)  # what is wrong is said before anything is started
     pattern = safe(step_pattern) if step_pattern else None
     limited = ladder_settings(ladder)
@@ -254,9 +256,9 @@ def _hooks(on: Mapping[str, str | None]) -> dict[RecoveryRung, str]:
 def _check_names(names: Sequence[str]) -> None:
     for name in names:
         if not _NAME.fullmatch(name):
-            raise WrongUse(f"{name!r} is no name of a machine or job", "use letters, digits, `.`, `_` and `-`")
+            raise WrongUse(f"{name!r} is not a name for a machine or job", "use letters, digits, `.`, `_` and `-`")
     if len(set(names[:-1])) < len(names) - 1:
-        raise WrongUse("a machine is named twice", "each is one --machine or one --spare")
+        raise WrongUse("a machine is named twice", "name each one once, as --machine or as --spare")
 
 
 @contextlib.contextmanager

@@ -149,13 +149,13 @@ def command(
     order = CaptureOrder(looks, every, native == "all")
     if over is None:
         if hosts:
-            raise click.UsageError(f"HOSTS are captured over a program: --over ssh {shlex.join(hosts)}")
+            raise click.UsageError(f"HOSTS need a program to reach them: --over ssh {shlex.join(hosts)}")
         if output == STDOUT and form == "json":
-            raise click.UsageError("stdout takes the archive or the JSON: leave one of -o - and --format json away")
+            raise click.UsageError("stdout takes the archive or the JSON, not both: drop -o - or --format json")
         _here(job, pids, order, machine or socket.gethostname(), assignments, output, dry_run, form)
         return
     if not hosts or pids or machine or output == STDOUT:
-        raise click.UsageError("--over takes HOSTS and a folder, and neither --pid nor --machine")
+        raise click.UsageError("--over needs HOSTS and writes to a folder; it takes neither --pid nor --machine")
     call = remote_shells.parse(over)
     settings = chosen(assignments).capture
     slow_s = looks * max(every, settings.look_s) + (300.0 if order.native else 0.0) + 60.0
@@ -202,7 +202,7 @@ def _here(
     path = output or Path(f"hangdog-{machine.replace('/', '_')}-{_stamp(at_s)}.tar.zst")
     if path == STDOUT:
         if sys.stdout.isatty():
-            raise WrongUse("an archive is nothing for a terminal", "write it to a file with -o, or into a pipe")
+            raise WrongUse("a terminal cannot show an archive", "write it to a file with -o, or into a pipe")
     else:
         bundle_archive.require_new(path)
     tool = pyspy.load()
@@ -219,7 +219,7 @@ def _here(
     _report(capture, path, count, form)
     if not capture.readable:
         raise UnreadableEvidence(
-            "no stack of any rank could be read; what the kernel says of them is written", _remedy(capture)
+            "could not read a stack of any rank; the bundle holds only what the kernel says of them", _remedy(capture)
         )
 
 

@@ -59,7 +59,7 @@ def chosen(path: Path, clock: Callable[[], float]) -> ActionsConfig:
         raise WrongUse(f"{path}: {mode!r} is no mode", f"give one of {', '.join(Mode)}")
     names = stated.get("actors", [Nothing.name])
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name in _MAKERS for name in names):
-        raise WrongUse(f"{path}: actors = {names!r} names none", f"give a list of {', '.join(_MAKERS)}")
+        raise WrongUse(f"{path}: actors = {names!r} is not a list of backends", f"give a list of {', '.join(_MAKERS)}")
     caps = table(stated, "caps", str(path))
     bounds = {one.name: one.type for one in fields(Caps)}
     only(caps, bounds.keys(), f"{path}, caps")
@@ -88,7 +88,9 @@ def _testing(words: TomlTable) -> PolicyOfTests:
     test, release = (_without_people(words, key) for key in ("test", "release"))
     words.end()
     if release and not test:
-        raise WrongUse(f'{words.where}: release = "{_AUTO}" takes test = "{_AUTO}"', "or leave both to people")
+        raise WrongUse(
+            f'{words.where}: release = "{_AUTO}" needs test = "{_AUTO}"', "set that too, or leave both to people"
+        )
     return PolicyOfTests(test, release)
 
 

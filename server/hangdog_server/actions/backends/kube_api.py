@@ -50,7 +50,9 @@ class KubeApi:
         """The cluster this process runs in; raises WrongUse outside of one."""
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
-            raise WrongUse("this is no pod of a Kubernetes", "give url, token_file and ca_file below [kubernetes]")
+            raise WrongUse(
+                "this process runs in no Kubernetes pod", "give url, token_file and ca_file below [kubernetes]"
+            )
         return cls(f"https://{f'[{host}]' if ':' in host else host}:{port}", POD / "token", str(POD / "ca.crt"))
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def _require_room(connection: sa.Connection, name: str, wanted: ResponseDecision
         notes = connection.execute(sa.select(sa.func.count()).select_from(RESPONSES).where(mine)).scalar_one()
     if notes >= NOTES or before.entries >= ENTRIES:
         what = f"{notes} notes" if notes >= NOTES else f"{before.entries} entries"
-        raise WrongUse(f"incident {name} has {what} already", "no more are kept of one incident")
+        raise WrongUse(f"incident {name} already has {what}", "that is the limit for one incident")
 
 
 def _require_own(name: str, machines: Collection[str], known: Collection[str]) -> None:

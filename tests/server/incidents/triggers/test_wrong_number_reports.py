@@ -116,7 +116,7 @@ async def test_what_a_machine_says_of_others_or_of_no_number_is_not_believed(tmp
         empty, crash = report((2, 3), (), name="empty"), report((2, 3), (NAN,), name="crash")
         crash.crash = True
         refused = await handed_over(b, empty, crash)
-        assert "wrong numbers without any" in refused[0] and refused[1]
+        assert "wrong numbers are reported, but there are none" in refused[0] and refused[1]
         assert await handed_over(b, lies) == [""]
         await judged(on)
         assert listener.snapshot is not None and listener.snapshot.job.stalled_s is None

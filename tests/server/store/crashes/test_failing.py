@@ -250,7 +250,7 @@ async def test_a_server_tells_people_that_its_store_failed(tmp_path: Path) -> No
     ("error", "words"),
     [
         (psycopg.errors.DiskFull(), "disk of the database is full"),
-        (psycopg.errors.TooManyConnections(), "out of something"),
+        (psycopg.errors.TooManyConnections(), "ran out of a resource"),
         (psycopg.errors.ReadOnlySqlTransaction(), "standby"),
         (psycopg.errors.InvalidPassword(), "refuses this user"),
         (psycopg.errors.InsufficientPrivilege(), "grant it"),
