@@ -301,7 +301,7 @@ async def _warn(identity: "Identity", clock: Callable[[], float]) -> None:
         own = await asyncio.to_thread(identity.certificate)
         stated = own_certificate.warning(own, clock()) if own is not None else ""
         if stated:
-            logging.getLogger(__name__).warning("%s: renew it (docs/security.md)", stated)
+            logging.getLogger(__name__).warning("%s: renew it (docs/authentication.md)", stated)
         await asyncio.sleep(86400.0 if stated else 3600.0)
 
 

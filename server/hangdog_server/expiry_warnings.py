@@ -42,7 +42,7 @@ class ExpiryWarnings:
         found, now = {}, self._clock()
         for what, (begins, ends) in self._opened.lasts().items():
             if ends_soon(begins, ends, now):
-                found[what] = f"the {what} ends on {day(ends)}: renew it (docs/security.md)"
+                found[what] = f"the {what} ends on {day(ends)}: renew it (docs/authentication.md)"
         machines = self._fleet.certificates.ending(steady())
         if machines:
             more = f" and {len(machines) - _NAMED} more" if len(machines) > _NAMED else ""

@@ -65,9 +65,9 @@ class IsolationTests:
                 try:
                     await self.tick()
                 except StoreFailed as error:
-                    log.error("machines that are out of use are not tested now: %s", error)
+                    log.error("isolated machines are not tested now: %s", error)
                 except Exception:  # a bug met with one incident must not keep the machines of others from being tested
-                    log.exception("machines that are out of use were not looked after")
+                    log.exception("cannot manage the tests of isolated machines")
                 await asyncio.sleep(TICK_S)
         finally:
             await self.close()

@@ -102,13 +102,13 @@ class OpenListeners:
         )  # fmt: skip
         if door.trust_dns_names:
             log.warning(
-                "--trust-dns-names: any certificate of the authority that allows client authentication, and holds no "
-                "hangdog URI, speaks for the machines that its DNS names say"
+                "--trust-dns-names: any certificate of the authority for client authentication, if it has no hangdog "
+                "URI, is accepted for the machines in its DNS names"
             )
         if door.tls is None and not loopback:
-            log.warning("--insecure: whoever reaches %s may ask for captures and speak for any machine", listen)
+            log.warning("--insecure: anyone who reaches %s can take captures and pose as any machine", listen)
         if not open_ and not tokens.look():
-            log.warning("nobody can ask this server anything: there is no token; hangdog token new makes one")
+            log.warning("nobody can use this server yet: there is no token; hangdog token new makes one")
         if self._certificate is not None:
             soon = ends_soon(self._certificate.begins, self._certificate.ends, clock())
             log.log(
@@ -147,7 +147,7 @@ class OpenListeners:
             address = self._bound(server, self._listen, "--listen", True, settings.max_machines + settings.max_people)
             if self.door.people:
                 received = self._bound(server, self.door.people, "--people", False, settings.max_people)
-                log.info("people are heard at %s", received)
+                log.info("listening for people at %s", received)
             self._bind_socket(server)
         except BaseException:
             self._ways.close()
@@ -196,9 +196,9 @@ class OpenListeners:
             return
         try:
             self._ways.unix(server, path, everybody=bool(self.door.groups))
-            log.info("users of this machine are heard at %s", path)
+            log.info("listening for users of this machine at %s", path)
         except OSError as error:
             why = error.strerror or str(error)
             if self.door.wanted:
                 raise WrongUse(f"cannot listen on {path}: {why}", "choose another --socket; '' turns it off") from error
-            log.warning("users of this machine are not heard at %s: %s", path, why)
+            log.warning("cannot listen for users of this machine at %s: %s", path, why)

@@ -72,9 +72,9 @@ class MachineChecks:
                 try:
                     await self._open(machine, pending, now)
                 except StoreFailed as error:
-                    log.error("machine %s: what its checks found is not kept yet: %s", machine, error)
+                    log.error("machine %s: the findings of its checks are not stored yet: %s", machine, error)
                 except Exception:  # a bug met with one machine must not keep all others from being told of
-                    log.exception("machine %s: what its checks found opens no incident", machine)
+                    log.exception("machine %s: cannot open an incident for the findings of its checks", machine)
                     self._pending.pop(machine, None)
 
     async def _open(self, machine: str, pending: _Pending, now: float) -> None:
@@ -85,7 +85,9 @@ class MachineChecks:
         for code, found in list(pending.found.items()):
             if self._many(machine, now):
                 log.warning(
-                    "machine %s: more than %d incidents of its checks in an hour: not opened", machine, PER_HOUR
+                    "machine %s: its checks open more than %d incidents in an hour: no more are opened",
+                    machine,
+                    PER_HOUR,
                 )
             elif await self._ingest.check(self._kept(machine, local, label, code, found, now - pending.at), since):
                 self._opened[machine].append(now)

@@ -136,7 +136,7 @@ async def running(
     audit, limits = AuditLog(door.audit, services.clock), RateLimits(settings)
     opened.gate.tries = Tries(services.telemetry, audit)
     with contextlib.suppress(OSError):  # who cannot read it is told so with the first line that is to be written
-        log.info("the last line of the record has hash %s", audit.head())
+        log.info("the last line of the audit log has hash %s", audit.head())
     leading = Leading(services.store, services.fleet, settings, door.advertised)
     seen = SessionTracker(settings.away_s)
     registry, monitor, returns = (
@@ -308,7 +308,7 @@ def _many_files() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < FILES:
         log.warning(
-            "only %d files may be open: enough for a third as many agents (ulimit -n, LimitNOFILE= of systemd)", soft
+            "the limit of %d open files is enough for a third as many agents (ulimit -n, LimitNOFILE= of systemd)", soft
         )
 
 

@@ -81,7 +81,7 @@ def test_it_ends_cleanly_on_a_signal_though_no_server_answers(name: signal.Signa
     command = [sys.executable, "-m", "hangdog_agent.main", "--server", "127.0.0.1:1", *MATCH]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert "no line to 127.0.0.1:1" in process.stderr.readline()
+        assert "no connection to 127.0.0.1:1" in process.stderr.readline()
         process.send_signal(name)
         rest = process.stderr.read()
         assert process.wait(10) == 0

@@ -198,7 +198,7 @@ async def test_a_certificate_that_has_ended_is_told_with_what_to_renew(tmp_path:
     async with guarded(cluster_) as on:
         for command in COMMANDS.values():
             refused = await run(on, *command, "--tls", str(late), status=77)
-            assert "ended 2 d ago" in refused.stderr and "hangdog certs client" in refused.stderr, refused.stderr
+            assert "expired 2 d ago" in refused.stderr and "hangdog certs client" in refused.stderr, refused.stderr
 
 
 async def test_a_server_whose_certificate_is_not_valid_now_is_told_with_the_clock(tmp_path: Path) -> None:

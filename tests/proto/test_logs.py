@@ -89,7 +89,7 @@ def test_the_agent_writes_the_form_it_is_told_to(form: str) -> None:
     mark = ("--match-env", f"HANGDOG_TEST_LOGS={os.getpid()}", "--log-format", form)
     with subprocess.Popen((*command, *mark), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        line = next(line for line in process.stderr if "no line to" in line)
+        line = next(line for line in process.stderr if "no connection to" in line)
         process.terminate()
     if form == "json":
         said = json.loads(line)
@@ -99,4 +99,4 @@ def test_the_agent_writes_the_form_it_is_told_to(form: str) -> None:
             "hangdog_agent.connection.link",
         )
     else:
-        assert re.match(r"\d{4}-\d\d-\d\d [\d:,]+ hangdog-agent: no line to 127\.0\.0\.1:1 ", line)
+        assert re.match(r"\d{4}-\d\d-\d\d [\d:,]+ hangdog-agent: no connection to 127\.0\.0\.1:1 ", line)

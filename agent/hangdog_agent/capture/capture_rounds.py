@@ -102,7 +102,7 @@ class CaptureSeries:
                     members.append(member)
         for rank, count in counts.items():
             if count > most:
-                log.warning("rank %d has %d processes, only the first %d are looked at", rank, count, most)
+                log.warning("rank %d has %d processes; only the first %d are captured", rank, count, most)
         return members
 
     def _is_meant(self, member: RankProcesses) -> bool:
@@ -177,7 +177,7 @@ def _guarded(member: RankProcesses, taken: Callable[[RankProcesses], CapturedPro
     try:
         return taken(member)
     except Exception as error:  # a bug met in reading one process must not cost the evidence of all the others
-        log.exception("cannot look at process %d of rank %d", member.process.pid, member.rank)
+        log.exception("cannot capture process %d of rank %d", member.process.pid, member.rank)
         return CapturedProcess(
             missing=Missing(Reason.TOOL_FAILED, f"the agent failed: {type(error).__name__}: {error}")
         )

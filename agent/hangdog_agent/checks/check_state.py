@@ -53,7 +53,7 @@ class Notes:
             new.replace(self._folder / f"{name}.json")
         except OSError as error:
             if not self._reported:
-                log.warning("checks cannot note in %s what they saw: %s", self._folder, error)
+                log.warning("checks cannot save in %s what they saw: %s", self._folder, error)
             self._reported = True
             return
         self._last[name] = written

@@ -21,7 +21,7 @@ def confine(ras_networks: bool) -> None:
         syscalls.no_new_privileges()
         filtered = seccomp.install(seccomp.AGENT)
     except OSError as error:  # a sandbox that plays a kernel may not know it
-        log.warning("rights that are not needed could not be given up: %s", error)
+        log.warning("cannot drop privileges that the agent does not need: %s", error)
         return
     if not filtered:
         log.warning("this kernel has no seccomp: system calls are not filtered")

@@ -65,7 +65,7 @@ class Renewal:
                 return
             except (HangdogError, OSError, ValueError, TimeoutError) as error:
                 words = str(error) or "no answer came"
-                log.warning("the certificate was not renewed, and the present one stays: %s", words)
+                log.warning("the certificate was not renewed; the current one stays in use: %s", words)
             pause = self._draw(self._again_s / 2, self._again_s)
 
     def answered(self, answer: pb.Renewed) -> None:
@@ -85,7 +85,7 @@ class Renewal:
             raise NotAllowed(f"the server refused: {answer.refused or 'it sent none'}")
         ends = await asyncio.to_thread(self._take, made.key, answer.certificate, server)
         until = datetime.fromtimestamp(ends, UTC).strftime("%Y-%m-%d")
-        log.info("the certificate was renewed, and ends on %s; the next connection shows it", until)
+        log.info("the certificate was renewed, and ends on %s; the next connection uses it", until)
 
     def _take(self, key: bytes, certificate: bytes, server: str) -> float:
         """Checks the new pair, tries it on the server, and puts it in place; gives when it ends."""

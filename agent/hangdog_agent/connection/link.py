@@ -117,7 +117,7 @@ class Link:
                     self._metrics.count(AgentEvent.FAILURES)
                 pause = backoff(self._failures, self._settings, random.uniform)
                 if not stop.is_set():
-                    log.warning("no line to %s (%s), next try in %.1f s", server, because, pause)
+                    log.warning("no connection to %s (%s), next try in %.1f s", server, because, pause)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), pause)
         finally:
@@ -176,7 +176,7 @@ class Link:
                     or findings_named(self._findings()) != self._found
                 )
             except Exception:  # a bug met in one pulse must not leave the other jobs unwatched
-                log.exception("the pulses could not be felt")
+                log.exception("cannot sample CPU activity")
                 signs, changes = {}, True
             self._signs, self._slow, self._moving = signs, set(self._stalls.slowdowns), self._stalls.moving
             if changes:
@@ -260,7 +260,7 @@ class Link:
                 self._recording.received(message.ack)
             elif body == "redirect":
                 if self._servers.send(message.redirect.address):
-                    log.info("job %s is led by %s: going there", message.redirect.job, self._servers.current)
+                    log.info("job %s is led by %s: connecting to it", message.redirect.job, self._servers.current)
                     return
             elif body == "renewed":
                 self._identity.answered(message.renewed)

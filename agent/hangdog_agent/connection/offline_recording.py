@@ -96,7 +96,7 @@ class OfflineRecording:
         thought = self._away.think(asyncio.get_running_loop().time(), welcomed, here, signs, whose)
         for stall in thought.record:
             job = stall.job.key
-            log.warning("job %s stands still and no server is there: recorded here; %s", job, stall.why)
+            log.warning("job %s is stalled and no server is connected: capturing it here; %s", job, stall.why)
             task = asyncio.create_task(self._record(self._spool, stall, whose.get(job, "")))
             self._series.add(task)
             task.add_done_callback(self._ended)
@@ -105,7 +105,7 @@ class OfflineRecording:
     async def keep(self, report: JobReport) -> None:
         """Keeps a report for the server."""
         if self._spool is None:
-            log.warning("a report of job %s is not told: %s", report.job.key, report.message.why)
+            log.warning("a report of job %s is lost, because there is no spool: %s", report.job.key, report.message.why)
             return
         boot = self._spooling.clocks.boot
         report.message.boot, report.message.serial = "" if boot == "unknown" else boot, self._spooling.serial
@@ -141,7 +141,7 @@ class OfflineRecording:
                     continue
             tried.add(waiting[0])
             if most and message.ByteSize() + _TAG > most:
-                log.warning("spooled look %s is larger than the server takes: kept for another", message.id)
+                log.warning("spooled look %s is larger than this server accepts: kept for another server", message.id)
                 continue
             if not await self._hand_over(spool, message, say):
                 return
@@ -171,12 +171,12 @@ class OfflineRecording:
             async with asyncio.timeout(self._settings.receipt_s):
                 refused = await receipt
         except TimeoutError:
-            log.warning("the server does not say that it keeps what was recorded: kept here")
+            log.warning("the server did not acknowledge a spooled look: it stays here")
             return False
         finally:
             self._receipt = None
         if refused:
-            log.warning("the server does not take spooled look %s: %s", message.id, refused[:200])
+            log.warning("the server refused spooled look %s: %s", message.id, refused[:200])
         await self._on_disk(lambda: spool.drop(message.id))
         return True
 
@@ -216,7 +216,7 @@ class OfflineRecording:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._series.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a standstill could not be recorded", exc_info=error)
+            log.error("cannot capture a stall", exc_info=error)
 
     async def _on_disk(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._disk, work)

@@ -51,7 +51,7 @@ class ServerSession:
     def start(self, answer: Coroutine[Any, Any, None], most: int) -> bool:
         """Answers an order, unless `most` are being answered; whether it does."""
         if len(self.orders) >= most:
-            log.warning("an order was dropped: %d are being answered", most)
+            log.warning("a command was dropped: %d are being answered", most)
             answer.close()
             return False
         task = asyncio.ensure_future(answer)
@@ -80,7 +80,7 @@ class ServerSession:
         self.orders.discard(task)
         self.beside.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("an order could not be answered, or what was recorded not be handed over", exc_info=error)
+            log.error("cannot answer a command, or send a spooled look", exc_info=error)
 
 
 def backoff(failures: int, settings: LinkSettings, draw: Callable[[float, float], float]) -> float:

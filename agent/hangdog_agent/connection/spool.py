@@ -102,7 +102,7 @@ class Spool:
             if isinstance(error, OSError) and error.errno in _PASSING:
                 log.warning("spooled look %s cannot be read now: %s", name, error)
                 return None
-            log.warning("spooled look %s is given up: %s", name, error)
+            log.warning("spooled look %s is dropped: %s", name, error)
             self.drop(name)
             return None
 
@@ -134,7 +134,7 @@ class Spool:
             else:
                 self._say("foreign", f"{folder / name} is none of the agent's files: left alone")
         if self._sizes:
-            log.info("%d looks of before are kept for the server", len(self._sizes))
+            log.info("%d looks from an earlier run wait for a server", len(self._sizes))
 
     def _write(self, folder: Path, name: str, content: bytes) -> bool:
         new = folder / f"{name}.new"

@@ -82,7 +82,7 @@ class Crashes:
         if now - before >= SELDOM_S:
             count = 0
         elif now - before < pause(count - 1, AGAIN_S, SELDOM_S):
-            log.warning("job %s crashed again: told only every now and then", job)
+            log.warning("job %s crashed again: repeated crashes are reported rarely", job)
             return None
         self._reports = {name: one for name, one in self._reports.items() if now - one[1] < SELDOM_S} | {
             job: (count + 1, now)

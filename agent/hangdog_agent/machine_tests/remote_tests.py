@@ -109,7 +109,7 @@ class RemoteTests:
     def _stop(self, because: str) -> None:
         run = self._run
         if run is not None and not run.stop.is_set():
-            log.warning("launch %s is ended: %s", run.launch, because)
+            log.warning("launch %s is stopped: %s", run.launch, because)
             run.reason = because
             run.stop.set()
 

@@ -59,7 +59,9 @@ class Executor:
         except WrongUse as error:
             return None, _message_of(error)
         if copies is None:
-            log.warning("nobody says who holds the checkpoint of job %s: copies in memory go with its machines", job)
+            log.warning(
+                "no file says who holds the checkpoint of job %s: copies in memory are lost with its machines", job
+            )
         return copies, ""
 
     async def note(self, row: ActionRecord, what: str, outcome: str) -> None:
@@ -202,7 +204,7 @@ class Executor:
             try:
                 await actor.mark(case)
             except BackendFailed as error:
-                log.warning("%s is not told again of %s: %s", actor.name, row.machine, error)
+                log.warning("%s: the mark on %s was not renewed: %s", actor.name, row.machine, error)
             else:
                 self._logged[case.key, actor.name] = steady()
 

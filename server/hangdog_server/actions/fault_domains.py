@@ -33,9 +33,9 @@ class FaultDomains:
             try:
                 await self.tick(steady())
             except BackendFailed as error:
-                log.warning("which machines share a switch is not known now: %s (%s)", error, error.hint)
+                log.warning("cannot read which machines share a switch: %s (%s)", error, error.hint)
             except Exception:  # a bug met in one answer must not leave all later machines unread
-                log.exception("what machines share was not read")
+                log.exception("cannot read which machines share a switch")
             await asyncio.sleep(TICK_S)
 
     async def tick(self, now: float) -> None:

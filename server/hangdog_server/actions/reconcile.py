@@ -77,9 +77,9 @@ class ActionLoop:
             try:
                 await self.tick()
             except StoreFailed as error:
-                log.error("nothing is done to machines now: %s", error)
+                log.error("hangdog does not act on machines now: %s", error)
             except Exception:  # a bug met in one verdict must not stop the actions for others
-                log.exception("what is to be done was not done")
+                log.exception("a round of actions failed")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(MOVING_S if self._executor.moving else TICK_S):
                     await self._services.judged.wait()
@@ -106,7 +106,7 @@ class ActionLoop:
             if isinstance(error, StoreFailed):
                 raise error
             if error is not None:  # a bug met in one action must not stop all others
-                log.error("incident %s: what is to be done was not done", group[0].incident, exc_info=error)
+                log.error("incident %s: its actions failed", group[0].incident, exc_info=error)
 
     def stopped(self) -> bool:
         """Whether the stop file is there."""
@@ -175,7 +175,7 @@ class ActionLoop:
             try:
                 facts = await self._facts(incident, asked)
             except HangdogError as error:
-                log.error("incident %s: nothing follows from it: %s", incident.id, error)
+                log.error("incident %s: it leads to no action: %s", incident.id, error)
                 continue
             try:
                 rows = await self._written(wanted, _because(incident), facts, _bounded(rule, incident))

@@ -64,11 +64,11 @@ class RestartPreviews:
                 self._asked.add(name)
                 noted = bool(stated) and await self._services.store.write(name, _noted, name, stated)
                 if noted:
-                    log.warning("incident %s: before anything is done: %s", name, stated)
+                    log.warning("incident %s: restart preview: %s", name, stated)
         except HangdogError as error:  # the store's, or another server leads by now
-            log.debug("nothing is foreseen now: %s", error)
+            log.debug("no restart preview now: %s", error)
         except Exception:
-            log.exception("what restarts will lack was not asked")
+            log.exception("the restart preview failed")
 
     async def _preview_of(self, cases: Sequence[IsolationCase]) -> str | None:
         """The message; None if the backend is away."""

@@ -77,7 +77,7 @@ class AuditLog:
             try:
                 await asyncio.to_thread(self._append, self._path, written)
             except OSError as error:
-                log.error("cannot be recorded in %s (%s): %s", self._path, error, written)
+                log.error("cannot write to the audit log %s (%s): %s", self._path, error, written)
                 return False
         return True
 
@@ -85,7 +85,7 @@ class AuditLog:
         """Appends a line, after one that says so where what was written before is gone."""
         if self._seen is not None and not _holds(path, self._seen):
             reported = f"{path} was cut off or replaced while this server ran"
-            log.error("the record was tampered with: %s", reported)
+            log.error("the audit log was tampered with: %s", reported)
             entry = AuditEntry("record damaged", "hangdog", "", "", "", "", reported, outcome="noticed")
             append(path, line(entry, self._clock()), self._most_bytes)
         append(path, written, self._most_bytes)

@@ -51,7 +51,7 @@ class Certificates:
             for limit, (peer, method) in list(self._running.items()):
                 because = self._denied.denies(peer.leaf) if peer.leaf is not None else ""
                 if because and limit.when() is None:
-                    log.warning("%s is ended: %s: %s", method, peer.label, because)
+                    log.warning("%s is cancelled: %s: %s", method, peer.label, because)
                     limit.reschedule(loop.time())
 
     @asynccontextmanager

@@ -116,7 +116,7 @@ class Certificate:
         return tuple(_stamp(path) for path in certificate_folder.paths(self._folder))
 
     def _checked(self, found: certificate_folder.CertificateFiles) -> float:
-        advice = "hangdog certs show DIR tells what is in it; docs/security.md how to renew it"
+        advice = "hangdog certs show DIR lists what is in it; docs/authentication.md says how to renew it"
         if not found.certificate:
             raise WrongUse(f"{self._folder} holds no certificate of a server", "hangdog certs init makes one")
         try:

@@ -153,7 +153,7 @@ class Tokens:
                 self._tokens = read(self._path)
             except WrongUse as error:
                 self._tokens, self.used = (), True
-                log.error("nobody is let in by a token: %s", error)
+                log.error("no token is accepted: %s", error)
             self.used = self.used or stamp is not None
         return self.used
 

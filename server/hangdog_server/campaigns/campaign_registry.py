@@ -123,9 +123,9 @@ class CampaignRegistry:
                     now = (await believed(self._services.store, self._services.clock)).at
                     await self._services.store.do(campaigns.forget, now - settings.keep_s)
             except StoreFailed as error:
-                log.error("campaigns are not looked after now: %s", error)
+                log.error("cannot manage campaigns now: %s", error)
             except Exception:  # a bug met in one tick must not end the watch over all campaigns
-                log.exception("campaigns were not looked after")
+                log.exception("cannot manage campaigns")
 
     async def tick(self) -> None:
         """Goes on with campaigns that nobody leads, gives up those that another server does; raises StoreFailed."""
@@ -143,7 +143,7 @@ class CampaignRegistry:
             if campaign.id in mine and campaign.id not in self._running:
                 again = await store.ask(campaigns.find, campaign.id)  # it may have come to its end since
                 if again.state is CampaignState.RUNNING and campaign.id not in self._running:
-                    log.warning("campaign %s: taken up again", campaign.id)
+                    log.warning("campaign %s: resumed", campaign.id)
                     self._led(CampaignRun(again, from_json(again.asked), self._services, resumed=True))
 
     async def close(self) -> None:
@@ -179,7 +179,7 @@ class CampaignRegistry:
                     try:
                         await self._services.store.do(leases.drop, [_lease(name)], self._me)
                     except StoreFailed as error:
-                        log.warning("the lease of campaign %s runs out by itself: %s", name, error)
+                        log.warning("cannot release the lease of campaign %s, which then expires: %s", name, error)
 
         self._running[name] = course
         task = asyncio.create_task(lead(), name=f"campaign {name}")

@@ -184,7 +184,7 @@ class CampaignRun:
             try:
                 await services.store.do(campaigns.met, campaign, one.number, meet)
             except StoreFailed as error:  # only the next server would need it
-                log.warning("launch %s: where its members meet is not stored: %s", name, error)
+                log.warning("launch %s: the address where its members meet is not stored: %s", name, error)
 
         settings = services.settings  # a whole cluster comes back to a server that was started anew
         lost_s = max(settings.campaign_lost_s, settings.returned_s) if self._resumed else settings.campaign_lost_s

@@ -46,7 +46,7 @@ class Renewals:
             return Renewed(await self._renew(held.peer if held else None, machine, connection.peer, request, now))
         except HangdogError as error:
             if self._seldom.tell(machine, str(error), now):
-                log.warning("machine %s asked for a certificate and gets none: %s", machine, error)
+                log.warning("machine %s requested a certificate and was refused: %s", machine, error)
             return Renewed(refused=str(error))
 
     async def _renew(self, shown: Peer | None, machine: str, peer: str, request: bytes, now: float) -> bytes:

@@ -103,9 +103,9 @@ class Leading:
             try:
                 await self.tick(registry, returns)
             except StoreFailed as error:
-                log.error("who leads which job is not known: %s", error)
+                log.error("cannot read which server leads which job: %s", error)
             except Exception:  # a bug met in one tick must not let all leases run out
-                log.exception("the leases were not looked after")
+                log.exception("cannot renew the leases")
 
     async def tick(self, registry: IncidentStarter, returns: OfflineIngester) -> None:
         """Takes and prolongs leases, gives back what is not needed, takes up what lies open; raises StoreFailed."""
@@ -138,7 +138,7 @@ class Leading:
         new = {job: found for job, found in theirs.items() if self._theirs.get(job) != found}
         self._theirs = {**{job: found for job, found in self._theirs.items() if job not in self._mine}, **theirs}
         for job, found in new.items():
-            log.info("job %s is led by the server at %s", job, found.address or "an address it does not tell")
+            log.info("job %s is led by the server at %s", job, found.address or "an unknown address")
             for machine in self._fleet.asked(job):
                 self._send(machine)
 

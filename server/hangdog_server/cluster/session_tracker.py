@@ -208,7 +208,7 @@ class SessionTracker:
             self._begun.clear()
         self._begun[machine] += 1
         if self._begun[machine] == PER_HOUR + 1:
-            log.warning("machine %s begins more than %d jobs in an hour: not noted", machine, PER_HOUR)
+            log.warning("machine %s starts more than %d jobs in an hour: they are not stored", machine, PER_HOUR)
         return self._begun[machine] <= PER_HOUR
 
     def _left(self, job: str, machine: str, stated: bool, at: float, now: float) -> None:

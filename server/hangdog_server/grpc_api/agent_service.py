@@ -262,7 +262,7 @@ class Agents(AgentsServicer):
             if job is not None:
                 own[job], moving[job] = mine, (moves[name, owner] & ranks) - mine.keys()
         if foreign and self._seldom.tell(connection.machine, "foreign ranks", steady()):
-            log.warning("machine %s speaks of ranks that are not its own: not heard", connection.machine)
+            log.warning("machine %s reports ranks that are not its own: ignored", connection.machine)
         return {job: signs for job, signs in own.items() if signs}, {job: them for job, them in moving.items() if them}
 
     def _own_jobs(self, connection: Connection, stated: Mapping[tuple[str, Owner], JobSpeed]) -> dict[str, JobSpeed]:
@@ -278,7 +278,7 @@ class Agents(AgentsServicer):
         if not self._limits.recorded(machine, size, steady()):
             if self._seldom.tell(machine, "recorded", steady()):
                 log.warning(
-                    "machine %s hands over more recorded looks than are kept in an hour: it keeps them", machine
+                    "machine %s sends more spooled looks than the server accepts in an hour: they wait there", machine
                 )
             return
         receipt = await self._returns.take(machine, spooled)

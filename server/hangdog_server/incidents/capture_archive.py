@@ -68,7 +68,7 @@ class Archive:
             await store.keep(self._incident, captures)
         except StoreFailed:
             if store.waiting_bytes + waited > MOST_WAITING:
-                log.error("incident %s: %d captures are not kept: too many wait", self._incident, len(captures))
+                log.error("incident %s: %d captures are dropped: too many wait", self._incident, len(captures))
             else:
                 self._unwritten, self._waiting_bytes = captures, waited
                 store.waiting_bytes += waited

@@ -152,11 +152,11 @@ class IncidentRun:
                 self._services.store.unwritten.pop(self.name, None)
                 return
             except StoreFailed as error:
-                log.error("incident %s: how it ended is still not stored: %s", self.name, error)
+                log.error("incident %s: its end is still not stored: %s", self.name, error)
             else:
                 self._unstored = None
                 self._services.store.unwritten.pop(self.name, None)
-                log.info("incident %s is written now", self.name)
+                log.info("incident %s is stored now", self.name)
 
     async def _led(self) -> None:
         try:
@@ -243,7 +243,7 @@ class IncidentRun:
         except NotOurs:
             raise
         except StoreFailed as error:  # that it began is written: whoever takes it up looks anew
-            log.error("incident %s: that it is captured is not written: %s", self.name, error)
+            log.error("incident %s: the start of its capture is not stored: %s", self.name, error)
         services.telemetry.count(IncidentState.CAPTURING)
 
     def _looks(self, about: IncidentSubject) -> CaptureRounds:
@@ -309,7 +309,7 @@ class IncidentRun:
             await remember()
             self._services.store.unwritten.pop(self.name, None)
         except StoreFailed as worse:
-            log.error("incident %s: that it failed is not stored: %s", self.name, worse)
+            log.error("incident %s: its failure is not stored: %s", self.name, worse)
             self._unstored = remember
             self._shown(state=IncidentState.FAILED)
         self._end(error)
@@ -321,7 +321,7 @@ class IncidentRun:
         except NotOurs:
             raise
         except StoreFailed as error:
-            log.error("incident %s is led without being written: %s", self.name, error)
+            log.error("incident %s continues in memory, because it cannot be stored: %s", self.name, error)
             self._unbegun = incident, asked
             self._services.store.unwritten[self.name] = replace(
                 incident, changed=incident.began, note=f"{UNWRITTEN}: {error}"

@@ -146,7 +146,7 @@ class MissingPieces:
     def _ask(self, machine: str, names: list[bytes]) -> None:
         for at in range(0, len(names), ASKED):
             if not self._send(machine, Need(b"".join(names[at : at + ASKED]))):
-                log.info("machine %s cannot be asked for what its look names", machine)
+                log.info("machine %s cannot be asked for the missing pieces of its look", machine)
 
     def _ask_others(self, names: Iterable[bytes]) -> None:
         """Asks the next machine for each; those whose looks wait for a thing have named it, so one of them has it."""
@@ -190,7 +190,7 @@ class MissingPieces:
         for queue in self._held.values():
             if queue and queue[0].lacking and now - queue[0].since >= self._settings.hold_s:
                 log.warning(
-                    "machine %s: its look names %d things nobody tells", queue[0].machine, len(queue[0].lacking)
+                    "machine %s: its look lacks %d pieces that no agent sends", queue[0].machine, len(queue[0].lacking)
                 )
                 self._give_up(queue[0])
         for name, wanted in list(self._wanted.items()):

@@ -111,11 +111,11 @@ class OfflineIngest:
             async with self._keeping:
                 folded = await self._spooled.fold(kept, name, self._settings.near_s, self._services.clock())
         except WrongUse as error:
-            log.warning("machine %s: a recorded look is refused: %s", machine, error)
+            log.warning("machine %s: a spooled look is refused: %s", machine, error)
             count(Recorded.REFUSED)
             return Receipt(stated.id, str(error))
         except StoreFailed as error:
-            log.error("machine %s: a recorded look is not kept: %s", machine, error)
+            log.error("machine %s: a spooled look is not stored: %s", machine, error)
             count(Recorded.FAILED)
             return None
         count(Recorded.REFUSED if folded.refused else Recorded.AGAIN if folded.again else Recorded.KEPT)
@@ -271,7 +271,7 @@ class OfflineIngest:
         try:
             await self._services.store.move(name, IncidentState.FAILED, self._services.clock(), words)
         except StoreFailed as worse:
-            log.error("incident %s: that it failed is not stored: %s", name, worse)
+            log.error("incident %s: its failure is not stored: %s", name, worse)
 
 
 def _judged(

@@ -58,9 +58,9 @@ class PhaseKeeper:
             try:
                 await self.tick(steady())
             except StoreFailed as error:
-                log.error("what jobs were seen to survive is neither read nor kept now: %s", error)
+                log.error("the phase history of jobs is neither read nor stored now: %s", error)
             except Exception:  # a bug met in one job must not make the server forget all others
-                log.exception("what jobs were seen to survive is neither read nor kept now")
+                log.exception("the phase history of jobs is neither read nor stored now")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_S):
                     await self._wanted.wait()

@@ -86,7 +86,7 @@ class IncidentRegistry:
         cut = Cut(incident, *await self._services.store.recall(incident.id))
         if incident.job in self._running:  # somebody asked for the job meanwhile
             return
-        log.warning("incident %s of job %s: taken up again", incident.id, incident.job)
+        log.warning("incident %s of job %s: resumed", incident.id, incident.job)
         request = IncidentRequest(incident.job, why=incident.why, light=bool(cut.asked.get("light")))
         self._led(IncidentRun(cut, request, self._services, self._settings), incident.job)
 
@@ -166,7 +166,7 @@ class IncidentRegistry:
             name = await Spooled(store).crash(job, since)
             return await store.find(name) if name is not None else None
         except StoreFailed as error:  # a job that hangs is looked at all the same
-            log.error("job %s: whether it crashed before is not known: %s", job, error)
+            log.error("job %s: cannot tell whether it crashed before: %s", job, error)
             return None
 
     async def hang_after(self, crash: Incident, words: str) -> bool:
@@ -184,11 +184,11 @@ class IncidentRegistry:
         if first is None or first.rank is None or first.rank in here:
             return False
         if not crash.note:
-            log.warning("incident %s: after the crash job %s stands still: %s", crash.id, crash.job, words)
+            log.warning("incident %s: job %s is stalled after its crash: %s", crash.id, crash.job, words)
             try:
                 await Spooled(self._services.store).note(crash.id, f"after the crash {words}")
             except StoreFailed as error:  # it is noted when the job is asked after again
-                log.error("incident %s: that its job stands still is not noted: %s", crash.id, error)
+                log.error("incident %s: the stall of its job is not stored: %s", crash.id, error)
         return True
 
     def _start(self, request: IncidentRequest, before: FurtherLook | None) -> IncidentRun:

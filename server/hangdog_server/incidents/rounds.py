@@ -121,7 +121,7 @@ class CaptureRounds:
         try:
             return await self._deeper(snapshot, placed, verdict, asked)
         except Exception as error:  # there is a verdict: whatever goes wrong with a closer look must not cost it
-            log.exception("incident %s: no closer look", self._about.plan.order)
+            log.exception("incident %s: the closer look failed", self._about.plan.order)
             self._say(f"no closer look: {error}")
             return verdict
 

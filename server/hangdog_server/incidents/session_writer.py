@@ -50,9 +50,9 @@ class SessionWriter:
                     forgot = steady()
                     await self.forget()
             except StoreFailed as error:
-                log.error("what agents show of jobs is not stored now: %s", error)
+                log.error("job sessions are not stored now: %s", error)
             except Exception:  # a bug met in one session must not keep all others from being stored
-                log.exception("what agents show of jobs is not stored now")
+                log.exception("job sessions are not stored now")
             await asyncio.sleep(TICK_S)
 
     async def close(self) -> None:

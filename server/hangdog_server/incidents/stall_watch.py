@@ -76,7 +76,7 @@ class StallWatcher:
                 try:
                     self.think(steady())
                 except Exception:  # a bug met in one thought must not leave the cluster unwatched
-                    log.exception("the watch over the jobs missed a thought")
+                    log.exception("a pass of the stall watch failed")
                 await asyncio.sleep(TICK_S)
         finally:
             tasks = (*self._asking.values(), *self._noting)
@@ -105,7 +105,7 @@ class StallWatcher:
                 self._seen.moves(job, self._registry.now(), now)
             if self._stalls.due(job, suspicion, now) and suspicion is not None and job not in self._asking:
                 with log_context(job=job):
-                    log.warning("job %s seems to stand still: %s", job, suspicion.why)
+                    log.warning("job %s seems stalled: %s", job, suspicion.why)
                 self._telemetry.lasted(Delay.SUSPICION, suspicion.seconds)
                 task = asyncio.create_task(self._in_turn(job, suspicion), name=f"asking after {job}")
                 self._asking[job] = task
@@ -124,7 +124,7 @@ class StallWatcher:
         try:
             await self._reopening.check(name)
         except HangdogError as error:  # the next thought tries it again
-            log.error("incident %s: whether it is to be open again is not known: %s", name, error)
+            log.error("incident %s: cannot tell whether to reopen it: %s", name, error)
 
     def _motions(self, now: float) -> Iterator[tuple[str, RankMotion]]:
         step_s = self._stalls.paces.step_s(now)
@@ -141,7 +141,7 @@ class StallWatcher:
                 except NotOurs:  # another server leads the job now, and sees for itself
                     return
                 except StoreFailed as error:
-                    log.error("incident %s: that job %s went on is not noted: %s", name, over.job, error)
+                    log.error("incident %s: that job %s recovered is not stored: %s", name, over.job, error)
                     await asyncio.sleep(NOTED_AGAIN_S)
                 else:
                     break

@@ -88,9 +88,9 @@ class NotifyLoop:
                     forgot = steady()
                     await self._services.store.do(notification_rows.forget, await self._believed() - settings.keep_s)
             except StoreFailed as error:
-                log.error("nobody is told anything now: %s", error)
+                log.error("cannot send notifications now: %s", error)
             except Exception:  # a bug met in one piece of news must not keep all others from being told
-                log.exception("what changed was not told")
+                log.exception("cannot send notifications")
             await asyncio.sleep(TICK_S)
 
     async def close(self) -> None:
@@ -170,13 +170,15 @@ class NotifyLoop:
                 posted = await self._post(to, replace(message, lines=(*message.lines, _NOT_WRITTEN)))
                 self._services.telemetry.count(Notified.FAILED if posted.failed else Notified.SENT)
                 if posted.failed:
-                    log.warning("%s is not told %r, again in %g s: %s", to.name, message.title, AGAIN_S, posted.failed)
+                    log.warning(
+                        "%s: %r was not sent, next try in %g s: %s", to.name, message.title, AGAIN_S, posted.failed
+                    )
                     self._again_at[to.name] = steady() + AGAIN_S
                     return
-                log.info("%s is told %r, which is not written", to.name, message.title)
+                log.info("%s: %r was sent, but not stored", to.name, message.title)
                 self._sent_unwritten.add((one.subject, to.name, one.mark))
         except Exception:  # a bug met in one message: the next tick tries it once more
-            log.exception("%s is not told now", to.name)
+            log.exception("%s: cannot send now", to.name)
         finally:
             del self._tasks[to.name]
 
@@ -212,9 +214,9 @@ class NotifyLoop:
             for row in due:
                 await self._send(to, row)
         except StoreFailed as error:
-            log.error("%s is not told now: %s", to.name, error)
+            log.error("%s: cannot send now: %s", to.name, error)
         except Exception:  # a bug met in one message: the next tick tries it once more
-            log.exception("%s is not told now", to.name)
+            log.exception("%s: cannot send now", to.name)
         finally:
             del self._tasks[to.name]
 
@@ -226,7 +228,7 @@ class NotifyLoop:
         elif now - row.noted > RECENT_S and await self._believed() - row.noted > RECENT_S:
             given_up = f"not within {RECENT_S / 60:.0f} minutes"
         if given_up:
-            log.error("%s is not told %r: %s", to.name, row.message.title, given_up)
+            log.error("%s: %r was not sent: %s", to.name, row.message.title, given_up)
             await store.do(notification_rows.end, row, Sent.FAILED, given_up, 0.0, now)
             self._services.telemetry.count(Notified.GIVEN_UP)
             return
@@ -239,10 +241,10 @@ class NotifyLoop:
         now, wait = self._services.clock(), pause(row.tries, AGAIN_S, SELDOM_S)
         self._services.telemetry.count(Notified.FAILED if posted.failed else Notified.SENT)
         if posted.failed:
-            log.warning("%s is not told %r, again in %g s: %s", to.name, message.title, wait, posted.failed)
+            log.warning("%s: %r was not sent, next try in %g s: %s", to.name, message.title, wait, posted.failed)
             await self._ended(row, Sent.WAITING, posted.failed, now + wait, now)
         else:
-            log.info("%s is told %r", to.name, message.title)
+            log.info("%s: %r was sent", to.name, message.title)
             await self._ended(row, Sent.SENT, "", 0.0, now)
 
     async def _ended(self, row: Notice, state: Sent, words: str, due: float, now: float) -> None:
@@ -251,5 +253,5 @@ class NotifyLoop:
             try:
                 return await self._services.store.do(notification_rows.end, row, state, words, due, now)
             except StoreFailed as error:
-                log.error("that %s is told is not noted: %s", row.receiver, error)
+                log.error("%s: the result of sending is not stored: %s", row.receiver, error)
             await asyncio.sleep(NOTED_AGAIN_S)

@@ -48,7 +48,7 @@ async def check(reported: NotifyConfig) -> None:
     looked = await asyncio.gather(*(_run(to, {}, WITHIN_S) for to in reported.receivers))
     for to, came in zip(reported.receivers, looked, strict=True):
         if came.late:
-            log.warning("whether the address of to.%s is one is not known: %s", to.name, came.failed)
+            log.warning("cannot check the address of to.%s: %s", to.name, came.failed)
         elif came.failed:
             words = f"to.{to.name}: its url_file holds no address to send to: {came.failed}"
             raise WrongUse(words, "docs/notifications.md")

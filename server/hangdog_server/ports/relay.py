@@ -96,7 +96,7 @@ class Relay:
             try:
                 self._tick(time.monotonic())
             except Exception:  # nor may it end the thread, behind which nobody would be heard any more
-                log.exception("connections were not looked after")
+                log.exception("cannot manage connections")
         for pair in list(self._pairs):
             pair.close()
 

@@ -108,8 +108,8 @@ class Retention:
         if found.ahead_s and now - self._logged_at >= LOGGED_S:
             self._logged_at = now
             log.warning(
-                "the date is %s ahead of how long this store is known to be there: nothing is removed for being old by it. "
-                "Is it wrong? set it right. Is it right? start the server once with --trust-date, or let it run for %s",
+                "the date jumped %s ahead, so nothing is removed for its age. If the date is wrong, correct it. If it is "
+                "right, start the server once with --trust-date, or let it run for %s",
                 _days(found.ahead_s), _days(found.left_s),
             )  # fmt: skip
         elif not found.ahead_s:

@@ -180,7 +180,7 @@ def _scene(
         topology, _ = build(replayed.layout, replayed.snapshot.highest_rank())
         return incident_view.of(investigate(replayed.snapshot, topology), verdict)
     except Exception:  # kept by another version, or damaged: no reason to hide the verdict
-        log.exception("what is kept of incident %s cannot be shown", incident.id)
+        log.exception("cannot show incident %s", incident.id)
         return None
 
 

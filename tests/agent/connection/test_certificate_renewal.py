@@ -119,7 +119,7 @@ async def test_what_does_not_fit_leaves_the_old_one_and_is_tried_again(
         lambda request: answers[next(number) % len(answers)](request),
         lambda: caplog.text.count("was not renewed") >= len(answers),
     )
-    for words in ("not today", "it sent none", "is not the one of machine gpu-a", "belongs to another key"):
+    for words in ("not today", "it sent none", "is not for machine gpu-a", "belongs to another key"):
         assert words in caplog.text
     assert len(set(heard)) == len(heard), "each try has a key of its own"
     assert serial(folder, path) == before and not path.exists() and accepted == []

@@ -183,7 +183,7 @@ async def test_a_server_notices_that_its_record_was_cut_off(tmp_path: Path, capl
     assert "tampered" not in caplog.text
     os.truncate(path, 0)
     await kept.note(DEED)
-    assert "the record was tampered with" in caplog.text
+    assert "the audit log was tampered with" in caplog.text
     assert [json.loads(line)["what"] for line in lines(path)] == ["record damaged", "snapshot"]
 
 

@@ -233,7 +233,7 @@ async def test_grpc_for_people_without_certificates(
     identities.append(Identity("an unnamed proxy", cluster.client("portal"), proxied("act")))
     door = cluster.door(tokens=some.file, proxies=("client portal",), people="127.0.0.1:0")
     async with stage(tmp_path / "s.db", settings=STRICT, door=door, clock=now):
-        (port,) = re.findall(r"people are heard at 127.0.0.1:(\d+)", caplog.text)
+        (port,) = re.findall(r"listening for people at 127.0.0.1:(\d+)", caplog.text)
         told("gRPC, people", await asyncio.to_thread(sent, f"localhost:{port}", identities))
 
 

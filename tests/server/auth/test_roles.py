@@ -210,7 +210,7 @@ async def test_people_without_a_certificate_have_a_port_of_their_own(
     only.mkdir()
     (only / "ca.pem").write_bytes((cluster.home / "ca.pem").read_bytes())
     async with guarded(cluster, people="127.0.0.1:0") as on:
-        (said,) = [record.getMessage() for record in caplog.records if "people are heard at" in record.getMessage()]
+        (said,) = [record.getMessage() for record in caplog.records if "listening for people at" in record.getMessage()]
         there = replace(on, address=said.rpartition(" ")[2])
         token = on.reach.token if on.reach else ""
         assert await asyncio.to_thread(asks, there, token, "Machines", only) is None

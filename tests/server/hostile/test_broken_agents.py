@@ -274,7 +274,7 @@ async def test_nobody_has_the_ranks_of_others_suspected(cluster: Cluster, caplog
             assert order.recheck.job == "qwen", "its own ranks it may speak of"
             await bad.order()
         await good.announce()
-        assert told(caplog, "machine bad speaks of ranks that are not its own") == 1
+        assert told(caplog, "machine bad reports ranks that are not its own") == 1
         assert {line.job for line in await on.store.latest("", 10)} == {"qwen"}
 
 

@@ -105,7 +105,7 @@ async def test_an_agent_tells_nobody_who_is_no_server(cluster: Cluster) -> None:
         assert agent.stderr is not None
         try:
             async with asyncio.timeout(40):
-                while b"no line to" not in (said := await agent.stderr.readline()):
+                while b"no connection to" not in (said := await agent.stderr.readline()):
                     pass
         finally:
             agent.kill()

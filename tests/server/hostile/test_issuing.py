@@ -262,5 +262,5 @@ def test_no_certificate_outlives_its_issuer(cluster: Cluster) -> None:
     issuer = issuing.make(cluster.home / "short", ends - 5 * DAY, days=5)
     found = leaf.read_pem(Issuer(issuer, now).sign(certificate_renewal.request().request, "gpu-a"))
     assert abs(found.ends - ends) < 2
-    with pytest.raises(WrongUse, match="ended on"):
+    with pytest.raises(WrongUse, match="expired on"):
         Issuer(issuer, lambda: ends + 1)

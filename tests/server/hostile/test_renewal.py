@@ -35,7 +35,7 @@ async def test_an_agent_comes_back_with_a_renewed_certificate(cluster: Cluster) 
                     pass
                 for path in certificate_folder.paths(new):
                     path.replace(own / path.name)
-                while b"the certificate of machine gpu-a has ended" not in await agent.stderr.readline():
+                while b"the certificate of machine gpu-a has expired" not in await agent.stderr.readline():
                     pass
                 while b"connected to" not in await agent.stderr.readline():
                     pass

@@ -135,7 +135,7 @@ async def test_a_stream_ends_with_the_certificate_that_opened_it(cluster: Cluste
         code, words = await agent.end()
         assert (code, words) == (
             grpc.StatusCode.PERMISSION_DENIED,
-            "the certificate of machine gpu-a has ended",
+            "the certificate of machine gpu-a has expired",
         )
 
 
@@ -265,7 +265,7 @@ async def test_another_protocol_over_tls_is_not_spoken(cluster: Cluster) -> None
 async def test_only_so_many_agents_are_being_let_in_at_once() -> None:
     limits = RateLimits(replace(PATIENT, max_greeting=1))
     limits.greet()
-    with pytest.raises(WrongUse, match="1 agents are being let in"):
+    with pytest.raises(WrongUse, match="1 agents are connecting at once"):
         limits.greet()
     limits.greeted()
     limits.greet()

@@ -84,7 +84,7 @@ async def test_while_the_store_is_away_nobody_is_told_and_then_everybody(
         await to.opened("0a")
         await to.away()
         keeping = asyncio.create_task(to.notifying.keep())
-        await to.reached(lambda: "nobody is told anything now" in caplog.text)
+        await to.reached(lambda: "cannot send notifications now" in caplog.text)
         assert to.postman.given == []
         await to.away(False)
         await to.reached(lambda: len(to.postman.given) == 1)
@@ -102,7 +102,7 @@ async def test_what_came_of_a_message_is_noted_should_the_store_be_away_meanwhil
         await to.until(1, "chat")
         await to.away()
         held.set()
-        await to.reached(lambda: "that chat is told is not noted" in caplog.text)
+        await to.reached(lambda: "chat: the result of sending is not stored" in caplog.text)
         await to.away(False)
         await to.tick()
         to.begin()

@@ -52,7 +52,7 @@ async def test_a_verdict_is_carried_out_once_and_undone(where: Path | str, tmp_p
         assert [row.machine for row in rows] == ["a"]
         await on.until("0a", ActionState.RELEASED, ActionState.DONE)
         assert played.marks == {"b": "0a"} and await on.states("0a") == {"a": "released", "b": "done"}
-        with pytest.raises(WrongUse, match="holds no mark on a"):
+        with pytest.raises(WrongUse, match="has not isolated a"):
             await on.store.do(policy.release, "a", "", "alice", NOON)
         recorded = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     told = [(one["what"], one["outcome"]) for one in recorded if one["what"].endswith(" a")]

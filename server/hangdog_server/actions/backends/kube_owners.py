@@ -48,5 +48,5 @@ class Owners:
         except KubeDenied as error:
             if ref.kind not in self._mute:
                 self._mute.add(ref.kind)
-                log.warning("nothing is foreseen of restarts by a %s: %s (%s)", ref.kind, error, error.hint)
+                log.warning("cannot preview restarts by a %s: %s (%s)", ref.kind, error, error.hint)
             return None

@@ -57,7 +57,7 @@ class Reopening:
         except StoreFailed as error:
             await self._audit.note(replace(entry, outcome=f"refused: {error}"))
             raise
-        log.warning("incident %s of job %s is open again: %s", name, incident.job, why)
+        log.warning("incident %s of job %s is reopened: %s", name, incident.job, why)
         self._services.judged.set()
         await self._audit.note(replace(entry, outcome=str(ResponseKind.REOPENED)))
 

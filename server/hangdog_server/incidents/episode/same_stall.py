@@ -57,7 +57,7 @@ class SameStall:
                 return incident
             return FurtherLook(incident, *await store.next_look(found.id, BEHIND))
         except StoreFailed as error:  # a job that hangs is looked at all the same, as an incident of its own
-            log.error("job %s: whether it is looked at again is not known: %s", job, error)
+            log.error("job %s: cannot tell whether to capture it again: %s", job, error)
             return None
 
 

@@ -24,7 +24,7 @@ async def seen_before(store: Store, incident: str) -> SimilarIncidents:
     try:
         alike = await asyncio.to_thread(_alike, mine, before)
     except Exception:  # a page must not depend on what another incident left
-        log.exception("incident %s is compared with no other", incident)
+        log.exception("incident %s cannot be compared with earlier ones", incident)
         return NOT_SEEN
     shown = alike[:SHOWN]
     words = await store.ask(comparable.came_to, shown)

@@ -55,7 +55,7 @@ class SlowWatcher:
                 try:
                     self._think(steady())
                 except Exception:  # a bug met in one thought must not leave the other jobs unwatched
-                    log.exception("the watch over the pace of the jobs missed a thought")
+                    log.exception("a pass of the slowdown watch failed")
                 await asyncio.sleep(TICK_S)
         finally:
             for task in self._asking.values():
@@ -82,7 +82,7 @@ class SlowWatcher:
                     with contextlib.suppress(HangdogError):  # the incident itself remembers why it failed
                         await self._look(job, slow)
         except HangdogError as error:
-            log.warning("job %s is slower, and is not looked at for it yet: %s", job, error)
+            log.warning("job %s is slower, and is not captured yet: %s", job, error)
         finally:
             self._next[job] = steady() + AGAIN_S
             del self._asking[job]

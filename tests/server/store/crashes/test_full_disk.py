@@ -158,7 +158,7 @@ async def test_more_than_memory_has_room_for_is_not_kept_and_the_verdict_is(
     async with stage(small / "s.db", guilty) as on:
         filler = fill(small)
         await judged(on)
-        assert "captures are not kept" in caplog.text
+        assert "captures are dropped" in caplog.text
         filler.unlink()
 
         async def written() -> bool:
