@@ -35,7 +35,7 @@ def test_names_and_ranges(given: list[str], hosts: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_name_is_refused(name: str, host: str) -> None:
-    with pytest.raises(WrongUse, match=r"is no name of a host|no host is named"):
+    with pytest.raises(WrongUse, match=r"is not a host name|no host is named"):
         expanded(SHELLS[name], [host])
 
 

@@ -47,7 +47,7 @@ def test_a_setting_names_one_server_or_some() -> None:
     assert listed("head:7411") == ("head:7411",)
     assert listed(" a:1, b:2,a:1,,") == ("a:1", "b:2")
     for wrong in ("", " , ", ",".join(f"s{number}:1" for number in range(MOST + 1))):
-        with pytest.raises(WrongUse, match="no server"):
+        with pytest.raises(WrongUse, match="does not name 1 to"):
             listed(wrong)
 
 
