@@ -23,6 +23,7 @@ from hangdog_agent.settings import AgentSettings
 from hangdog_models.incident import CRASHED_WHY, Incident
 from hangdog_models.verdict import Kind, Verdict, from_json
 from hangdog_models.views.first_line import headline
+from live.lanes import further
 
 pytestmark = [
     pytest.mark.slow,
@@ -155,8 +156,8 @@ def kill(job: CrashJob) -> None:
     [
         ("exception", 2, CrashJob.go, Kind.SOFTWARE, "ValueError"),
         ("ecc", 2, CrashJob.go, Kind.MACHINE, "memory error"),
-        ("exit", 1, CrashJob.go, Kind.SOFTWARE, "exit code 3"),
-        ("segv", 1, CrashJob.go, Kind.SOFTWARE, "segmentation fault"),
+        further("exit", 1, CrashJob.go, Kind.SOFTWARE, "exit code 3"),
+        further("segv", 1, CrashJob.go, Kind.SOFTWARE, "segmentation fault"),
         ("kill", 1, kill, Kind.UNDETERMINED, "SIGKILL"),
     ],
 )
@@ -181,7 +182,9 @@ def test_a_crash_is_one_incident_that_names_the_first_to_fail(
         assert len(guard.incidents()) == 1
 
 
-@pytest.mark.parametrize(("kind", "how"), [("well", None), ("stopped", signal.SIGTERM), ("stopped", signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("kind", "how"), [("well", None), ("stopped", signal.SIGTERM), further("stopped", signal.SIGINT)]
+)
 def test_a_job_that_ends_well_or_is_stopped_is_no_incident(
     tmp_path: Path, kind: str, how: signal.Signals | None
 ) -> None:
