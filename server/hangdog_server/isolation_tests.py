@@ -36,6 +36,8 @@ WHO = "hangdog"
 TICK_S = 5.0
 #: A campaign that was refused, as where others run already, is asked for again after so long. Seconds.
 AGAIN_S = 60.0
+#: Machines whose agents are away are waited for so long: after a server's restart they come back within seconds.
+ABSENT_S = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class IsolationTests:
         self._leading, self._audit = leading, audit
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._next: dict[str, float] = {}
+        self._absent_until: dict[str, float] = {}
 
     async def keep(self) -> None:
         """Looks again and again; raises nothing."""
@@ -109,6 +112,10 @@ class IsolationTests:
         running = [name for name in machines if fleet.jobs_of(name)]  # the job that is moved may still be ending there
         if not machines or running or incident in self._asking or self._next.get(incident, 0.0) > steady():
             return
+        # nobody is tested later than the others: who is left out of the campaign stays out of use
+        if len(machines) < len(rows) and self._absent_until.setdefault(incident, steady() + ABSENT_S) > steady():
+            return
+        self._absent_until.pop(incident, None)
         task = asyncio.create_task(self._ask(incident, rows[0].job, machines), name=f"tests after incident {incident}")
         self._asking[incident] = task
         task.add_done_callback(lambda _: self._asking.pop(incident))

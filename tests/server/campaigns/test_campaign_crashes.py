@@ -137,12 +137,13 @@ async def nursery() -> AsyncIterator[asyncio.subprocess.Process]:
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipe = asyncio.subprocess.PIPE
     program = (sys.executable, crashing.__file__)
-    process = await asyncio.create_subprocess_exec(*program, stdin=pipe, stdout=pipe, env=environ)
+    process = await asyncio.create_subprocess_exec(
+        *program, stdin=pipe, stdout=pipe, env=environ, start_new_session=True
+    )
     try:
         yield process
     finally:
-        assert process.stdin is not None
-        process.stdin.close()
+        os.killpg(process.pid, signal.SIGKILL)  # a server may still run where a test has failed
         await process.wait()
 
 

@@ -134,6 +134,32 @@ async def test_a_machine_is_tested_once_its_job_has_left_it(tmp_path: Path) -> N
         await until(on, m0="released")
 
 
+async def test_machines_whose_agents_come_back_later_are_tested_with_the_others(tmp_path: Path) -> None:
+    """As after a restart of the server: who was left out would stay out of use, though nothing was found of it."""
+    await out_of_use(tmp_path)
+    async with serving(tmp_path, BOTH) as on, machines(on, m1=broken(1)):
+        await asyncio.sleep(0.5)
+        assert not await on.store.ask(campaigns.about, INCIDENT)
+        async with machines(on, m0=sound):
+            await until(on, m0="released", m1="done")
+
+
+async def test_who_stays_away_keeps_the_others_from_being_tested_for_a_while_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation_tests, "ABSENT_S", 0.3)
+    await out_of_use(tmp_path)
+    async with serving(tmp_path, BOTH) as on, machines(on, m1=broken(1)):
+        assert (await concluded(on, "m1")).message.endswith("convicted it")
+
+
+async def out_of_use(folder: Path) -> None:
+    """Both machines, by a server that tests nobody."""
+    async with serving(folder, PolicyOfTests()) as on, machines(on, m0=sound, m1=sound):
+        await evicted(on, "m0", "m1")
+        await until(on, m0="done", m1="done")
+
+
 async def test_the_file_that_stops_everything_stops_this_too(tmp_path: Path) -> None:
     async with serving(tmp_path, BOTH) as on, machines(on, m0=sound) as played:
         await evicted(on, "m0")
