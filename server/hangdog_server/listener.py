@@ -71,7 +71,7 @@ class OpenListeners:
         if door.tls is None and not door.insecure and not loopback:
             raise WrongUse(
                 f"without TLS, anyone who reaches {listen} could read verdicts, take captures and pose as any machine",
-                "run hangdog certs init and give --tls hangdog-ca/server (docs/security.md); or --listen "
+                "run hangdog certs init (docs/security.md), then give the server --tls hangdog-ca/server; or --listen "
                 "127.0.0.1:7411 for this machine only; or --insecure if the network itself keeps strangers out",
             )
         if door.people and door.tls is None:

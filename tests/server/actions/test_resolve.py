@@ -91,9 +91,7 @@ async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) 
         assert "the server's user notes: the fan is loud" in " ".join(shown.split())
         noted = json.loads((await ask(on, "note", name, "still", "--format", "json")).stdout)["response"]
         assert (noted["state"], noted["acknowledged_by"], noted["entries"]) == ("open", None, 8)
-        assert "twice" in (await ask(on, "ack", name, "--give-back", "--take-over", status=64)).stderr.replace(
-            "both", "twice"
-        )
+        assert "--take-over" in (await ask(on, "ack", name, "--give-back", "--take-over", status=64)).stderr
     recorded = [json.loads(text) for text in (tmp_path / "audit.jsonl").read_text().splitlines()]
     told = [(one["what"], one["why"], one["outcome"]) for one in recorded if one["what"].startswith("resolve")]
     assert [one for one in told if one[2] == "resolved"] == [

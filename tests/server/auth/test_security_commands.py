@@ -132,7 +132,7 @@ async def test_a_record_that_cannot_be_written_is_told_with_the_deed(
 ) -> None:
     (tmp_path / "file").touch()
     assert not await AuditLog(tmp_path / "file" / "audit.jsonl", lambda: 0.0).note(DEED)
-    assert "cannot be recorded" in caplog.text and '"who": "alice"' in caplog.text
+    assert "cannot write to the audit log" in caplog.text and '"who": "alice"' in caplog.text
     assert await AuditLog(None, lambda: 0.0).note(DEED)
 
 

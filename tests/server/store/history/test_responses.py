@@ -83,7 +83,7 @@ async def test_notes_are_many_once_each_and_bounded(where: Path | str, monkeypat
         await did(store, ResponseKind.NOTED, "ada", text="seen\0 twice", key=key)
     assert len(await store.ask(responses.of, "0a")) == 2
     assert await did(store, ResponseKind.NOTED, "bob", text="mine", shown=99), "a note crosses nobody's decision"
-    with pytest.raises(WrongUse, match="3 notes already"):
+    with pytest.raises(WrongUse, match="already has 3 notes"):
         await did(store, ResponseKind.NOTED, "bob", text="one more")
     assert await did(store, ResponseKind.DISMISSED, "bob", text="closed all the same")
     assert (await response(store)).decisions == 1 and (await response(store)).entries == 4
