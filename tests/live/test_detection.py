@@ -101,7 +101,7 @@ def test_a_fault_is_suspected_and_judged_in_time(
 
 
 @pytest.mark.skipif(not os.access("/dev/fuse", os.R_OK | os.W_OK) or os.geteuid() != 0, reason="needs root and FUSE")
-@pytest.mark.parametrize("trainer", ["pipeline", further("fsdp")])
+@pytest.mark.parametrize("trainer", [further("pipeline"), further("fsdp")])
 def test_a_share_whose_server_is_gone(launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str) -> None:
     with Job(Plan(trainer), launcher) as job, Guard(job, tmp_path) as guard:
         train(job, guard)
@@ -112,7 +112,7 @@ def test_a_share_whose_server_is_gone(launcher: Launcher, table: list[Detected],
     blamed(verdict, job, 5)
 
 
-@pytest.mark.parametrize("trainer", ["pipeline", further("ddp")])
+@pytest.mark.parametrize("trainer", [further("pipeline"), further("ddp")])
 def test_a_disk_that_is_full_at_a_checkpoint(
     launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str
 ) -> None:
@@ -135,7 +135,7 @@ def test_a_compilation_that_does_not_end(
 
 
 @needs_network
-@pytest.mark.parametrize("trainer", ["ddp", "combined", further("fsdp")])
+@pytest.mark.parametrize("trainer", [further("ddp"), "combined", further("fsdp")])
 def test_a_network_that_is_parted(launcher: Launcher, table: list[Detected], tmp_path: Path, trainer: str) -> None:
     with Network() as network, Job(Plan(trainer), launcher, network=network) as job, Guard(job, tmp_path) as guard:
         train(job, guard)

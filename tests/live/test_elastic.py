@@ -88,6 +88,7 @@ def test_a_rank_that_does_not_join_after_an_elastic_restart(tmp_path: Path) -> N
     assert verdict.suspects[0].ranks == (2,) and any("read_settings" in word for word in verdict.because)
 
 
+@pytest.mark.soak
 def test_a_rank_that_is_not_there_at_the_first_start(tmp_path: Path) -> None:
     meets = {"WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "HANGDOG_JOB": "elastic"}
     ranks = [(("train.py",), meets | {"RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(3)]

@@ -22,12 +22,12 @@ INCIDENT_S = 400.0
 #: Trainer, ranks, ranks on each machine, fault, the rank it strikes: with flight recorders, which the watched jobs of
 #: test_detection.py have not, and larger than those. They hold every fault on 8 ranks of each trainer.
 INCIDENTS = (
-    ("ddp", 8, 2, "skip-collective", 5),
     ("pipeline", 8, 2, "gc", 6),
     ("combined", 16, 4, "skip-collective", 13),
 )
 #: Much like those, and judged by `make soak` only.
 FURTHER = (
+    ("ddp", 8, 2, "skip-collective", 5),
     ("combined", 32, 4, "dataloader", 21),
     ("fsdp", 32, 8, "sigstop", 17),
     ("fsdp", 8, 2, "dataloader", 4),

@@ -9,6 +9,7 @@ import pytest
 
 from hangdog_models.incident import CHECKED_WHY
 from hangdog_models.views.first_line import headline
+from live.lanes import further
 from support.fakes.fake_gpus import FakeGpus, built
 from support.real import checked_agent
 from support.real.killable_server import KillableServer, clean_environ
@@ -36,7 +37,7 @@ def server(tmp_path: Path) -> Iterator[KillableServer]:
         yield KillableServer(tmp_path, stack, PATIENCE_S)
 
 
-@pytest.mark.parametrize("job", ["checked", ""])
+@pytest.mark.parametrize("job", ["checked", further("")])
 def test_a_lost_gpu_is_one_incident_though_the_server_is_killed(
     server: KillableServer, gpus: FakeGpus, tmp_path: Path, job: str
 ) -> None:
