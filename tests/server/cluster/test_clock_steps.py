@@ -28,6 +28,8 @@ MARK = "HANGDOG_TEST_STEPS"
 QUICK = {
     "beat_s": 0.1, "settle_s": 0, "suspicious_s": 0.3, "patience_s": 0.5, "scan_s": 0.1, "backoff_most_s": 0.1,
     "away_s": 0.3, "away_rounds": 2, "away_interval_s": 0.2, "spool_pause_s": 0.05,
+    # where a process that asks the libraries starts slowly, what it heard comes in a message of its own, behind the looks
+    "profiler_ring": 0, "ras": 0, "recorder_socket": 0, "recorder_pipe": 0,
 }  # fmt: skip
 PYSPY = shutil.which("py-spy") or Path(sys.executable).with_name("py-spy").exists()
 
@@ -108,7 +110,7 @@ def test_a_standstill_is_recorded_told_and_judged_at_the_servers_time(tmp_path: 
             stack.enter_context(agent(port, machine, tmp_path, clock))
         until(lambda: len(spooled()) >= 1, 30)
         jump(1)  # between one recorded look and the next
-        until(lambda: len(spooled()) >= 4, 30)  # what libraries counted may come in an answer of its own
+        until(lambda: len(spooled()) == 4, 30)
         jump(-1)  # between recording and handing over
         metrics = stack.enter_context(server(port, store, log))
         client = stack.enter_context(Client(f"127.0.0.1:{port}"))
@@ -128,7 +130,7 @@ def test_a_standstill_is_recorded_told_and_judged_at_the_servers_time(tmp_path: 
         assert all(line.connected and line.silent_s < 15 for line in client.machines())
     wrong = ("unreadable", "late", "unasked", "again", "refused", "failed")
     assert not {name: count for name, count in looks.items() if count and any(f'"{word}"' in name for word in wrong)}
-    assert looks['hangdog_looks_recorded_total{outcome="kept"}'] in (4, 6)
+    assert looks['hangdog_looks_recorded_total{outcome="kept"}'] == 4
     assert "refused" not in log.read_text()
 
 

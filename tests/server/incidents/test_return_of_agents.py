@@ -25,6 +25,11 @@ QUICK = {
     "suspicious_s": 0.3,
     "patience_s": 0.5,
     "scan_s": 0.1,
+    # where a process that asks the libraries starts slowly, what it heard comes in a message of its own, behind the looks
+    "profiler_ring": 0,
+    "ras": 0,
+    "recorder_socket": 0,
+    "recorder_pipe": 0,
     "backoff_most_s": 0.1,
     "away_s": 0,
     "away_rounds": LOOKS,
