@@ -169,7 +169,7 @@ async def test_a_half_open_connection(cluster: Cluster) -> None:
 
 async def test_a_line_of_a_few_bytes_a_second_is_missing_and_delays_nobody(cluster: Cluster) -> None:
     def fault() -> None:
-        cluster.lines["b"].bytes_per_s = 30.0
+        cluster.lines["b"].bytes_per_s = 5.0
 
     (why,) = reasons(await cluster.capture(fault), 1)
     assert "b fell silent after look 0" in why or "the agent of b" in why

@@ -228,7 +228,7 @@ async def test_the_command_sends_a_test_message_and_says_who_did_not_take_it(tmp
         assert status == 69 and "chat: sent (Mattermost)" in said and "away: not sent:" in said and SECRET not in said
         assert "This is a test." in json.loads(http.requests[0][2])["text"]
         status, said = await asked("--notify", str(file), "--to", "nobody")
-        assert status == 64 and "known: chat, away" in said
+        assert status == 64 and "chat, away" in said
 
 
 def test_the_addresses_are_shown_by_nothing() -> None:
