@@ -14,12 +14,18 @@ ROOT = Path(__file__).parents[2]
 #: The bound of a dry run on two cores, and what it is given where other work runs beside it. Minutes.
 MINUTES = 9.0
 
+#: The parts that run with every change. `make soak` plays the jobs with the other faults, too.
+EACH_CHANGE = (
+    "machine", "nccl/2 ranks, healthy", "nccl/2 ranks, process stopped", "nccl/2 ranks, collective skipped", "capture",
+    "profiler", "overhead", "nvml", "traps", "ladder", "ladder-faults",
+)  # fmt: skip
+
 #: The parts by name, as the report has them.
 Parts = Mapping[str, Mapping[str, Any]]
 
 
 @pytest.fixture(scope="session")
-def dry(tmp_path_factory: pytest.TempPathFactory) -> Parts:
+def dry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Parts:
     """What `python bench/gpu --dry` measured; its parts have no faults and find none."""
     if find_spec("torch") is None:
         pytest.skip("the trainers need PyTorch: pip install 'hangdog[demo]'")
@@ -34,6 +40,8 @@ def dry(tmp_path_factory: pytest.TempPathFactory) -> Parts:
         "--minutes",
         str(MINUTES),
     ]
+    if "soak" not in request.config.option.markexpr:
+        command += [word for part in EACH_CHANGE for word in ("--only", part)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 * MINUTES + 30)
     parts = {part["part"]: part for part in json.loads((out / "report.json").read_text())["parts"]}
     assert ran.returncode != 3, f"parts are left after {MINUTES} minutes: {ran.stdout[-3000:]}"

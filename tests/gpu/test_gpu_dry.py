@@ -24,11 +24,15 @@ def test_every_part_comes_to_its_end_and_nothing_is_wrong(dry: Parts) -> None:
     ("part", "verdict"),
     [
         ("nccl/2 ranks, process stopped", "machine: node-1 holds the job up"),
-        ("nccl/2 ranks, process killed", "rank 1 on node-1 failed first by SIGKILL"),
-        ("nccl/2 ranks, device hangs", "rank 1 on node-1 holds the job up"),
-        ("nccl/2 ranks, loader waits for a file", "rank 1 on node-1 holds the job up"),
+        pytest.param(
+            "nccl/2 ranks, process killed", "rank 1 on node-1 failed first by SIGKILL", marks=pytest.mark.soak
+        ),
+        pytest.param("nccl/2 ranks, device hangs", "rank 1 on node-1 holds the job up", marks=pytest.mark.soak),
+        pytest.param(
+            "nccl/2 ranks, loader waits for a file", "rank 1 on node-1 holds the job up", marks=pytest.mark.soak
+        ),
         ("nccl/2 ranks, collective skipped", "software"),
-        ("nccl/2 ranks, collective of another size", "software"),
+        pytest.param("nccl/2 ranks, collective of another size", "software", marks=pytest.mark.soak),
     ],
 )
 def test_each_fault_of_a_job_is_suspected_and_judged(dry: Parts, part: str, verdict: str) -> None:

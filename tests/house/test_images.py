@@ -146,7 +146,7 @@ def test_a_package_whose_hash_is_another_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 1 and "DO NOT MATCH THE HASHES" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_the_readmes_install_needs_nothing_but_its_locks(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text("utf-8")
@@ -168,7 +168,7 @@ def test_the_readmes_install_needs_nothing_but_its_locks(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("protobuf", ["", "protobuf==4.21.12"])
+@pytest.mark.parametrize("protobuf", ["", pytest.param("protobuf==4.21.12", marks=pytest.mark.soak)])
 def test_the_agent_installs_and_runs_on_its_short_list(wheel: Path, tmp_path: Path, protobuf: str) -> None:
     """On its lock, which has the newest protobuf, and on the oldest protobuf that training images pin."""
     if protobuf:

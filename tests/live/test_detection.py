@@ -40,9 +40,11 @@ STRUCK = tuple(
     for number, fault in enumerate(FAULTS)
 )
 
-#: With every change each fault strikes the job of one trainer. One of DDP is struck by the dry run of `bench/gpu`
+#: With every change every other fault strikes the job of one trainer. One of DDP is struck by the dry run of `bench/gpu`
 #: (tests/gpu/test_gpu_dry.py), with agents of its own.
-BY_TURNS = {(("fsdp", "tensor", "pipeline")[number % 3], fault) for number, fault in enumerate(FAULTS)}
+BY_TURNS = {
+    (("fsdp", "tensor", "pipeline")[number % 3], fault) for number, fault in enumerate(FAULTS) if number % 2 == 0
+}
 CASES = [(pytest.param if each[:2] in BY_TURNS else further)(*each, id="-".join(map(str, each))) for each in STRUCK]
 
 #: Faults whose rank is at work, as in an evaluation. In a job that is watched for less than an hour it may be the first one,
