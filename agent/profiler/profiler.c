@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 #define VERSION 1
-enum { COMMS = 64, OPS = 768, FLOWS = 512, ORDERS = 1024, STEPS = 16, STEP_BITS = 4, KEPT = 64 };
+enum { COMMS = 64, OPS = 768, FLOWS = 512, ORDERS = 1024, STEPS = 16, STEP_BITS = 4, KEPT = 64, LOCK_TRIES = 1000 };
 enum { FREE, CLAIMED, LIVE, ENDED };
 enum { COLL = 1, P2P = 2 };
 /* Kinds of handles. */
@@ -400,7 +401,9 @@ static struct ring *create(void) {
     if (fd < 0 && errno == EEXIST && !unlinkat(folder, name, 0)) /* this process's own, of a plug-in loaded before */
         fd = openat(folder, name, flags, 0600);
     void *place = MAP_FAILED;
-    if (fd >= 0) flock(fd, LOCK_SH | LOCK_NB);
+    /* another that starts may try this very lock, for microseconds: unheld, the ring would count as an ended process's */
+    for (int tries = 0; fd >= 0 && tries < LOCK_TRIES && flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK; tries++)
+        sched_yield();
     /* a full /dev/shm must fail here: later it would kill the trainer */
     if (fd >= 0 && !posix_fallocate(fd, 0, sizeof(struct ring)))
         place = mmap(NULL, sizeof(struct ring), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

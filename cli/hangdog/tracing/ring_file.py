@@ -18,6 +18,7 @@ FOLDER, SWITCH = "HANGDOG_PROFILER_DIR", "HANGDOG_PROFILER"
 _OTHERS_WRITE = 0o022
 #: Rings of ended processes that stay, the latest ones: they are evidence. More only fill memory.
 KEPT = 64
+_LOCK_TRIES = 1000
 _RING = re.compile("[0-9]+-[0-9]+")
 
 
@@ -49,8 +50,7 @@ def _mapped(folder: int, name: str) -> mmap.mmap:
         os.unlink(name, dir_fd=folder)
         handle = os.open(name, flags, 0o600, dir_fd=folder)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks: nobody removes rings there
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the mapping holds it as long as this process lives
+        _hold(handle)
         os.posix_fallocate(handle, 0, layout.SIZE)  # a full /dev/shm must fail here: later it would kill the trainer
         return mmap.mmap(handle, layout.SIZE)
     except BaseException:
@@ -58,6 +58,21 @@ def _mapped(folder: int, name: str) -> mmap.mmap:
         raise
     finally:
         os.close(handle)
+
+
+def _hold(handle: int) -> None:
+    """Locks a ring; its mapping holds the lock as long as this process lives.
+
+    Another that starts may try this very lock, for microseconds: unheld, the ring would count as an ended process's.
+    """
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            os.sched_yield()
+        except OSError:  # a file system without locks: nobody removes rings there
+            return
 
 
 def _remove_old(folder: int) -> None:
