@@ -1,6 +1,6 @@
 """What lists cost in a large fleet: how fast a search is answered, and for how long agents wait while people browse.
 
-    python bench/lists.py [--machines 16384] [--incidents 3000] [--people 10] [--asked 30]
+    python bench/lists.py [--machines 16384] [--incidents 3000] [--people 10] [--rest 1] [--asked 30]
 
 The server is a process of its own. Its played agents have no streams, but a job and signs of life; its incidents, in a SQLite
 file, have verdicts of 100 KiB and name machines, and people have closed half of them. `server` is the time from a request
@@ -8,8 +8,8 @@ to its answer's last byte, of searches that were not made before: the middle one
 the server used for each. `painted` is the
 first paint in Chromium, the middle one of five fresh pages, on a screen of 1280x800 and one of 375x812, whose height in
 pixels stands beside it. Then real agents connect over gRPC, one after the other, and wait for the server's answer: first while
-nobody looks, then while people browse, each of whom asks for another list as soon as one is there. Beside it stands for how
-long one step of the event loop kept all others waiting, in CPU seconds, which other work on the machine does not lengthen.
+nobody looks, then while people browse, each of whom looks at a list for `--rest` seconds and asks for another one, then while
+each asks as soon as one is there. Beside it stands for how long one step of the event loop kept all others waiting, in CPU seconds, which other work on the machine does not lengthen.
 Last: the memory of the server, how much of it came with the lists, and how much else the machine had to do.
 """
 
@@ -41,6 +41,7 @@ from hangdog_server.cluster.connection import Connection
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.listener import LOCAL
+from hangdog_server.main import TURN_S
 from hangdog_server.observability.setup import Observers
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.store import Store
@@ -106,6 +107,7 @@ def past(connection: sa.Connection, incidents: int, machines: int) -> None:
 
 async def serve(folder: Path, machines: int, incidents: int) -> None:
     """A server of a large fleet, until its stdin ends; says where it is."""
+    sys.setswitchinterval(TURN_S)
     store = Store(folder / "s.db", within_s=600.0)
     await store.do(past, incidents, machines)
     store.close()
@@ -228,20 +230,22 @@ async def connected(address: str, tag: str) -> list[float]:
     return times
 
 
-async def browse(address: str, machines: int, number: int, asked: list[float]) -> None:
-    """One person, who never rests."""
+async def browse(address: str, machines: int, number: int, rest_s: float, asked: list[float]) -> None:
+    """One person, who looks at each list for so long, give or take a half."""
+    chance = random.Random(number)
     async with httpx.AsyncClient(base_url=address, timeout=60) as http:
         for turn in itertools.count(1000 * (number + 1)):
             for path in questions(machines, turn):
                 began = perf_counter()
                 (await http.get(path)).raise_for_status()
                 asked.append(1e3 * (perf_counter() - began))
+                await asyncio.sleep(rest_s * chance.uniform(0.5, 1.5))
 
 
-async def crowd(address: str, machines: int, people: int) -> None:
+async def crowd(address: str, machines: int, people: int, rest_s: float) -> None:
     """People who browse, until stdin ends; says what they were answered."""
     asked: list[float] = []
-    tasks = [asyncio.create_task(browse(address, machines, number, asked)) for number in range(people)]
+    tasks = [asyncio.create_task(browse(address, machines, number, rest_s, asked)) for number in range(people)]
     await asyncio.to_thread(sys.stdin.read)
     for task in tasks:
         task.cancel()
@@ -260,7 +264,7 @@ async def held(server: asyncio.subprocess.Process) -> str:
 def shown(what: str, times: list[float], loop: str) -> None:
     p99 = quantiles(times, n=100)[98]
     print(
-        f"agents   {what:12} median {median(times):5.1f} ms, p99 {p99:6.1f} ms, worst {max(times):6.1f} ms; {loop}",
+        f"agents   {what:15} median {median(times):5.1f} ms, p99 {p99:6.1f} ms, worst {max(times):6.1f} ms; {loop}",
         flush=True,
     )
 
@@ -283,19 +287,20 @@ async def run(given: argparse.Namespace) -> None:
         await painted(web)
         await held(server)
         shown("nobody looks", await connected(address, "calm"), await held(server))
-        people = await asyncio.create_subprocess_exec(
-            *own, "--people", str(given.people), "--crowd", web, stdin=PIPE, stdout=PIPE
-        )
-        assert people.stdin is not None and people.stdout is not None
-        await asyncio.sleep(3)
-        await held(server)
-        shown(f"{given.people} browse", await connected(address, "busy"), await held(server))
-        people.stdin.close()
-        print((await people.stdout.read()).decode().strip())
+        for rest in (given.rest, 0.0):
+            crowd_ = "--people", str(given.people), "--rest", str(rest), "--crowd", web
+            people = await asyncio.create_subprocess_exec(*own, *crowd_, stdin=PIPE, stdout=PIPE)
+            assert people.stdin is not None and people.stdout is not None
+            await asyncio.sleep(3)
+            await held(server)
+            shown(f"{given.people} browse, {rest:g} s", await connected(address, f"busy-{rest:g}"), await held(server))
+            people.stdin.close()
+            print((await people.stdout.read()).decode().strip())
+            await people.wait()
         print(f"memory   {resident_mib(server.pid):.0f} MiB, {before} MiB of them before anybody looked")
         print(f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores")
         server.stdin.close()
-        await asyncio.gather(server.wait(), people.wait())
+        await server.wait()
 
 
 def main() -> None:
@@ -303,6 +308,7 @@ def main() -> None:
     parser.add_argument("--machines", type=int, default=16384)
     parser.add_argument("--incidents", type=int, default=3000)
     parser.add_argument("--people", type=int, default=10)
+    parser.add_argument("--rest", type=float, default=1.0)
     parser.add_argument("--asked", type=int, default=30)
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--crowd", help=argparse.SUPPRESS)
@@ -310,7 +316,7 @@ def main() -> None:
     if given.serve:
         asyncio.run(serve(given.serve, given.machines, given.incidents))
     elif given.crowd:
-        asyncio.run(crowd(given.crowd, given.machines, given.people))
+        asyncio.run(crowd(given.crowd, given.machines, given.people, given.rest))
     else:
         asyncio.run(run(given))
 

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import resource
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -70,6 +71,9 @@ from hangdog_server.store.store import Store
 
 #: Open files enough for most clusters, of which each agent takes three; fewer are told.
 FILES = 12288
+#: How long a thread that judges or draws keeps the interpreter from the event loop, on which agents wait. Python's five
+#: milliseconds made an agent wait for 100 ms while ten people browsed, one millisecond for 70 to 90 (99th percentile, bench/lists.py). Seconds.
+TURN_S = 0.001
 #: What is asked of by name whether it serves, beside the whole (grpc.health.v1).
 SERVICES = ("", "hangdog.v1.Agents", "hangdog.v1.Campaigns", "hangdog.v1.Incidents")
 
@@ -96,6 +100,7 @@ async def serve(
     HangdogError when it cannot listen, or may not, or the store cannot be opened.
     """
     _many_files()
+    sys.setswitchinterval(TURN_S)
     clock = time.time  # noqa: TID251  # this is the main module that passes the clock down
     fleet = Fleet(settings)
     opened = OpenListeners(listen, door, settings, clock)  # what is refused is refused before anything is made

@@ -1,8 +1,10 @@
 """One server with pages, people and a receiver of notices, and one real agent for each machine, over jobs that come and go."""
 
+import threading
 import time
 from collections import ChainMap
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +38,18 @@ def now() -> float:
     return time.time()  # noqa: TID251  # a night passes in real time
 
 
+class LaterProc(AnnouncingProc):
+    """Lists no process while a job starts: one that is read before it has announced itself would never be asked again."""
+
+    def __init__(self, announced: Mapping[int, Mapping[str, str]], starting: threading.Lock) -> None:
+        super().__init__(announced)
+        self._starting = starting
+
+    def pids(self) -> tuple[int, ...]:
+        with self._starting:
+            return super().pids()
+
+
 class NightCluster(ClusterGuard):
     """Watches over whatever job runs, until its block is left; `tokens` are those of the people, `web` where pages are."""
 
@@ -44,9 +58,10 @@ class NightCluster(ClusterGuard):
         settings = AgentSettings()
         #: What the ranks of each job announce, by process.
         self.announced: ChainMap[int, Mapping[str, str]] = ChainMap()
+        self._starting = threading.Lock()
 
         def watch(machine: str) -> Watch:
-            table = ProcessTable(AnnouncingProc(self.announced), frozenset([MACHINE]))
+            table = ProcessTable(LaterProc(self.announced, self._starting), frozenset([MACHINE]))
             return Watch(table, (MACHINE, machine), (), settings.link.forget_s)
 
         file, web = folder / "tokens.json", f"127.0.0.1:{free_port()}"
@@ -64,6 +79,9 @@ class NightCluster(ClusterGuard):
             machines, folder, settings, replace(ServerSettings(), returned_s=0.0, interval_s=LOOK_S), served=served
         )
 
-    def watches(self, job: Job) -> None:
-        """Has the agents see the ranks of a job that has been started."""
-        self.announced.maps.append(job.announced)  # type: ignore[arg-type]  # it is read only
+    def start(self, job: Job, until: ExitStack, hidden: str = "") -> None:
+        """Starts a job, which ends with `until`, and has the agents see its ranks, but those on a machine that is `hidden`."""
+        with self._starting:
+            until.enter_context(job)
+            seen = {pid: told for pid, told in job.announced.items() if told[MACHINE] != hidden}
+            self.announced.maps.append(seen)  # type: ignore[arg-type]  # it is read only

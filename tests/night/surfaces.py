@@ -27,7 +27,7 @@ SPOKEN = {
 }  # fmt: skip
 #: How they speak of an act, and the word that JSON has.
 ACTS = {
-    "waiting": r"waits for approval", "isolated": r"is out of use|\bisolated\b(?!:)|^done$", "left": r"is left where it is|^dismissed",
+    "waiting": r"waits for approval", "isolated": r"is out of use|(?<!to be )\bisolated\b(?!:)|^done$", "left": r"is left where it is|^dismissed",
     "under way": r"being isolated|^pending$|^marked$",
 }  # fmt: skip
 #: The text of each entry of a page that is about a job or an incident.
@@ -49,7 +49,7 @@ def act(words: str) -> str:
 def of_people(text: str) -> Facts:
     """Who has the incident, or how it was closed: after that nobody has it."""
     closed = one(" by ".join(found) for found in re.findall(r"(resolved|dismissed) by (\w+)", text))
-    return {"closed": closed, "has": "" if closed else one(re.findall(r"(\w+) has it", text))}
+    return {"closed": closed, "has": "" if closed else one(re.findall(r"\b(?!Nobody\b)(\w+) has it", text))}
 
 
 def of_line(line: Mapping[str, Any]) -> Facts:

@@ -3,7 +3,7 @@
 `now` is in seconds on a steady clock. Nothing here waits: an order is laid into the line of its agent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from msgspec import structs
@@ -15,7 +15,7 @@ from hangdog_models.owner import UNKNOWN, Owner, same_owner
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing
 from hangdog_server.auth.shown_certificates import ShownCertificates
-from hangdog_server.cluster.connection import Connection, PastConnection
+from hangdog_server.cluster.connection import MISSED, Connection, PastConnection
 from hangdog_server.cluster.job_registry import Roster
 from hangdog_server.protocol.commands import Command, Pace
 from hangdog_server.protocol.disconnects import Disconnect, meaning
@@ -87,7 +87,7 @@ class Fleet:
         connection = Connection(machine, version, peer, now, self.pace_s, paced)
         self._connected[machine] = connection
         self._bodies[machine] = body or Body()
-        self._put_together_anew()
+        self.changes += 1
         if machine in self._disconnects:
             self._disconnects[machine] = replace(self._disconnects[machine], back=True)
         return connection
@@ -106,8 +106,9 @@ class Fleet:
         connection.last_message = now
         if self._connected.get(connection.machine) is not connection:
             return  # replaced by another one, which speaks for the machine now
+        before = self._roster.on(connection.machine)
         connection.jobs = self._roster.announce(connection.machine, jobs.values())
-        self._put_together_anew()
+        self._changed({*before, *connection.jobs})
         self._left.pop(connection.machine, None)
 
     def disconnect(self, connection: Connection, now: float) -> bool:
@@ -116,8 +117,9 @@ class Fleet:
         if self._connected.get(machine) is not connection:
             return False
         del self._connected[machine]
+        ended = self._roster.on(machine)
         self._roster.withdraw(machine)
-        self._put_together_anew()
+        self._changed(ended)
         before = self._left.pop(machine, None)
         jobs = connection.jobs or (before.jobs if before else {})
         findings = _findings_of(connection, now) or (_findings_of(before, now) if before else ())
@@ -179,6 +181,9 @@ class Fleet:
 
     def asked(self, job: str) -> dict[str, AnnouncedJob]:
         """The connected machines the job runs on, each with the ranks that are its own (`Claims.owned`)."""
+        return dict(self._asked(job))
+
+    def _asked(self, job: str) -> Mapping[str, AnnouncedJob]:
         running = self._running.get(job)
         if running is None:
             entry = self._roster.get(job)
@@ -186,7 +191,7 @@ class Fleet:
             running = {machine: self.placed(machine, local) for machine, local in owned.items()}
             if running:
                 self._running[job] = running
-        return dict(running)
+        return running
 
     def owned(self, machine: str, job: str) -> tuple[Rank, ...]:
         """The ranks of a job that are a machine's own."""
@@ -224,10 +229,13 @@ class Fleet:
 
     def mute(self, job: str, now: float) -> frozenset[str]:
         """The connected machines the job runs on whose agents give no sign of life."""
-        connected = self._connected  # all machines of all jobs are gone over each second
-        return frozenset(
-            machine for machine in self.asked(job) if machine in connected and connected[machine].silent_s(now)
+        connected = self._connected  # all machines of all jobs are gone over each second: most spoke just now
+        quiet = (
+            (machine, here)
+            for machine in self._asked(job)
+            if (here := connected.get(machine)) is not None and now - here.last_message > MISSED * here.pace_s
         )
+        return frozenset(machine for machine, here in quiet if here.silent_s(now))
 
     def peer(self, machine: str) -> str:
         """Where a connected machine's agent calls from, in gRPC's words; empty when it is not connected."""
@@ -312,11 +320,13 @@ class Fleet:
         for connection in self._connected.values():
             connection.end(because)
 
-    def _put_together_anew(self) -> None:
+    def _changed(self, jobs: Iterable[str]) -> None:
+        """Where these jobs run is put together anew; of thousands of machines one at a time begins or ends something."""
         self.changes += 1
         self._jobs = None
-        self._running.clear()
-        self._conflicts.clear()
+        for job in jobs:
+            self._running.pop(job, None)
+            self._conflicts.pop(job, None)
 
     def _forget(self, now: float) -> None:
         """Drops who left long ago; at most once in a while, for a whole cluster may leave at the same time."""

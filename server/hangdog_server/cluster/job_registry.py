@@ -109,6 +109,10 @@ class Roster:
         """The job of that label, if connected machines run it."""
         return self._entries.get(label)
 
+    def on(self, machine: str) -> tuple[str, ...]:
+        """What the jobs of a connected machine are called."""
+        return tuple(self._of.get(machine, ()))
+
     def labels(self) -> tuple[str, ...]:
         """What all jobs are called, in order."""
         return tuple(sorted(self._entries))

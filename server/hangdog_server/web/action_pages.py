@@ -20,7 +20,7 @@ from hangdog_server.store.tables import storable
 from hangdog_server.web import api
 from hangdog_server.web.breaker_page import BreakerPage
 from hangdog_server.web.history import History
-from hangdog_server.web.render import page
+from hangdog_server.web.render import machine_path, page
 from hangdog_server.web.request_guard import Answer, Conflict, Guard, Malformed, document, form, nav, reason
 
 #: Names of people who may act that are told to those who may not; all of them stand in `hangdog token list`.
@@ -225,4 +225,4 @@ def _by_hand(what: str, rows: tuple[ActionRecord, ...], state: ActionsOverview) 
 
 
 def _back(what: str, name: str) -> str:
-    return f"/machines/{quote(name, safe='')}" if what == "release" else f"/incidents/{quote(name, safe='')}"
+    return machine_path(name) if what == "release" else f"/incidents/{quote(name, safe='')}"

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from hangdog_models.errors import HangdogError
 
 #: Between two looks at what pages show: a person notices no less. Seconds.
-TICK_S = 1.0
+TICK_S = 0.5
 #: A page says that its connection is lost when two of these did not come: within five seconds. It also keeps proxies from
 #: closing a quiet stream, and shows us who is gone. Seconds.
 BEAT_S = 2.0

@@ -3,14 +3,15 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from jinja2 import DictLoader, Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from hangdog_models.counts import counted
 from hangdog_models.ranks import Runs, format_runs, runs_of, size
@@ -24,6 +25,8 @@ SCRIPTS = (
 )  # fmt: skip
 #: Characters of a piece of foreign text that shows on a page unless its place allows more.
 TEXT = 120
+#: Machines that are named in a line, and characters of one's name.
+MACHINES, NAME = 8, 80
 #: Characters of a rank set in a line; the verdict's JSON has all of it.
 SET = 90
 
@@ -32,7 +35,7 @@ def page(template: str, title: str, live: bool = False, **given: Any) -> str:
     """A whole page as one file without anything outside of it. `live`: it may ask its own server."""
     made = _environment()
     drawn = made.get_template(template).render(
-        title=printable(title, TEXT), policy=policy(live), css=Markup(_text("page.css")), js=Markup(_script()), **given
+        title=printable(title, TEXT), policy=policy(live), css=Markup(_text("page.css")), js=Markup(_script()), live=live, **given
     )  # fmt: skip
     return drawn
 
@@ -84,6 +87,33 @@ def runs(ranks: Runs, width: int = SET) -> str:
     return f"{text[:width].rpartition(',')[0]}, … ({size(ranks)} in all)"
 
 
+def machine_path(name: str) -> str:
+    """Where a server has the page of a machine."""
+    return f"/machines/{quote(name, safe='')}"
+
+
+def machine_links(names: Sequence[str], live: bool = True, most: int = MACHINES) -> Markup:
+    """Names of machines, each a link to its page; of more than `most` only how many they are. Not `live`: without links."""
+    shown = (printable(name, NAME) for name in names[:most])
+    links = (
+        Markup('<a href="{}">{}</a>').format(machine_path(name), text) if live else escape(text)
+        for name, text in zip(names, shown, strict=False)
+    )
+    rest = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return Markup(", ").join(links) + rest
+
+
+def rank_links(ranks: Runs, live: bool = True, width: int = SET) -> Markup:
+    """A rank set that leads to the stacks of its first rank, further down on the page; not `live`: where there are none."""
+    text = runs(ranks, width)
+    return Markup('<a href="#rank-{}">{}</a>').format(ranks[0][0], text) if live and ranks else escape(text)
+
+
+def job_link(name: str, text: str) -> Markup:
+    """A link to the incidents of a job."""
+    return Markup('<a href="/incidents?{}">{}</a>').format(urlencode({"job": name}), text)
+
+
 @lru_cache
 def _environment() -> Environment:
     folder = files(__package__) / "templates"
@@ -98,7 +128,10 @@ def _environment() -> Environment:
         counted=counted,
         judged_by=judged_by,
     )
-    made.globals.update(bar=bar, runs=runs, ranks=lambda ranks: runs(runs_of(ranks)))
+    made.globals.update(
+        bar=bar, runs=runs, ranks=lambda ranks: runs(runs_of(ranks)), machine_links=machine_links, job_link=job_link,
+        machine_path=machine_path, rank_links=rank_links, runs_of=runs_of,
+    )  # fmt: skip
     return made
 
 

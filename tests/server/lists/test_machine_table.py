@@ -57,13 +57,21 @@ class Cluster:
             await self.store.do(accuse, f"gpu-{self.chance.randrange(15)}", mention)
 
 
+def put_together(fleet: Fleet, job: str) -> dict[str, AnnouncedJob]:
+    """Where a job runs, by what its machines announced, without what the fleet remembers."""
+    entry = fleet._roster.get(job)
+    assert entry is not None
+    return {machine: fleet.placed(machine, local) for machine, local in entry.claims.owned().items()}
+
+
 def accuse(connection: sa.Connection, machine: str, mention: MentionKind) -> None:
     said = {"machine": machine, "incident": "a", "job": "llama", "at": NOON, "mention": mention}
     connection.execute(LEDGER.insert().values(**said, probability=0.5, among=1, kind="machine"))
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_lines_are_as_if_all_were_made_anew(tmp_path: Path, seed: int) -> None:
+async def test_lines_are_as_if_all_were_made_anew(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_table, "SHORT_S", float("inf"))  # no table is so long that it rests
     store = Store(tmp_path / "s.db")
     cluster = Cluster(store, seed)
     table = MachineTable(cluster.fleet, store)
@@ -78,6 +86,8 @@ async def test_lines_are_as_if_all_were_made_anew(tmp_path: Path, seed: int) -> 
             replace(one, silent_s=None) for one in theirs.rows
         ], turn
         assert mine.counts == theirs.counts and await table.mark(NOON) == await anew.mark(NOON)
+        for job in cluster.fleet.jobs():
+            assert cluster.fleet.asked(job) == put_together(cluster.fleet, job), turn
         marks.add(await table.mark(NOON))
         anew.close()
     assert len(marks) > 20, "what changed changes the mark"
@@ -108,6 +118,25 @@ async def test_only_what_changed_is_made_anew_and_not_on_the_event_loop(
     mark, changes = await table.mark(NOON), fleet.changes
     fleet.checked(here[1], (found("Xid 48", 9.0),))
     assert (fleet.changes, await table.mark(NOON)) == (changes, mark), "a finding that only ages is none"
+    table.close()
+    store.close()
+
+
+async def test_a_long_table_rests_while_agents_come_and_go_but_not_from_what_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_table, "SHORT_S", 0.0)
+    monkeypatch.setattr(machine_table, "REST", 1e9)
+    monkeypatch.setattr(machine_table, "SILENT_SEEN_S", 3600.0)
+    store, fleet = Store(tmp_path / "s.db"), Fleet(QUICK)
+    table, query = MachineTable(fleet, store), ListQuery(MACHINES)
+    fleet.connect("a", "1", "p", steady())
+    assert (await table.page(query, NOON)).found == 1
+    fleet.connect("b", "1", "p", steady())
+    assert (await table.page(query, NOON)).found == 1, "it rests"
+    await store.do(accuse, "a", MentionKind.CONVICTED)
+    rows = (await table.page(query, NOON)).rows
+    assert [(one.name, one.convicted) for one in rows] == [("a", 1), ("b", 0)], "a verdict is shown at once"
     table.close()
     store.close()
 

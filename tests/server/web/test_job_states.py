@@ -65,7 +65,7 @@ async def surfaces(site: Browsed) -> Surfaces:
         headline,
         tone,
         re.findall(r"<title>(.*?)</title>", page)[0],
-        str(re.findall(r"<b>llama</b>.*?</p><p>(?:<a [^>]*>)?(.*?)<", page)[0]),
+        str(re.findall(r"<b><a [^>]*>llama</a></b>.*?</p><p>(?:<a [^>]*>)?(.*?)<", page)[0]),
         f"{now['jobs'][0]['status']}: {now['jobs'][0]['message']}",
         str(listed["state"]),
         str(listed["says"]),

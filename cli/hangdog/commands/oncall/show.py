@@ -44,7 +44,7 @@ def command(ctx: click.Context, incident: str, form: str, server: ServerAddress)
         console = console_for(sys.stdout)
         print_line(Line(printable(_heading(line))), console)
         now = time.time()  # noqa: TID251  # a command is where the clock is read
-        if line.settled is None and (words := str(line.response)):
+        if words := str(line.settled or line.response):
             print_line(Line(printable(words)), console)
         sections = (
             ("what happened when", timeline_lines(record.timeline, now)),

@@ -29,6 +29,9 @@ from hangdog_server.store.store_errors import StoreFailed
 
 #: Who fell silent is seen within so long; all else at once. Seconds.
 SILENT_SEEN_S = 1.0
+#: Where agents come and go all the time a long table would be made all the time: it rests for so many times as long as that
+#: took, but not longer than SILENT_SEEN_S, and a short one not at all (seconds).
+REST, SHORT_S = 4.0, 0.02
 #: Verdicts age: whom they still accuse is asked anew after so long. Seconds.
 AGED_S = 60.0
 #: Machines of the ledger that are listed; a fleet has fewer.
@@ -84,7 +87,7 @@ class MachineTable:
         self._keys: dict[str, dict[str, Any]] = {}
         self._names: dict[str, list[str]] = {}
         self._fresh: set[str] = set()
-        self._made = float("-inf")
+        self._made, self._rest_s = float("-inf"), 0.0
         self._remembered = Remembered()
         self._made_of = -1, self._remembered
         self._asked: tuple[object, ...] = ()
@@ -117,12 +120,15 @@ class MachineTable:
                 raise
         clock, made_of = steady(), (self._fleet.changes, self._remembered)
         same = made_of[1] is self._made_of[1]
-        if same and made_of[0] == self._made_of[0] and clock - self._made < SILENT_SEEN_S:
+        wanted_s = SILENT_SEEN_S if made_of[0] == self._made_of[0] else self._rest_s
+        if same and clock - self._made < wanted_s:
             return
         here, left = self._fleet.seen(clock)
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._make, here, left, clock, self._remembered, same)
-        self._made_of, self._made = made_of, clock
+        self._made_of, self._made = made_of, steady()
+        took_s = self._made - clock
+        self._rest_s = min(REST * took_s, SILENT_SEEN_S) if took_s > SHORT_S else 0.0
 
     async def _remember(self, now: float) -> None:
         store = self._store

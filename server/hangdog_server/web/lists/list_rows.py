@@ -13,7 +13,10 @@ from hangdog_models.views.answer_text import percent
 from hangdog_server.cluster.job_states import KnownJob
 from hangdog_server.store.actions import ActionRecord, describe
 from hangdog_server.web.history import TONES
-from hangdog_server.web.render import since, utc
+from hangdog_server.web.render import job_link, machine_links, machine_path, since, utc
+
+#: Jobs that are named in a machine's line.
+JOBS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def incident_row(one: Incident, now: float) -> TableRow:
     sure = percent(one.confidence) if one.kind and one.kind != "undetermined" else ""
     cells = (
         _two(one.job or "no job", one.id), _ago(one.began, now), _shown(state, 120), _shown(one.kind), sure,
-        _shown(", ".join(one.evict)), _shown(one.response.acknowledged_by), _shown(str(one.settled or "") or one.note or one.why, 200),
+        machine_links(one.evict), _shown(one.response.acknowledged_by), _shown(str(one.settled or "") or one.note or one.why, 200),
     )  # fmt: skip
     return TableRow(f"/incidents/{quote(one.id, safe='')}", cells)
 
@@ -72,12 +75,13 @@ def incident_row(one: Incident, now: float) -> TableRow:
 def job_row(one: KnownJob, now: float) -> TableRow:
     """A job; its incident is what its line leads to."""
     state, held = one.state, f"since {utc(one.state.since)}" if one.state.since else ""
-    link = f"/incidents?job={quote(one.name, safe='')}"
+    link, theirs = (f"/{listed}?job={quote(one.name, safe='')}" for listed in ("incidents", "machines"))
+    machines = Markup('<a href="{}">{:,}</a>').format(theirs, one.machines)
     incident = Markup('<a href="/incidents/{}">{}</a>').format(
         quote(state.incident, safe=""), _shown(state.incident, 40)
     )
     cells = (
-        _shown(one.name), _two(state.text, held, 300), f"{one.machines:,}", f"{one.ranks:,}", incident if state.incident else "",
+        _shown(one.name), _two(state.text, held, 300), machines, f"{one.ranks:,}", incident if state.incident else "",
     )  # fmt: skip
     return TableRow(link, cells, state.tone)
 
@@ -91,13 +95,13 @@ def machine_row(one: MachineNow, now: float, probation: Collection[str] = ()) ->
         word = next((state for state in one.states if state in _AGENT), "")
         agent = word if one.connected and word == MachineCondition.CONNECTED else Markup("{} {}").format(word, silent)
     cells = (
-        _shown(one.name), agent, _shown(one.state, 80), _shown(", ".join(one.jobs), 100), _count(one.convicted), _count(one.suspected),
+        _shown(one.name), agent, _shown(one.state, 80), Markup(", ").join(job_link(job, _shown(job)) for job in one.jobs[:JOBS]), _count(one.convicted), _count(one.suspected),
         _count(one.cleared), f"{one.weight:.2f}" if one.weight else "", utc(one.last) if one.last else "",
         _shown("; ".join(one.findings), 300),
     )  # fmt: skip
     flag = "on probation" if one.name in probation else "suspected" if MachineCondition.SUSPECTED in one.states else ""
     lead = MachineCondition.SUSPECTED in one.states or one.convicted
-    return TableRow(f"/machines/{quote(one.name, safe='')}", cells, "lead" if lead else "", flag)
+    return TableRow(machine_path(one.name), cells, "lead" if lead else "", flag)
 
 
 def action_row(one: ActionRecord, now: float) -> TableRow:

@@ -174,7 +174,7 @@
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (!page.getElementById("main") || !page.getElementById("live")) return false; // of somebody between us
     take(page);
-    rested = Date.now() + Math.max(500, 5 * (Date.now() - began));
+    rested = Date.now() + Math.max(500, 2 * (Date.now() - began));
     heard = Math.max(heard, began);
     return true;
   };

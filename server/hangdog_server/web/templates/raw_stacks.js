@@ -102,10 +102,24 @@
   on("toggle", "#raw details", () => {
     own.threads = [...byId("raw").querySelectorAll("details")].flatMap((one, at) => (one.open ? [at] : []));
   });
+  // an address with #rank-5 leads to that rank: within the page, and from a message to a colleague
+  const linked = () => {
+    const found = /^#rank-(\d+)$/.exec(location.hash);
+    return found && byId("ask") ? Number(found[1]) : null;
+  };
+  const go = () => {
+    if (linked() === null) return;
+    ask(linked());
+    byId("rank").scrollIntoView();
+  };
+  on("click", "a[href^='#rank-']", (event, at) => { if (at.hash === location.hash) go(); });
+  addEventListener("hashchange", go);
   part({ rank: null, beside: null, threads: [] }, () => {
     if (!known.world || !byId("ask")) return;
-    if (own.rank === null) [own.rank, own.beside] = usual();
+    const fresh = own.rank === null;
+    if (fresh) [own.rank, own.beside] = usual();
     show();
+    if (fresh) go();
   });
   window.hangdog.show = ask;
 })();
