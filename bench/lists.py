@@ -243,7 +243,8 @@ async def browse(address: str, machines: int, number: int, rest_s: float, asked:
 
 
 async def crowd(address: str, machines: int, people: int, rest_s: float) -> None:
-    """People who browse, until stdin ends; says what they were answered."""
+    """People who browse, until stdin ends; says what they were answered. Their browsers are on other machines: they step back."""
+    os.nice(19)
     asked: list[float] = []
     tasks = [asyncio.create_task(browse(address, machines, number, rest_s, asked)) for number in range(people)]
     await asyncio.to_thread(sys.stdin.read)

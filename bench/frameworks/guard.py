@@ -3,9 +3,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -28,12 +27,10 @@ from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.incident import Incident
 from hangdog_models.rules.ruleset import packaged
-from hangdog_server.actions.backends.actions_config import ActionsConfig
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.incidents.incident_run import IncidentServices
-from hangdog_server.listener import LOCAL, ListenerConfig, OpenListeners
+from hangdog_server.listener import LOCAL, OpenListeners
 from hangdog_server.main import running
-from hangdog_server.notifications.notify_config import NotifyConfig
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.store import Store
 
@@ -43,37 +40,18 @@ PATIENCE_S = 30.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ServedTo:
-    """How people reach the server of a guard: its listener, what it does to machines, whom it tells, and its clock (seconds)."""
-
-    listener: ListenerConfig = LOCAL
-    does: ActionsConfig | None = None
-    tells: NotifyConfig | None = None
-    clock: Callable[[], float] = time.monotonic  # its times are compared with the job's steps
-
-
-class ClusterGuard:
-    """Watches over a running job until its block is left; `watches` finds the ranks of each machine."""
+class Agents:
+    """Keeps one real agent for each machine of a running job until its block is left; `watches` finds the ranks of each machine."""
 
     def __init__(
-        self,
-        watches: Mapping[str, Watch],
-        folder: Path,
-        settings: AgentSettings,
-        server: ServerSettings | None = None,
-        crashes: bool = False,
-        served: ServedTo | None = None,
+        self, watches: Mapping[str, Watch], settings: AgentSettings, address: str = "", crashes: bool = False
     ) -> None:
-        """`settings` are the agents'; `server` the server's, where they are not the default ones. `crashes`: they are told."""
+        """`address` is the server's; `crashes`: they are told."""
         #: Where agents and commands reach the server, once the block is entered.
-        self.address = ""
-        self._served = served or ServedTo()
+        self.address = address
         self._crashes = crashes
         self._watches = watches
-        self._server = server or ServerSettings()
         self._settings = settings
-        self._store = Store(folder / "incidents.db")
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._over = asyncio.Event()
@@ -89,8 +67,51 @@ class ClusterGuard:
     ) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(PATIENCE_S)
-        self._store.close()
         self._loop.close()
+
+    async def _serve(self, stack: AsyncExitStack) -> None:
+        """Has a server be there before the agents are, until the stack is left."""
+
+    async def _run(self) -> None:
+        tool = pyspy.load()
+        async with AsyncExitStack() as stack:
+            await self._serve(stack)
+            keeping = []
+            for machine, watch in self._watches.items():
+                tools = Tools(Proc(), tool, self._settings.capture, threading.Event())
+                monitor = StallMonitor(tools, packaged(), self._settings.stalls)
+                keeper = stack.enter_context(_keeper(watch, machine))
+                link = Link(
+                    Identity(self.address, machine, "live", boot=f"start of {machine}"), watch, monitor, tools, self._settings.link,
+                    keeper.findings, _spooling(self._settings) if self._crashes else None,
+                )  # fmt: skip
+                keeping.append(asyncio.create_task(link.keep(self._over)))
+            self._ready.set()
+            await self._over.wait()
+            await asyncio.gather(*keeping)
+
+
+class ClusterGuard(Agents):
+    """Watches over a running job until its block is left, with a server of its own."""
+
+    def __init__(
+        self,
+        watches: Mapping[str, Watch],
+        folder: Path,
+        settings: AgentSettings,
+        server: ServerSettings | None = None,
+        crashes: bool = False,
+    ) -> None:
+        """`settings` are the agents'; `server` the server's, where they are not the default ones. `crashes`: they are told."""
+        super().__init__(watches, settings, crashes=crashes)
+        self._server = server or ServerSettings()
+        self._store = Store(folder / "incidents.db")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._store.close()
 
     def incidents(self) -> list[Incident]:
         """All incidents so far, the first one first, their verdicts included."""
@@ -104,27 +125,11 @@ class ClusterGuard:
     def _ask(self, question: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(question, self._loop).result(PATIENCE_S)
 
-    async def _run(self) -> None:
-        tool, settings = pyspy.load(), self._server
-        served = self._served
-        means = IncidentServices(Fleet(settings), self._store, diagnose, served.clock)
-        async with AsyncExitStack() as stack:
-            opened = OpenListeners("127.0.0.1:0", served.listener, settings, served.clock)
-            address = await stack.enter_async_context(running(opened, means, settings, (), served.does, served.tells))
-            self.address = address
-            keeping = []
-            for machine, watch in self._watches.items():
-                tools = Tools(Proc(), tool, self._settings.capture, threading.Event())
-                monitor = StallMonitor(tools, packaged(), self._settings.stalls)
-                keeper = stack.enter_context(_keeper(watch, machine))
-                link = Link(
-                    Identity(address, machine, "live", boot=f"start of {machine}"), watch, monitor, tools, self._settings.link, keeper.findings,
-                    _spooling(self._settings) if self._crashes else None,
-                )  # fmt: skip
-                keeping.append(asyncio.create_task(link.keep(self._over)))
-            self._ready.set()
-            await self._over.wait()
-            await asyncio.gather(*keeping)
+    async def _serve(self, stack: AsyncExitStack) -> None:
+        settings, clock = self._server, time.monotonic  # its times are compared with the job's steps
+        means = IncidentServices(Fleet(settings), self._store, diagnose, clock)
+        opened = OpenListeners("127.0.0.1:0", LOCAL, settings, clock)
+        self.address = await stack.enter_async_context(running(opened, means, settings))
 
 
 def _spooling(settings: AgentSettings) -> Spooling:

@@ -16,10 +16,9 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from hangdog.demo.faults import FAULTS, Victim
-from hangdog_models.incident import Incident
 from live.job import Job, Launcher
 from live.plan import Plan
-from night.cluster import PEOPLE, NightCluster, now
+from night.cluster import PEOPLE, Known, NightCluster, now
 from night.surfaces import Facts, Read, Surfaces
 from support.fakes.receiver import Receiver, receiving
 from support.real.browser import PHONE, WIDE, Watched, browser, watched
@@ -28,8 +27,6 @@ from support.real.browser import PHONE, WIDE, Watched, browser, watched
 PROMISED_S = 2.0
 #: A notice takes a look at the store every other second, and a process that sends it. Seconds.
 NOTICED_S = 20.0
-#: A job that moves for so long is told to have gone on; an hour's worth of nights would wait for the usual minute. Seconds.
-RECOVERED_S = 5.0
 #: Ranks alternate between work and waits for so long before a fault strikes, so that their rhythm is known. Seconds.
 TRAINED_S = 14.0
 #: From a fault to its suspicion and its verdict, and from its end to the next step, on a busy machine. Seconds.
@@ -90,7 +87,7 @@ class Hang:
     facts: Facts
 
     @property
-    def incident(self) -> Incident:
+    def incident(self) -> Known:
         return next(one for one in self.night.cluster.incidents() if one.id == self.surfaces.incident)
 
     async def then(self, event: str, at: float, **facts: str) -> None:
@@ -134,7 +131,7 @@ async def hang(
         known = {one.id for one in night.cluster.incidents()}
         await asyncio.to_thread(strike)
 
-        def suspected() -> list[Incident]:
+        def suspected() -> list[Known]:
             job.silent_s()  # steps are taken note of, or the ranks would wait for that
             return [one for one in night.cluster.incidents() if one.id not in known]
 
@@ -177,7 +174,6 @@ async def opened(stack: AsyncExitStack, by: Browser, cluster: NightCluster, who:
 async def test_after_each_event_of_a_night_everything_says_the_same(
     launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hangdog_server.notifications.notify_loop.RECOVERED_S", RECOVERED_S)
     async with AsyncExitStack() as stack:
         told = await stack.enter_async_context(receiving())
         chromium = await stack.enter_async_context(browser())
