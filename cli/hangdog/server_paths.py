@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hangdog_proto.client.lazy_channel import DEFAULT_ADDRESS
 
-#: What lies beside a store: people's tokens, the record of what they had done, the deny list of certificates, and the socket
+#: What lies beside a store: people's tokens, the audit log, the deny list of certificates, and the socket
 #: for people of this machine.
 TOKENS, AUDIT, DENIED, SOCKET = "tokens.json", "audit.jsonl", "denied.json", "server.sock"
 #: The socket of a server that belongs to the whole machine.

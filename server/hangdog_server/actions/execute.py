@@ -65,7 +65,7 @@ class Executor:
         return copies, ""
 
     async def note(self, row: ActionRecord, what: str, outcome: str) -> None:
-        """Tells the log and the record."""
+        """Tells the log and the audit log."""
         named = ", ".join(actor.name for actor in self._chosen.actors)
         log.warning("incident %s: %s %s by %s: %s", row.incident, what, row.machine, named, outcome)
         entry = AuditEntry(f"{what} {row.machine}", row.who, "", named, "", row.job, row.reason, row.incident, outcome)

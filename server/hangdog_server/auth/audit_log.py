@@ -168,7 +168,7 @@ def _turn(path: Path) -> Iterator[None]:
             except BlockingIOError:
                 time.sleep(_PAUSE_S)
         else:
-            raise OSError(errno.EBUSY, "another process holds the record's lock")
+            raise OSError(errno.EBUSY, "another process holds the audit log's lock")
         yield
 
 

@@ -52,7 +52,7 @@ class Person:
     peer: str
 
     def audit_entry(self, what: str, job: str, why: str) -> AuditEntry:
-        """Something they have the server do, for the record."""
+        """Something they have the server do, for the audit log."""
         return AuditEntry(what, self.name, self.role.word, self.by, self.peer, job, why)
 
     def require(self, needed: Role) -> None:

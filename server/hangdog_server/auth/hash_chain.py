@@ -1,4 +1,4 @@
-"""The chain of the record: every line holds the hash of the line before it, and a check says where that does not fit.
+"""The chain of the audit log: every line holds the hash of the line before it, and a check says where that does not fit.
 
 It shows that a line was changed, taken out, put in or moved. It does not stop whoever can write the file from making all
 hashes anew: for that the hash of a late line has to be kept elsewhere, and `check` be asked for it (`expected`).

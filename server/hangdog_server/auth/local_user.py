@@ -110,7 +110,7 @@ class LocalUsers:
     groups: Mapping[int, str] = field(default_factory=dict)
 
     def name(self, uid: int | None) -> str:
-        """What a user is called: the record outlives the names that a machine gives its users."""
+        """What a user is called: the audit log outlives the names that a machine gives its users."""
         return "the server's user" if uid == os.geteuid() else "root" if uid == 0 else f"uid {uid}"
 
     def role(self, caller: Caller | None) -> str:

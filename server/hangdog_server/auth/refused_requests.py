@@ -10,7 +10,7 @@ from hangdog_server.protocol.rate_limits import LogThrottle, RateBudget
 from hangdog_server.protocol.rejections import AgentRejected, Unauthorised
 from hangdog_server.telemetry import Telemetry
 
-#: Refused requests written into the record at once, and again each second: a stranger must not fill it and push out the rest.
+#: Refused requests written into the audit log at once, and again each second: a stranger must not fill it and push out the rest.
 AT_ONCE, PER_S = 60, 1 / 60
 #: What is recorded: somebody showed what does not count. A missing token is everybody's first mistake.
 RECORDED = frozenset((AgentRejected.TOKEN, AgentRejected.CERTIFICATE, AgentRejected.DENIED, AgentRejected.PROXY))

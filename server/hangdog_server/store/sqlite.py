@@ -27,7 +27,7 @@ BUSY_MS = 5000
 REWRITTEN_BYTES = 1 << 30
 #: What somebody can do whose store does not open.
 ADVICE = "give --store a file that this user may write, on a local disk with free space"
-#: What of a folder is the server's: the store's own files, the record, people's tokens. Other names make it a shared one.
+#: What of a folder is the server's: the store's own files, the audit log, people's tokens. Other names make it a shared one.
 BESIDE = ("audit.jsonl*", "tokens.json*", "denied.json*", "server.sock*", "lost+found")
 #: SQLite's auto_vacuum: free pages are given back when the server asks for it, a few at a time.
 _INCREMENTAL = 2

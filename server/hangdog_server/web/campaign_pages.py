@@ -152,7 +152,7 @@ class CampaignPages:
     async def _follow(
         self, asked: campaign_request.CampaignRequest, entry: AuditEntry, began: "asyncio.Future[str]"
     ) -> None:
-        """Follows a campaign to its end, for the record, as `hangdog test` does."""
+        """Follows a campaign to its end, for the audit log, as `hangdog test` does."""
         try:
             async for step in followed(self._registry.run(asked), self._audit, entry):
                 if not began.done():

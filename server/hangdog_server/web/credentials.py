@@ -79,7 +79,7 @@ def inside(path: str) -> str:
 
 
 def _peer(request: HTTPConnection) -> str:
-    """The peer as gRPC writes it, for the record and for proxies that are known by their address."""
+    """The peer as gRPC writes it, for the audit log and for proxies that are known by their address."""
     if request.client is None:
         return "unknown"
     host, port = request.client.host, request.client.port

@@ -123,7 +123,7 @@ def _post(
         "description": "Nothing is left to decide, a bound forbids it, or the mode does.",
         "content": wrong,
     }
-    because = {**_TEXT, "maxLength": WHY, "description": "Why; kept with the act and in the record."}
+    because = {**_TEXT, "maxLength": WHY, "description": "Why; kept with the act and in the audit log."}
     properties: dict[str, Any] = {"because": {**because, "pattern": r"\S"} if reason else because}
     if schema == "IncidentLine":
         properties["key"] = {**_TEXT, "description": "The same where the same is sent twice: it is done once."}

@@ -1,4 +1,4 @@
-"""The chain of the record: what was changed, cut or put in is said and where; a crash is told from that."""
+"""The chain of the audit log: what was changed, cut or put in is said and where; a crash is told from that."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ def test_tampering_is_said_with_its_line(tmp_path: Path, what: str) -> None:
     assert found.broken and found.broken[0].line == at, found
     assert not [one for one in found.torn if what == "half of a line is gone"], "that is no crash's doing"
     shown = CliRunner().invoke(main, ["audit", "--file", str(path), "--verify"])
-    assert shown.exit_code == 1 and "the record was tampered with" in shown.stdout
+    assert shown.exit_code == 1 and "the audit log was tampered with" in shown.stdout
     assert f"audit.jsonl line {at}: " in shown.stdout
 
 
@@ -195,5 +195,5 @@ async def test_who_holds_the_lock_delays_nobody_for_long(
     filled(path, 1)
     with audit_log._turn(path):
         assert not await asyncio.wait_for(AuditLog(path, lambda: 0.0).note(DEED), 10)
-    assert "another process holds the record's lock" in caplog.text
+    assert "another process holds the audit log's lock" in caplog.text
     assert path.with_name("audit.jsonl.lock").stat().st_mode & 0o777 == 0o600

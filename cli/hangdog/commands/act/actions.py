@@ -15,14 +15,14 @@ from hangdog_proto.client.list_client import ListClient
 @click.argument("incident", default="")
 @list_options(ACTIONS)
 @click.option("--close-breaker", is_flag=True, help="Have machines be taken again after the breaker has opened.")
-@click.option("--because", default="", help="Why; kept in the record.")
+@click.option("--because", default="", help="Why; kept in the audit log.")
 @format_option
 @server_option
 def command(incident: str, query: ListQuery, close_breaker: bool, because: str, form: str, server: str) -> None:
-    """List what was, is and would be done to machines; of one INCIDENT, or of all, the newest first.
+    """List actions on machines, the newest first: done, under way, waiting and refused. INCIDENT: only its actions.
 
-    Below the list stand the server's mode, who carries acts out, and why the breaker is open where it is. It opens when
-    verdicts ask for too much at once, or acts keep failing; then nothing is done until somebody closes it.
+    Below the list you see the server's mode, what carries actions out, and whether the breaker is open. The breaker opens if
+    verdicts ask for too many machines at once, or if actions keep failing. Then hangdog acts on nothing until you close it.
     """
     if close_breaker and incident:
         raise WrongUse("the breaker does not belong to an incident", "hangdog actions --close-breaker")

@@ -9,7 +9,7 @@ from hangdog_proto.client.incidents import Client
 
 @click.command("approve")
 @click.argument("incident")
-@click.option("--because", default="", help="Why; kept with the act and in the record.")
+@click.option("--because", default="", help="Why; kept with the act and in the audit log.")
 @format_option
 @server_option
 def command(incident: str, because: str, form: str, server: str) -> None:

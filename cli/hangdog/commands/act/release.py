@@ -9,13 +9,13 @@ from hangdog_proto.client.incidents import Client
 
 @click.command("release")
 @click.argument("machine")
-@click.option("--because", default="", help="Why; kept with the act and in the record.")
+@click.option("--because", default="", help="Why; kept with the act and in the audit log.")
 @format_option
 @server_option
 def command(machine: str, because: str, form: str, server: str) -> None:
-    """Bring MACHINE back: take away exactly the marks that hangdog made on it.
+    """Bring MACHINE back: remove hangdog's own marks from it.
 
-    What somebody else has marked meanwhile is left alone.
+    Marks that anybody else made stay.
     """
     with Client(server) as client:
         show(client.act("release", machine=machine, reason=because), form)

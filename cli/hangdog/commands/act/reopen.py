@@ -9,7 +9,7 @@ from hangdog_proto.client.incidents import Client
 
 @click.command("reopen")
 @click.argument("incident")
-@click.option("--because", required=True, help="Why it is not over; kept with the incident and in the record.")
+@click.option("--because", required=True, help="Why it is not over; kept with the incident and in the audit log.")
 @format_option
 @server_option
 def command(incident: str, because: str, form: str, server: str) -> None:

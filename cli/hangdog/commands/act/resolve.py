@@ -12,7 +12,7 @@ from hangdog_proto.client.incidents import Client
 @click.argument("incident")
 @click.argument("cause", type=click.Choice([str(cause) for cause in StallCause]))
 @click.option("--machine", "machines", multiple=True, metavar="M", help="A guilty machine; may be given several times.")
-@click.option("--because", default="", help="How you know; kept with the incident and in the record.")
+@click.option("--because", default="", help="How you know; kept with the incident and in the audit log.")
 @format_option
 @server_option
 def command(incident: str, cause: str, machines: tuple[str, ...], because: str, form: str, server: str) -> None:

@@ -27,8 +27,8 @@ from hangdog_proto.client.list_client import ListClient
 def command(query: ListQuery, form: str, server: ServerAddress) -> None:
     """List the incidents the server remembers, the newest first.
 
-    A search finds the machines that an incident names, too. `open` are those that nobody has or is done with, of jobs that
-    were not seen to go on.
+    A search also finds the machines that an incident names. `open`: nobody has taken or closed it, and its job was not seen
+    to go on.
 
     \b
     hangdog incidents --state open --state acknowledged

@@ -26,10 +26,10 @@ DAY_S = 86400.0
 @format_option
 @server_option
 def command(machine: str, days: float | None, limit: int, form: str, server: str) -> None:
-    """List what verdicts said of MACHINE; without it, the machines that they named most.
+    """List what verdicts said of MACHINE. Without MACHINE: the machines that verdicts named most.
 
-    A verdict suspects a machine, convicts it (says to evict it), or clears one that an earlier verdict upon the same
-    incident had named. Machines are sorted by their convictions, then by the sum of their shares of probability.
+    A verdict suspects a machine, convicts it (says to evict it), or clears it. It clears a machine that an earlier verdict
+    on the same incident named. Machines are sorted by their convictions, then by their total probability.
     """
     within_s = (days or 0.0) * DAY_S
     with Client(server) as client:

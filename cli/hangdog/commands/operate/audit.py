@@ -98,7 +98,7 @@ def _verified(file: Path, expect: tuple[str, ...], form: str) -> int:
     older = f", after {counted(found.older, 'line')} of an older version without a chain" if found.older else ""
     verdict = "was tampered with" if found.broken else "is whole"
     click.echo(
-        f"the record {verdict}: {counted(found.lines, 'line')} in the chain{older}; the last hash is {found.head}"
+        f"the audit log {verdict}: {counted(found.lines, 'line')} in the chain{older}; the last hash is {found.head}"
     )
     return 1 if found.broken else 0
 

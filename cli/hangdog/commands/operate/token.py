@@ -99,7 +99,7 @@ def revoke(name: str, tokens: Path) -> None:
 
 
 def record(file: Path, what: str, why: str) -> None:
-    """Records who changed `file`, which lies beside the record; that must not undo the change, so a failure is only told."""
+    """Records who changed `file`, which lies beside the audit log; that must not undo the change, so a failure is only told."""
     from hangdog_server.auth.audit_log import AuditEntry, append, line
 
     entry = AuditEntry(what, getpass.getuser(), "", "shell", "", "", why, outcome="done")
