@@ -197,8 +197,8 @@ class StallTracker:
         self, job: str, running: Mapping[str, AnnouncedJob], now: float, mute: Collection[str] = ()
     ) -> Suspicion | None:
         """The same for whoever only looks: nothing is learned, and what is to be recalled of a job is not begun without it."""
-        told = self._reports.get(job, {})
-        own = {machine: frozenset(running[machine].ranks) for machine in told if machine in running}
+        reports = self._reports.get(job, {})
+        own = {machine: frozenset(running[machine].ranks) for machine in reports if machine in running}
         signs = self._signs(job, own, now)
         awake = (local for machine, local in running.items() if machine not in mute)
         going = (rank for local in awake for rank in local.ranks if rank not in signs)
