@@ -31,6 +31,7 @@ from hangdog_server.store.leases import NotOurs
 
 #: Separates the reason of a release from why it is not done yet.
 _NOT_YET = "; not yet: "
+_NO_BACKEND = "this server has no backend that could remove the mark: start it with the --acting file that set it"
 
 log = logging.getLogger(__name__)
 
@@ -180,6 +181,10 @@ class Executor:
 
     async def _release(self, row: ActionRecord) -> None:
         words = why = row.message.partition(_NOT_YET)[0]
+        if not self._chosen.reaches:  # the mark stays, and so does the release: it is carried out once the file is given again
+            late = f"{why}{_NOT_YET}{_NO_BACKEND}"
+            await self._moved(row, ActionState.RELEASING, late, row.marked, tell=late != row.message)
+            return
         for actor in self._chosen.actors:
             try:
                 await actor.unmark(_case(row))

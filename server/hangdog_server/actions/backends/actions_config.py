@@ -49,6 +49,11 @@ class ActionsConfig:
     copies: Manifests | None = None
     testing: PolicyOfTests = PolicyOfTests()
 
+    @property
+    def reaches(self) -> bool:
+        """Whether anything could be done to a machine or undone: not where nobody chose a backend."""
+        return self.mode is not Mode.DRY_RUN or any(not isinstance(actor, Nothing) for actor in self.actors)
+
 
 def chosen(path: Path, clock: Callable[[], float]) -> ActionsConfig:
     """What the file says; raises WrongUse, naming what is wrong: a bound that is misspelt must not be none."""
