@@ -95,8 +95,8 @@ def machine_row(one: MachineNow, now: float, probation: Collection[str] = ()) ->
         word = next((state for state in one.states if state in _AGENT), "")
         agent = word if one.connected and word == MachineCondition.CONNECTED else Markup("{} {}").format(word, silent)
     cells = (
-        _shown(one.name), agent, _shown(one.state, 80), Markup(", ").join(job_link(job, _shown(job)) for job in one.jobs[:JOBS]), _count(one.convicted), _count(one.suspected),
-        _count(one.cleared), f"{one.weight:.2f}" if one.weight else "", utc(one.last) if one.last else "",
+        _shown(one.name), agent, _shown(one.state, 80), _jobs(one.jobs), _count(one.convicted), _count(one.suspected), _count(one.cleared),
+        f"{one.weight:.2f}" if one.weight else "", utc(one.last) if one.last else "",
         _shown("; ".join(one.findings), 300),
     )  # fmt: skip
     flag = "on probation" if one.name in probation else "suspected" if MachineCondition.SUSPECTED in one.states else ""
@@ -114,6 +114,11 @@ def action_row(one: ActionRecord, now: float) -> TableRow:
 
 
 _AGENT = (MachineCondition.CONNECTED, MachineCondition.SILENT, MachineCondition.LOST, MachineCondition.STOPPED)
+
+
+def _jobs(jobs: Sequence[str]) -> str:
+    rest = f" and {len(jobs) - JOBS} more" if len(jobs) > JOBS else ""
+    return Markup(", ").join(job_link(job, _shown(job)) for job in jobs[:JOBS]) + rest
 
 
 def _shown(text: str, most: int = 100) -> str:
