@@ -181,7 +181,7 @@ class Executor:
 
     async def _release(self, row: ActionRecord) -> None:
         words = why = row.message.partition(_NOT_YET)[0]
-        if not self._chosen.reaches:  # the mark stays, and so does the release: it is carried out once the file is given again
+        if not self._chosen.reaches:  # the mark stays, so the release waits until the file is given again
             late = f"{why}{_NOT_YET}{_NO_BACKEND}"
             await self._moved(row, ActionState.RELEASING, late, row.marked, tell=late != row.message)
             return
