@@ -142,9 +142,8 @@ async def test_each_question_is_answered_where_the_page_says(tmp_path: Path, mon
             await seen.page.goto(site.address)
             told = await shown(seen.page, clicks(question))
             assert on_page in told, f"{question} {told[:2000]}"
-            await seen.page.goto(
-                site.address
-            )  # a page that asks what a command then decides is refused its next update
+            # left first: a page that asks what a command then decides is refused its next update
+            await seen.page.goto(site.address)
             line = command(question).replace("gpu-a17", "c").replace("3fa9", incident)
             words = [*shlex.split(line), "--server", site.on.address]
             result = await asyncio.to_thread(CliRunner().invoke, main, words)
