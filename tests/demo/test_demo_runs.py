@@ -128,7 +128,8 @@ def test_it_stays_to_be_looked_at_and_the_evidence_it_keeps_gives_the_same_verdi
         page = answer.read().decode()
     headline = page[page.index("<h1") : page.index("</h1>")]
     assert "stands still: perhaps " in headline and "no machine" not in headline
-    assert f"<b>{draw_plan(5, 'checkpoint').machine}</b>" in page, "it is suspected"
+    machine = draw_plan(5, "checkpoint").machine
+    assert f'<b><a href="/machines/{machine}">{machine}</a></b>' in page, "it is suspected"
     run.process.send_signal(signal.SIGINT)
     stdout, stderr = run.process.communicate(timeout=RUN_S)
     assert run.process.returncode == 0, stdout + stderr
