@@ -37,6 +37,12 @@ SHOWN = """() => ({
   search: document.getElementById("find").value, hits: document.querySelectorAll("li.hit").length,
   open: [...document.querySelectorAll("#branches details, #raw details")].map((one) => one.open),
 })"""
+#: Somebody types, and closes all before the search has begun; then what it would have opened is waited for.
+SOUGHT_AND_CLOSED = """() => {
+  document.getElementById("find").dispatchEvent(new Event("input", { bubbles: true }));
+  document.getElementById("close").click();
+  return new Promise((done) => setTimeout(done, 400));
+}"""
 
 
 async def same(page: Page, before: dict[str, object]) -> None:
@@ -89,6 +95,8 @@ async def test_a_change_keeps_what_whoever_reads_has_opened_chosen_and_typed(tmp
             await same(page, before)
             await page.get_by_role("button", name="Close all").click()
             assert not await page.locator("#branches details[open]").count(), "what is drawn anew works once"
+            await page.evaluate(SOUGHT_AND_CLOSED)
+            assert not await page.locator("#branches details[open]").count(), "a search that comes late opens nothing"
             async with page.expect_download():
                 await page.get_by_role("link", name="Post-mortem").click()
             assert await page.evaluate("window.mine"), "nothing was loaded again"

@@ -16,11 +16,15 @@
     byId("found").textContent = wanted === "" ? "" : count === 1 ? "1 frame" : count + " frames";
     return first;
   };
-  const set = (open) => { for (const one of byId("branches").querySelectorAll("details")) one.open = open; };
+  let waiting = 0;
+  const set = (open) => {
+    clearTimeout(waiting); // a search that has yet to answer opens nothing that was closed after it
+    for (const one of byId("branches").querySelectorAll("details")) one.open = open;
+  };
   on("click", "#open", () => set(true));
   on("click", "#close", () => set(false));
-  let waiting = 0;
   on("input", "#find", (event, field) => {
+    if (event.detail === "again") return; // drawn anew: what was sought is found below, and nothing is opened later
     clearTimeout(waiting);
     own.search = field.value;
     waiting = setTimeout(() => {
