@@ -91,7 +91,7 @@ class Link:
         self._moving: MovingRanks = {}
         self._slow: set[str] = set()
         self._found: object = None
-        self._changed = asyncio.Event()
+        self._changed, self._asked = asyncio.Event(), asyncio.Event()
         self._heartbeat_s = settings.heartbeat_s
         self._most_bytes = 0
         self._light_at = -math.inf
@@ -184,6 +184,10 @@ class Link:
             for job in closer:
                 self._stalls.ask(job, RECHECK_S)
             await asyncio.sleep(max(0.0, began + self._stalls.beat_s - loop.time()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, began + self._stalls.next_s - loop.time())):
+                    await self._asked.wait()
+            self._asked.clear()
 
     def _felt(self) -> tuple[StallSigns, list[JobReport]]:
         members, here = self._members, self._here or ()
@@ -252,6 +256,7 @@ class Link:
                 self._metrics.count(AgentEvent.ORDERS if taken else AgentEvent.DROPPED)
             elif body == "recheck":
                 self._stalls.ask(*job_addresses.recheck_of(message.recheck, self._here))
+                self._asked.set()
             elif body == "diagnose" and self._remote_tests is not None:
                 await self._remote_tests.take(message.diagnose, self._servers.current)
             elif body == "abort" and self._remote_tests is not None:

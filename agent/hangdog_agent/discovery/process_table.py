@@ -144,7 +144,8 @@ class ProcessTable:
     def take(self) -> tuple[discover.Process, ...]:
         """All processes now, less those that have to do with no trainer. A zombie keeps what it told while it lived.
 
-        State and CPU time of what is neither young nor a trainer may be old ones.
+        State and CPU time of what is not young may be old ones, but for whether it is a zombie. Rows that did not change
+        are the same objects as before.
         """
         with self._lock:
             now = time.monotonic()
@@ -185,7 +186,7 @@ class ProcessTable:
             known.settled = known.row.started < self._young and _may_rest(
                 known.facts, above[0].facts if above else None
             )
-            known.aside = known.settled and not any(each.ranked for each in (known, *above))
+            known.aside = known.facts is not None and not any(each.ranked for each in (known, *above))
 
     def _rows(self) -> tuple[discover.Process, ...]:
         near = [known for known in self._known.values() if not known.aside]
@@ -230,8 +231,15 @@ class ProcessTable:
             )
         if reported is not None and reported.ranked and stat.state not in "ZX" and self._asks_owner(stat, reported):
             whose, inside = owner(self.proc, pid)
-            reported = replace(reported, owner=whose, container=inside) if whose.known else reported
+            if whose.known and (whose, inside) != (reported.owner, reported.container):
+                reported = replace(reported, owner=whose, container=inside)
+        if known is not None and known.is_still(stat) and reported is known.facts and self._may_stay(known.row, stat):
+            return
         self._known[pid] = _Known(_row(stat, reported), reported, stat.kernel)
+
+    def _may_stay(self, row: discover.Process, stat: Stat) -> bool:
+        """Whether its row may stay as it was: it lives as it did, and its CPU time counts only where two claim a rank."""
+        return self._passes % TURNS != 0 and row.started < self._young and (row.state in "ZX") == (stat.state in "ZX")
 
     def _asks_owner(self, stat: Stat, reported: _ProcessFacts) -> bool:
         turn = (stat.pid + self._passes) % OWNER_TURNS == 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hangdog_agent.discovery.config_sizes import ConfigSizes
-from hangdog_agent.discovery.discover import Key, ProcessRole, RankProcesses, find
+from hangdog_agent.discovery.discover import Key, Process, ProcessRole, RankProcesses, find
 from hangdog_agent.discovery.environ_names import SWITCH_KINDS, SWITCHES, UNNAMED
 from hangdog_agent.discovery.owners import job_key
 from hangdog_agent.discovery.parallel_sizes import topology
@@ -53,6 +53,15 @@ class LocalJob:
         return job_key(self.name, self.owner)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found in a process table, and with what."""
+
+    rows: Sequence[Process]
+    apart: frozenset[str]
+    members: tuple[RankProcesses, ...]
+
+
 class Configs(Protocol):
     """Reads the configuration files that trainers name, with their users' rights and without ever waiting for one."""
 
@@ -83,11 +92,12 @@ class Watch:
         self._without = tuple(without)
         self._forget_s = forget_s
         self._trainers: dict[tuple[str, Rank], tuple[RankProcesses, float]] = {}
+        self._found: _Found | None = None
         self._lock = threading.Lock()
 
     def see(self) -> tuple[RankProcesses, ...]:
         """All members of all jobs on this machine now."""
-        members = find(self._process_table.take(), self._match, self._without, self._apart())
+        members = self._find(self._process_table.take(), self._apart())
         trainers = [member for member in members if member.kind is ProcessRole.TRAINER]
         self._keep(trainers, time.monotonic())
         stated = self._configs.look(trainers) if self._configs is not None else {}
@@ -95,6 +105,16 @@ class Watch:
             replace(member, configs=stated[member.process.key]) if member.process.key in stated else member
             for member in members
         )
+
+    def _find(self, rows: Sequence[Process], apart: frozenset[str]) -> tuple[RankProcesses, ...]:
+        """As `find`, which costs more than listing the table: where nothing has changed, what it found before."""
+        with self._lock:
+            found = self._found
+        if found is None or found.apart != apart or found.rows != rows:
+            found = _Found(rows, apart, find(rows, self._match, self._without, apart))
+            with self._lock:
+                self._found = found
+        return found.members
 
     def close(self) -> None:
         """Ends what it has started."""

@@ -162,6 +162,12 @@ class JobMonitor:
             and self._rests_s(trainer, now) < max(_MOVES_S, _UNUSUAL * trainer.baseline.usual_s)
         )
 
+    def calm(self, now: float, moving: frozenset[Rank]) -> bool:
+        """Whether all its trainers here make progress and none rested between its last samples: nobody wants to know more."""
+        wanted = self._suspicious_since is not None or now < self._asked_until
+        trainers = self._trainers.values()
+        return not wanted and all(one.rank in moving and not one.baseline.idle for one in trainers)
+
     def _rests_s(self, trainer: Trainer, now: float) -> float:
         """For how long its CPU activity, or its progress, has rested; 0 if neither does."""
         since = trainer.baseline.since

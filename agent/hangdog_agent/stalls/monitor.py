@@ -57,6 +57,7 @@ class StallMonitor:
         self._devices = any(map(os.path.exists, _DEVICES))
         self._jobs: dict[str, JobMonitor] = {}
         self._asked: dict[str, float] = {}
+        self._calm = False
         self._threads = Threads(tools.proc)
         self._helpers: Mapping[tuple[str, Rank], Sequence[RankProcesses]] = {}
         #: The jobs whose steps take longer than they used to, at the last tick.
@@ -68,8 +69,13 @@ class StallMonitor:
 
     @property
     def beat_s(self) -> float:
-        """Seconds between two ticks."""
+        """Seconds from one tick to the next, at least."""
         return self._settings.beat_s
+
+    @property
+    def next_s(self) -> float:
+        """Seconds from the last tick to the next if nobody asks: more while all trainers make progress."""
+        return self._settings.beat_s * (self._settings.calm_beats if self._calm else 1)
 
     def ask(self, job: str, seconds: float) -> None:
         """Samples all trainers of a job for so many seconds: another machine suspects it."""
@@ -95,6 +101,7 @@ class StallMonitor:
         threads = self._threads.find(everybody, self._seen)
         signs: dict[str, dict[Rank, Sign]] = {}
         moving: dict[str, frozenset[Rank]] = {}
+        self._calm = True
         for job, watch in self._jobs.items():
             watch.gpus = gpus
             watch.add_cpu_samples(self._cpu_samples(trainers[job], received, threads))
@@ -106,8 +113,10 @@ class StallMonitor:
                 watch.take(self._samples([trainers[job][key] for key in wanted]))
             if shown := watch.signs(time.monotonic()):
                 signs[job] = shown
-            if ranks := watch.moving(time.monotonic(), shown):
+            ranks = watch.moving(time.monotonic(), shown)
+            if ranks:
                 moving[job] = ranks
+            self._calm = self._calm and watch.calm(time.monotonic(), ranks)
         self.moving = moving
         self.slowdowns = {job: slow for job, watch in self._jobs.items() if (slow := watch.slowdown()) is not None}
         now = time.monotonic()

@@ -11,6 +11,9 @@ class StallSettings:
 
     #: Between two readings of the trainers' CPU activity, 20 µs each.
     beat_s: float = 1.0
+    #: While every rank of every job here makes progress, CPU activity and logs are read only every so many beats. A rank that
+    #: rests for one reading is read every beat again, so a stall is seen a second later at most, for half the cost.
+    calm_beats: int = 2
     #: A rank has a baseline after so long of alternating work and waits: imports and joining are neither.
     settle_s: float = 10.0
     #: CPU activity that stops for so long, or for longer than usual, is suspicious: stacks are sampled, nothing is reported.
@@ -48,7 +51,8 @@ class StallSettings:
     #: Steps that take so much longer than they used to are a slowdown, and the slow machine is looked for; 0: never. Less is
     #: noise in most jobs, and costs less than the search.
     slow_share: float = 0.1
-    #: Steps are timed over so long, or over one: the moment of each end is known to a second, from readings of the logs.
+    #: Steps are timed over so long, or over one: the moment of each end is that of the last line of the log,
+    #: and known to a second or two where its file server has another time.
     slow_sample_s: float = 8.0
     #: Of training, before it is known how long a step usually takes: caches fill, and kernels are compiled and chosen.
     slow_settle_s: float = 300.0

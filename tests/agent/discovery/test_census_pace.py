@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_agent.discovery.discover import find
+from hangdog_agent.discovery import watch as watching
+from hangdog_agent.discovery.discover import Process, RankProcesses, find
 from hangdog_agent.discovery.process_table import TURNS, ProcessTable
+from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.procfs import Proc, Stat
 
 RANKED = {"RANK": "3", "WORLD_SIZE": "8"}
@@ -120,3 +122,26 @@ def test_strangers_are_left_out_and_ancestors_are_not(proc: Watched) -> None:
     census = ProcessTable(proc)
     for _ in range(2):
         assert {process.pid for process in census.take()} == {1, 2, 3, 4}
+
+
+def test_ranks_are_sought_anew_only_where_something_has_changed(proc: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    sought: list[int] = []
+
+    def counted(rows: tuple[Process, ...], *more: object) -> tuple[RankProcesses, ...]:
+        sought.append(len(rows))
+        return find(rows)
+
+    monkeypatch.setattr(watching, "find", counted)
+    watch = Watch(ProcessTable(proc), None, (), forget_s=60.0)
+    passes = [{member.rank for member in watch.see()} for _ in range(2 * TURNS)]
+    assert passes == [{3}] * len(passes)
+    assert len(sought) == 1
+    proc.draw(300, 1, "bash", started=1 << 60)
+    watch.see()
+    assert len(sought) == 1, "a stranger changes nothing"
+    proc.draw(5, 2, "python", RANKED | {"RANK": "4"})
+    assert {member.rank for member in watch.see()} == {3, 4}
+    folder = proc.root / "5"
+    (folder / "stat").write_text((folder / "stat").read_text().replace(" S ", " Z "))
+    watch.see()
+    assert len(sought) == 3, "it has ended"

@@ -34,6 +34,8 @@ class Machine:
         self.counters = {(pid, 1): CpuSample(self.now, 0.0, 0.0, 0) for pid in range(8)}
         self.glanced: list[Key] = []
         self.held: set[int] = set()
+        #: Seconds between two beats while the job is calm, and when the next one is.
+        self.calm_s, self.due = 1.0, self.now
 
     def live(
         self, seconds: int, how: str, stacks: dict[int, tuple[str, int]] | None = None, lively: Iterable[int] = ()
@@ -47,10 +49,13 @@ class Machine:
                 after = CpuSample(self.now, before.ran_s + ran, before.queued_s + queued, before.wakes + wakes)
                 self.counters[key] = after
                 beats[key] = (Rank(key[0]), after)
+            if self.now < self.due:
+                continue
             self.monitor.add_cpu_samples(beats)
             wanted = self.monitor.wants(self.now)
             self.glanced += wanted
             self.monitor.take({key: self.glance(key, stacks or {}, how == "dozing") for key in wanted})
+            self.due = self.now + (self.calm_s if self.monitor.calm(self.now, moving(self)) else 1.0)
 
     def glance(self, key: Key, stacks: dict[int, tuple[str, int]], dozes: bool) -> StackSample:
         stack, lines = stacks.get(key[0], ("backward", 0))
@@ -281,3 +286,37 @@ def test_who_spins_from_the_start_is_never_seen_to_move() -> None:
     machine = Machine()
     machine.live(60, "pinned")
     assert moving(machine) == frozenset()
+
+
+def test_a_job_is_calm_while_all_its_ranks_move_and_nobody_asks() -> None:
+    machine = Machine()
+
+    def calm() -> bool:
+        return machine.monitor.calm(machine.now, moving(machine))
+
+    machine.live(5, "lively")
+    assert not calm(), "nothing is known of it yet"
+    machine.live(25, "lively")
+    assert calm()
+    machine.live(1, "silent", lively=range(1, 8))
+    assert not calm(), "one rank rests"
+    machine.live(1, "lively")
+    assert calm()
+    machine.monitor.ask(machine.now + 5)
+    machine.live(1, "lively")
+    assert not calm(), "another machine suspects it"
+    machine.live(10, "lively")
+    assert calm()
+
+
+@pytest.mark.parametrize("lively", range(30, 34))
+def test_a_calm_job_that_stalls_is_overdue_a_second_later_at_most(lively: int) -> None:
+    needed = {}
+    for calm_s in (1.0, 2.0):
+        machine = Machine()
+        machine.calm_s = calm_s
+        machine.live(lively, "lively")
+        while not any(sign.overdue for sign in machine.signs().values()):
+            machine.live(1, "silent")
+        needed[calm_s] = machine.now
+    assert needed[1.0] <= needed[2.0] <= needed[1.0] + 1

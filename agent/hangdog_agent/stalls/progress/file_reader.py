@@ -52,13 +52,17 @@ class FileQuery:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A regular file as it is now; `data` ends at `offset`, and `joins` what was read of it before."""
+    """A regular file as it is now; `data` ends at `offset`, and `joins` what was read of it before.
+
+    It was touched `age_s` seconds ago, if its file server and this machine have the same time.
+    """
 
     identity: Identity
     touched_ns: int
     offset: int
     data: bytes = b""
     joins: bool = False
+    age_s: float = 0.0
 
 
 class FileReader(Generic[K]):
@@ -203,4 +207,4 @@ def _found(stated: dict[str, Any] | None) -> Found | None:
         return None
     device, inode = stated["identity"]
     data = base64.b64decode(stated.get("data", ""))
-    return Found((device, inode), stated["touched_ns"], stated["offset"], data, stated["joins"])
+    return Found((device, inode), stated["touched_ns"], stated["offset"], data, stated["joins"], stated["age_ns"] / 1e9)

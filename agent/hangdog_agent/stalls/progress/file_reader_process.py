@@ -102,11 +102,12 @@ def read(handle: int, wish: Wish) -> dict[str, Any] | None:
         return None
     identity, most = [seen.st_dev, seen.st_ino], wish["most"]
     if wish.get("ring"):
-        return {"identity": identity, "touched_ns": 0, "offset": 0, "joins": False, "data": _ring(handle)}
+        return {"identity": identity, "touched_ns": 0, "age_ns": 0, "offset": 0, "joins": False, "data": _ring(handle)}
+    age_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - seen.st_mtime_ns
     same = identity == wish["known"]
     start = wish["offset"] if same and wish["offset"] <= seen.st_size else 0  # cut off by a rotation, it starts again
     if not most or seen.st_size == start:
-        return {"identity": identity, "touched_ns": seen.st_mtime_ns, "offset": start, "joins": same}
+        return {"identity": identity, "touched_ns": seen.st_mtime_ns, "age_ns": age_ns, "offset": start, "joins": same}
     opened = syscalls.reopen(handle, os.O_RDONLY)
     try:
         first = max(start, os.fstat(opened).st_size - most)
@@ -116,6 +117,7 @@ def read(handle: int, wish: Wish) -> dict[str, Any] | None:
     return {
         "identity": identity,
         "touched_ns": seen.st_mtime_ns,
+        "age_ns": age_ns,
         "offset": first + len(data),
         "data": base64.b64encode(data).decode("ascii"),
         "joins": same and first == start,

@@ -60,8 +60,8 @@ class _Log:
         if not begun:
             self.numbers.take(text, found.joins, at)
         reported = self.steps.take(text, found.joins)
-        self.counted.look(reported.counted, at)
-        self.stepped.look(reported.stepped, at, self.steps.steps)
+        self.counted.look(reported.counted, at, age_s=found.age_s)
+        self.stepped.look(reported.stepped, at, self.steps.steps, found.age_s)
 
     def lately(self, now: float) -> int:
         """Where what was appended in the last seconds begins."""
@@ -248,7 +248,7 @@ class Logs:
             slot,
             _HeartbeatFile(seen, ProgressSignal(SignalKind.HEARTBEAT, self._settings.suspicious_s, authoritative=True)),
         )
-        heartbeat.signal.look(seen != heartbeat.seen, at)
+        heartbeat.signal.look(seen != heartbeat.seen, at, age_s=found.age_s)
         heartbeat.seen = seen
 
     def _followed(self, member: RankProcesses) -> _Log:

@@ -50,23 +50,25 @@ class ProgressSignal:
         self.looks = 0
         self._lengths: deque[float] = deque(maxlen=REMEMBERED)
 
-    def look(self, advanced: bool, at: float, steps: float | None = None) -> None:
+    def look(self, advanced: bool, at: float, steps: float | None = None, age_s: float = 0.0) -> None:
         """Takes a reading at `at`: whether it has advanced since the one before, and to how many `steps` in all.
 
-        If steps are not counted, an advance is a step.
+        If steps are not counted, an advance is a step. It advanced `age_s` before this reading, as a clock says that may be
+        wrong: the advance is taken to lie between the two readings in any case.
         """
         before, self._looked_at = self._looked_at, at
         self.looks += 1
         self.advancing = advanced
         if before is None or at <= before or not advanced:
             return
+        advanced_at = min(at, max(before, at - age_s))
         if self._advances:
-            self._lengths.append(at - self._last_at)
+            self._lengths.append(advanced_at - self._last_at)
         else:
-            self._first_at = at
+            self._first_at = advanced_at
         self._advances += 1
         self.steps = self._advances if steps is None else steps
-        self._last_at, self._proof_at = at, before
+        self._last_at, self._proof_at = advanced_at, before
 
     def mark_benign(self, at: float) -> None:
         """The current stall had a benign reason up to then: it counts as an interval that ended."""
@@ -81,7 +83,7 @@ class ProgressSignal:
 
     @property
     def advanced_at(self) -> float:
-        """The reading that saw its latest advance; of no meaning before there was one."""
+        """When it advanced last, as far as that is known; of no meaning before it did."""
         return self._last_at
 
     @property

@@ -58,6 +58,17 @@ def read(rounds: Files[str], path: Path, before: Found | None = None, most: int 
     return found
 
 
+def test_how_long_ago_it_was_touched(tmp_path: Path, rounds: Files[str]) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"step 1\n")
+    found = read(rounds, path)
+    assert 0 <= found.age_s < 60
+    touched_ns = found.touched_ns - 3600 * 10**9
+    os.utime(path, ns=(touched_ns, touched_ns))
+    for most in (0, 100):  # as a heartbeat and as a log
+        assert 3600 <= read(rounds, path, most=most).age_s < 3660
+
+
 def test_only_what_was_appended_is_read(tmp_path: Path, rounds: Files[str]) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"x" * 1000 + b"end")

@@ -53,6 +53,16 @@ def test_an_advance_speaks_only_of_the_time_between_two_looks() -> None:
     assert not seen(every=1, until=20, authoritative=False).contradicts(0.0)
 
 
+def test_an_advance_lies_between_two_looks_whatever_the_clock_of_its_file_says() -> None:
+    for age_s, at in ((0.4, 1.6), (0.0, 2.0), (3600.0, 1.0), (-3600.0, 2.0)):
+        signal = ProgressSignal(SignalKind.LINES, 3.0, authoritative=True)
+        signal.look(False, 1.0)
+        signal.look(True, 2.0, age_s=age_s)
+        assert (signal.advanced_at, signal.proof_at) == (at, 1.0), (
+            "the proof is the look before, which no clock can move"
+        )
+
+
 def test_a_stall_that_was_explained_is_borne_next_time() -> None:
     signal = seen(every=1, until=10)
     signal.look(False, 30.0)
