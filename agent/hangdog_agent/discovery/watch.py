@@ -54,7 +54,7 @@ class LocalJob:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundMembers:
     """What was found in a process table, and with what."""
 
     rows: Sequence[Process]
@@ -92,7 +92,7 @@ class Watch:
         self._without = tuple(without)
         self._forget_s = forget_s
         self._trainers: dict[tuple[str, Rank], tuple[RankProcesses, float]] = {}
-        self._found: _Found | None = None
+        self._found: _FoundMembers | None = None
         self._lock = threading.Lock()
 
     def see(self) -> tuple[RankProcesses, ...]:
@@ -111,7 +111,7 @@ class Watch:
         with self._lock:
             found = self._found
         if found is None or found.apart != apart or found.rows != rows:
-            found = _Found(rows, apart, find(rows, self._match, self._without, apart))
+            found = _FoundMembers(rows, apart, find(rows, self._match, self._without, apart))
             with self._lock:
                 self._found = found
         return found.members
