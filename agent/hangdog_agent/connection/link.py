@@ -156,6 +156,8 @@ class Link:
                     self._here = here
                     self._tell()
             await asyncio.sleep(self._settings.scan_s)
+            if self._stalls.calm:
+                await asyncio.sleep(self._settings.scan_s * (self._settings.calm_scans - 1))
 
     async def _feel(self) -> None:
         """Watches the jobs' pulses, whether the server is there or not: their rhythm is learned all the time."""
@@ -183,11 +185,11 @@ class Link:
                 self._tell()
             for job in closer:
                 self._stalls.ask(job, RECHECK_S)
-            await asyncio.sleep(max(0.0, began + self._stalls.beat_s - loop.time()))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, began + self._stalls.next_s - loop.time())):
                     await self._asked.wait()
             self._asked.clear()
+            await asyncio.sleep(max(0.0, began + self._stalls.beat_s - loop.time()))
 
     def _felt(self) -> tuple[StallSigns, list[JobReport]]:
         members, here = self._members, self._here or ()

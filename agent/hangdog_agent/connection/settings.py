@@ -13,6 +13,9 @@ class LinkSettings:
     backoff_most_s: float = 30.0
     #: Between two looks at the process table; a scan of some hundred processes takes a few milliseconds.
     scan_s: float = 4.0
+    #: While all trainers here make progress, a look only every so many times: to list thousands of processes takes
+    #: 10 ms, and a new job whose ranks join each other is not suspected within minutes.
+    calm_scans: int = 3
     #: Heartbeat until the server's Welcome names another.
     heartbeat_s: float = 5.0
     #: Most looks one order may ask for, whatever a server says.

@@ -162,11 +162,18 @@ class ProcessTable:
                 or not known.settled
                 or ((pid + self._passes) % TURNS == 0 and not known.kernel)
             ]
+            before = {pid: self._known.get(pid) for pid in due}
             for pid in due:
                 self._read(pid, now, risky_until)
             for (pid, _), announced in self._siblings.look(known.row for known in self._known.values()).items():
                 self._announce(pid, announced)
-            self._settle(due)
+            anew = [
+                pid
+                for pid in due
+                if (known := self._known.get(pid)) is not before[pid] or (known and not known.settled)
+            ]
+            # whoever is below one that has become a trainer may matter from now on
+            self._settle(tuple(self._known) if any(self._became_ranked(pid, before[pid]) for pid in anew) else anew)
             self._avoided = {key: until for key, until in self._avoided.items() if until > now}
             return self._rows()
 
@@ -179,6 +186,10 @@ class ProcessTable:
         facts = replace(facts, announced=announced, owner=whose, container=inside)
         row = replace(self._known[pid].row, announced=announced, owner=whose, container=inside)
         self._known[pid] = _Known(row, facts, kernel=False)
+
+    def _became_ranked(self, pid: int, before: _Known | None) -> bool:
+        known = self._known.get(pid)
+        return known is not None and known.ranked and before is not None and not before.ranked
 
     def _settle(self, pids: Sequence[int]) -> None:
         for known in (self._known[pid] for pid in pids if pid in self._known):

@@ -77,6 +77,11 @@ class StallMonitor:
         """Seconds from the last tick to the next if nobody asks: more while all trainers make progress."""
         return self._settings.beat_s * (self._settings.calm_beats if self._calm else 1)
 
+    @property
+    def calm(self) -> bool:
+        """Whether there are trainers, and all that were there at the last tick make progress."""
+        return self._calm and bool(self._jobs)
+
     def ask(self, job: str, seconds: float) -> None:
         """Samples all trainers of a job for so many seconds: another machine suspects it."""
         self._asked[job] = time.monotonic() + seconds
@@ -101,10 +106,11 @@ class StallMonitor:
         threads = self._threads.find(everybody, self._seen)
         signs: dict[str, dict[Rank, Sign]] = {}
         moving: dict[str, frozenset[Rank]] = {}
-        self._calm = True
+        self._calm = not ended
         for job, watch in self._jobs.items():
             watch.gpus = gpus
-            watch.add_cpu_samples(self._cpu_samples(trainers[job], received, threads))
+            samples = self._cpu_samples(trainers[job], received, threads)
+            watch.add_cpu_samples(samples)
             watch.add_signals(received)
             if (until := self._asked.pop(job, None)) is not None:
                 watch.ask(until)
@@ -116,7 +122,8 @@ class StallMonitor:
             ranks = watch.moving(time.monotonic(), shown)
             if ranks:
                 moving[job] = ranks
-            self._calm = self._calm and watch.calm(time.monotonic(), ranks)
+            everybody_lives = len(samples) == len(trainers[job])
+            self._calm = self._calm and everybody_lives and watch.calm(time.monotonic(), ranks)
         self.moving = moving
         self.slowdowns = {job: slow for job, watch in self._jobs.items() if (slow := watch.slowdown()) is not None}
         now = time.monotonic()

@@ -12,8 +12,8 @@ class StallSettings:
     #: Between two readings of the trainers' CPU activity, 20 µs each.
     beat_s: float = 1.0
     #: While every rank of every job here makes progress, CPU activity and logs are read only every so many beats. A rank that
-    #: rests for one reading is read every beat again, so a stall is seen a second later at most, for half the cost.
-    calm_beats: int = 2
+    #: rests for one reading is read every beat again: a stall is seen two seconds later at most, for half the cost.
+    calm_beats: int = 3
     #: A rank has a baseline after so long of alternating work and waits: imports and joining are neither.
     settle_s: float = 10.0
     #: CPU activity that stops for so long, or for longer than usual, is suspicious: stacks are sampled, nothing is reported.

@@ -145,3 +145,15 @@ def test_ranks_are_sought_anew_only_where_something_has_changed(proc: Watched, m
     (folder / "stat").write_text((folder / "stat").read_text().replace(" S ", " Z "))
     watch.see()
     assert len(sought) == 3, "it has ended"
+
+
+def test_the_worker_of_an_old_process_that_becomes_a_trainer_is_found_with_it(proc: Watched) -> None:
+    proc.draw(150, 1, "bash")
+    proc.draw(151, 150, "python")
+    census = ProcessTable(proc)
+    for _ in range(2):
+        assert not {150, 151} & {process.pid for process in census.take()}
+    proc.draw(150, 1, "python", RANKED | {"RANK": "5"})
+    for _ in range(TURNS):
+        census.take()
+    assert {150, 151} <= {member.process.pid for member in find(census.take())}

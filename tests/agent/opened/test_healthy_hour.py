@@ -76,7 +76,18 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> Hour:
         agent += ["--state", os.fspath(state), "--metrics-file", os.fspath(path / "agent.prom")]
         for name, period in PERIODS.items():
             agent += ["--set", f"{name}={period / FASTER:.4f}"]
-        agent += ["--set", "calm_beats=1", "--set", "suspicious_s=0.5", "--set", "patience_s=60", "--set", "settle_s=2"]
+        agent += [
+            "--set",
+            "calm_beats=1",
+            "--set",
+            "calm_scans=1",
+            "--set",
+            "suspicious_s=0.5",
+            "--set",
+            "patience_s=60",
+            "--set",
+            "settle_s=2",
+        ]
         orders = {
             "homes": homes,
             "trace": os.fspath(path / "trace"),

@@ -310,13 +310,13 @@ def test_a_job_is_calm_while_all_its_ranks_move_and_nobody_asks() -> None:
 
 
 @pytest.mark.parametrize("lively", range(30, 34))
-def test_a_calm_job_that_stalls_is_overdue_a_second_later_at_most(lively: int) -> None:
+def test_a_calm_job_that_stalls_is_overdue_two_seconds_later_at_most(lively: int) -> None:
     needed = {}
-    for calm_s in (1.0, 2.0):
+    for calm_s in (1.0, 3.0):
         machine = Machine()
         machine.calm_s = calm_s
         machine.live(lively, "lively")
         while not any(sign.overdue for sign in machine.signs().values()):
             machine.live(1, "silent")
         needed[calm_s] = machine.now
-    assert needed[1.0] <= needed[2.0] <= needed[1.0] + 1
+    assert needed[1.0] <= needed[3.0] <= needed[1.0] + 2

@@ -5,6 +5,7 @@ in their order, so that the agent sees at which file it hangs. It ends with its 
 """
 
 import base64
+import gc
 import json
 import os
 import stat
@@ -34,6 +35,7 @@ def main() -> None:
     except CredentialsRefused as error:
         sys.exit(str(error))
     kept = KeptFiles()
+    gc.freeze()  # what is loaded stays
     for line in sys.stdin.buffer:
         kept.expire()
         for wishes in _by_trainer(json.loads(line)):
