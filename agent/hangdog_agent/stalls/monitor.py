@@ -122,8 +122,8 @@ class StallMonitor:
             ranks = watch.moving(time.monotonic(), shown)
             if ranks:
                 moving[job] = ranks
-            everybody_lives = len(samples) == len(trainers[job])
-            self._calm = self._calm and everybody_lives and watch.calm(time.monotonic(), ranks)
+            all_alive = len(samples) == len(trainers[job])
+            self._calm = self._calm and all_alive and watch.calm(time.monotonic(), ranks)
         self.moving = moving
         self.slowdowns = {job: slow for job, watch in self._jobs.items() if (slow := watch.slowdown()) is not None}
         now = time.monotonic()
