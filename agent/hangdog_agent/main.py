@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import gc
 import importlib.metadata
 import json
 import logging
@@ -291,8 +290,6 @@ async def _serve(agent: _Agent, server: str) -> None:
         if agent.metrics is not None:
             every_s = agent.settings.link.metrics_s
             stack.enter_context(Textfile(agent.metrics, every_s, lambda: metrics.text(link.status())))
-        gc.collect()
-        gc.freeze()  # what is loaded stays: to go over all of it now and then costs more than the agent's own work
         await link.keep(stop)
 
 

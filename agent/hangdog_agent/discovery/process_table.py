@@ -197,7 +197,8 @@ class ProcessTable:
             known.settled = known.row.started < self._young and _may_rest(
                 known.facts, above[0].facts if above else None
             )
-            known.aside = known.facts is not None and not any(each.ranked for each in (known, *above))
+            final = known.facts is not None and not known.facts.waits  # Ray may yet have a young one train
+            known.aside = final and not any(each.ranked for each in (known, *above))
 
     def _rows(self) -> tuple[discover.Process, ...]:
         near = [known for known in self._known.values() if not known.aside]

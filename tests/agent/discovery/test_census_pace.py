@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from hangdog_agent.discovery import ray_train
 from hangdog_agent.discovery import watch as watching
 from hangdog_agent.discovery.discover import Process, RankProcesses, find
 from hangdog_agent.discovery.process_table import TURNS, ProcessTable
@@ -157,3 +158,20 @@ def test_the_worker_of_an_old_process_that_becomes_a_trainer_is_found_with_it(pr
     for _ in range(TURNS):
         census.take()
     assert {150, 151} <= {member.process.pid for member in find(census.take())}
+
+
+def test_a_young_worker_of_ray_is_asked_again_until_its_log_tells_all(
+    proc: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def silent(of: Proc, pid: int, read: object) -> tuple[None, bool]:
+        asked.append(pid)
+        return None, False
+
+    monkeypatch.setattr(ray_train, "find", silent)
+    proc.draw(300, 1, ray_train.WORKER, started=1 << 60)
+    census = ProcessTable(proc)
+    for _ in range(3):
+        census.take()
+    assert asked == [300] * 3

@@ -5,7 +5,6 @@ in their order, so that the agent sees at which file it hangs. It ends with its 
 """
 
 import base64
-import gc
 import json
 import os
 import stat
@@ -35,7 +34,6 @@ def main() -> None:
     except CredentialsRefused as error:
         sys.exit(str(error))
     kept = KeptFiles()
-    gc.freeze()  # what is loaded stays
     for line in sys.stdin.buffer:
         kept.expire()
         for wishes in _by_trainer(json.loads(line)):
