@@ -75,11 +75,11 @@ class Cluster:
         return heard
 
     async def looked(self, heard: Sequence[ProgressStep]) -> set[str]:
-        """The machines of which the store has a look."""
+        """The machines of which the store has a look; what looks name is kept beside them and is no machine's."""
         if not heard:
             return set()
         _, captures = await self.on.store.recall(heard[0].incident)
-        return {capture.machine for capture in captures}
+        return {capture.machine for capture in captures} & self.lines.keys()
 
     async def whole(self) -> None:
         """All machines are back, all of them are asked, and all answer both looks."""
