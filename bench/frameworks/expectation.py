@@ -54,7 +54,16 @@ def _opened(bundle: Path, written_ns: int) -> tuple[Snapshot, Layout]:
 
 def expected(recording: Path, looks: str) -> dict[str, Any]:
     """The expectation of a recording; a table `one_look` in it holds what differs for a single look."""
-    table = tomllib.loads((recording / "expected.toml").read_text())
+    return _for(looks, (recording / "expected.toml").read_text())
+
+
+def expected_live(framework: Framework, case: Case) -> dict[str, Any]:
+    """The same of a case that is played, recorded or not."""
+    return _for("several", written(framework, case, ()))
+
+
+def _for(looks: str, text: str) -> dict[str, Any]:
+    table = tomllib.loads(text)
     other: Mapping[str, Any] = table.pop("one_look", {})
     return {**table, **other} if looks.startswith("one") else table
 

@@ -12,7 +12,7 @@ from typing import Self
 
 from frameworks.cases import Case
 from frameworks.environment import WORLD, Framework
-from frameworks.expectation import RECORDINGS, expected, missed
+from frameworks.expectation import expected_live, missed
 from frameworks.guard import ClusterGuard
 from frameworks.job import Job
 from frameworks.record import brought_about, ends
@@ -170,8 +170,7 @@ def _row(
     if first is None:
         return Row(framework.name, case, len(found), wrong=(*wrong, *(["never judged"] if case.fault else [])))
     verdict = from_json(json.loads(first.verdict))
-    want = expected(RECORDINGS / f"{framework.name}-{case.name}", "several")
-    wrong += [*missed(verdict, want), *([] if case.fault else [f"opened, as {first.why}"])]
+    wrong += [*missed(verdict, expected_live(framework, case)), *([] if case.fault else [f"opened, as {first.why}"])]
     return Row(
         framework.name,
         case,

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hangdog.offline import open_case, triage
+from hangdog_models.reading.hardware import nvidia_smi
 from hangdog_models.verdict import Kind
 from hangdog_models.views.first_line import headline
 
@@ -28,6 +29,24 @@ TABLE = """\
 +-------------------------------+----------------------+----------------------+
 """
 LOG = "[rank3]:[E1 ProcessGroupNCCL.cpp:1] RuntimeError: CUDA error: device-side assert triggered\n"
+
+
+QUERY = """\
+==============NVSMI LOG==============
+
+Timestamp                                 : Mon Nov 23 10:00:00 2026
+Driver Version                            : 570.86.15
+Attached GPUs                             : 1
+GPU 00000000:91:00.0
+    Product Name                          : NVIDIA A100-SXM4-80GB
+    Remapped Rows
+        Pending                           : No
+        Remapping Failure Occurred        : Yes
+
+"""
+LOST = (
+    "Unable to determine the device handle for GPU0000:91:00.0: GPU is lost.  Reboot the system to recover this GPU\n"
+)
 
 
 def bundle(folder: Path, name: str, text: str) -> Path:
@@ -60,3 +79,15 @@ def test_a_gpu_that_answers_nothing_convicts_its_machine(tmp_path: Path) -> None
 def test_a_log_below_the_table_is_read_and_the_table_in_it_is_not(tmp_path: Path) -> None:
     found = open_case(bundle(tmp_path, "machine-gpu-a/train.log", TABLE + LOG)).snapshot.findings
     assert [one.code for one in found] == ["CUDA device-side assert"]
+
+
+@pytest.mark.parametrize(
+    ("before", "code"), [(QUERY, "row remap failure"), (LOST, "GPU lost")], ids=["query", "complaint"]
+)
+def test_a_log_below_what_the_tool_said_before_it_is_read_too(tmp_path: Path, before: str, code: str) -> None:
+    misleading = (
+        "    Remapped Rows : all\n" + "name : value of the job\n" * 5_000 + "step 12: GPU is lost, said a colleague\n"
+    )
+    found = open_case(bundle(tmp_path, "machine-gpu-a/train.log", before + LOG + misleading)).snapshot.findings
+    assert "CUDA device-side assert" in [one.code for one in found]
+    assert [(one.code, one.device) for one in found if one.source == nvidia_smi.SOURCE] == [(code, "0000:91:00")]

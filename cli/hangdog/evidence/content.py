@@ -213,11 +213,14 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
         return Unused()
     text = data.decode("utf-8", "replace")  # a log may be cut in the middle of a letter
     of_job = training_log.recognises(text)
-    # The table that a job printed when it began is no evidence of its machine, and the log goes on below it.
-    if nvidia_smi.recognises(head) and not (of_job and nvidia_smi_table.recognises(head)):
+    asked = nvidia_smi.recognises(head)
+    if asked and not of_job:
         return Logged(findings=nvidia_smi.read(text, limits))
     # One file may hold several: what the journal of a machine says, what the job printed, what its scheduler says.
     found = [read(text, limits) for recognises, read in _SYSTEM_TEXTS if recognises(head)]
+    # The table that a job printed when it began is no evidence of its machine.
+    if asked and not nvidia_smi_table.recognises(head):
+        found.append(nvidia_smi.read(nvidia_smi.before_log(text), limits))
     diagnosed = nccl_diag.read(text, limits) if nccl_diag.recognises(text) else ()
     if not found and not of_job and not diagnosed:
         return Unused()

@@ -35,6 +35,11 @@ _COMPLAINTS = tuple(
 )  # fmt: skip
 _IN_LINE = re.compile(r"GPU ?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?)")
 _HEAD = re.compile(r"NVSMI LOG|^Attached GPUs\s|^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:|<nvidia_smi_log>", re.MULTILINE)
+_GPU_LINE = re.compile(r"GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:")
+_LINE = re.compile(r".*\n?")
+_XML_END = "</nvidia_smi_log>"
+#: A complaint stands where a run begins: further down a job's log tells of its own.
+_HEAD_CHARACTERS = 4096
 #: GPUs on boards whose GPUs are soldered together by NVLink, and how the products of such boards are called.
 _BOARDS, _BOARD = (1, 2, 4, 8, 16), re.compile(r"SXM|HGX|HBM3|GB\d00|\bB[23]00")
 
@@ -44,8 +49,29 @@ def recognises(head: str) -> bool:
     return (
         bool(_HEAD.search(head))
         or nvidia_smi_table.recognises(head)
-        or any(pattern.search(line) for line in lines_of(head[:4096]) for pattern, *_ in _COMPLAINTS)
+        or any(pattern.search(line) for line in lines_of(head[:_HEAD_CHARACTERS]) for pattern, *_ in _COMPLAINTS)
     )
+
+
+def before_log(text: str) -> str:
+    """What of a job's log is the tool's that was run before it: to the end of the XML, or of what stands indented below the
+    last GPU; without a GPU the lines up to the last of its complaints among the first 4,096 characters.
+    """
+    if (end := text.find(_XML_END)) >= 0:
+        return text[: end + len(_XML_END)]
+    end, listed = 0, False
+    for line in _LINE.finditer(text):
+        if not listed and line.start() > _HEAD_CHARACTERS:
+            break
+        if _GPU_LINE.match(line[0]):
+            listed, end = True, line.end()
+        elif listed:
+            if line[0][:1].strip():
+                break
+            end = line.end()
+        elif any(pattern.search(line[0]) for pattern, *_ in _COMPLAINTS):
+            end = line.end()
+    return text[:end]
 
 
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
