@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from math import inf
 
+from hangdog_agent.stalls.progress.ring_count import OperationSteps, TransferSteps, device_reading
 from hangdog_models.progress.collective_progress import (
     CollectiveProgress,
     Moved,
@@ -39,6 +40,26 @@ def moved(one: CollectiveProgress) -> int:
     """How far a communicator has come, as the agent counts it."""
     steps = sum(way.posted + way.ready + way.transmitted + way.done for way in (one.sent, one.received))
     return one.collectives + one.launched + one.started + one.finished + steps
+
+
+def device(rings: RankProgress) -> tuple[str, int, int, int] | None:
+    """What the agent reads off a rank's ring of its device: what it does, and the communicator, number and peer that show it."""
+    flight, flows = [], []
+    for place, one in enumerate(rings.communicators):
+        for each in one.in_flight:
+            begun = each.phase is Phase.RUNNING
+            flight.append(OperationSteps(place, each.order, 0, each.phase is not Phase.ENQUEUED, begun, begun))
+            flows += [
+                TransferSteps(place, each.order, t.peer, t.sends, t.posted, t.ready, t.transmitted, t.done)
+                for t in each.transfers
+            ]
+    found = device_reading(flight, flows)
+    if found is None:
+        return None
+    if found.communicator < 0:
+        return found.doing, 0, -1, -1
+    of = rings.communicators[found.communicator]
+    return found.doing, of.communicator, of.rank, found.peer
 
 
 def _communicator(

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from hangdog_models.progress.device_readings import DeviceReadings
 from hangdog_models.ranks import Rank
 
 TRAINER = "trainer"
@@ -49,6 +50,7 @@ class ProcessState(msgspec.Struct, frozen=True, gc=False):
     - `cpu_s`: CPU seconds of all its threads so far; `ran_s`: those of the training thread.
     - `wakes`: how often the training thread was scheduled. A stuck thread is not.
     - `steps`: how often the job's own progress advanced, by step lines, heartbeat file or counted collectives.
+    - `device`: what its device was seen to do inside collectives, by its profiler ring; light rounds bring it.
     """
 
     pid: int
@@ -61,6 +63,7 @@ class ProcessState(msgspec.Struct, frozen=True, gc=False):
     ran_s: float | None = None
     wakes: int | None = None
     steps: int | None = None
+    device: DeviceReadings | None = None
 
 
 class Reason(StrEnum):

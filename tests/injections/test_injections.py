@@ -42,6 +42,14 @@ def test_a_slow_card_makes_all_steps_longer() -> None:
     assert all(len(slow.steps[rank]) < 0.5 * len(sound.steps[rank]) for rank in range(RANKS))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind, trigger in FAULTS.items() if trigger == "performance"])
+def test_what_slows_a_job_down_is_noticed_in_a_minute_and_its_machine_is_named(kind: str) -> None:
+    told = played(kind, 5)
+    assert told.triggered_s is not None and told.triggered_s <= 70.0
+    assert right_kind(told) and right_first(told) and not wrongly_evicted(told)
+
+
 @pytest.mark.parametrize("kind", [kind for kind, trigger in FAULTS.items() if trigger == "failure"])
 def test_what_stops_a_job_is_suspected_within_ten_seconds_and_its_rank_is_named(kind: str) -> None:
     told = played(kind, 5)

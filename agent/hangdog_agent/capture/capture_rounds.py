@@ -68,7 +68,11 @@ class CaptureSeries:
         until = time.monotonic() + self._tools.settings.look_s
         tools = replace(self._tools, settings=replace(self._tools.settings, retries=0))
         trainers = [member for member in self._here() if member.kind is ProcessRole.TRAINER]
-        sights = _at_once(trainers, tools, lambda member: look(member.process, tools, until, attach=False))
+        sights = _at_once(
+            trainers,
+            tools,
+            lambda member: _with_device(member, look(member.process, tools, until, attach=False), tools),
+        )
         traces = [self._note_restart(member, _trace(member, TRAINER, seen)) for member, seen in sights]
         traces += [trace for trace in self._departed(sights) if trace.role == TRAINER]
         self._trainers |= {member.rank: member for member, _ in sights}
@@ -181,6 +185,14 @@ def _guarded(member: RankProcesses, taken: Callable[[RankProcesses], CapturedPro
         return CapturedProcess(
             missing=Missing(Reason.TOOL_FAILED, f"the agent failed: {type(error).__name__}: {error}")
         )
+
+
+def _with_device(member: RankProcesses, seen: CapturedProcess, tools: Tools) -> CapturedProcess:
+    """With what its device was seen to do: over several rounds that shows who comes late to collectives."""
+    device = tools.devices.get(member.process.key)
+    if device is None or seen.state is None:
+        return seen
+    return replace(seen, state=structs.replace(seen.state, device=device))
 
 
 def _ended(seen: CapturedProcess) -> bool:

@@ -19,6 +19,7 @@ from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.discovery import redact
 from hangdog_agent.discovery.discover import Process
 from hangdog_agent.procfs import Proc
+from hangdog_models.progress.device_readings import DeviceReadings
 from hangdog_models.stack import Missing, ProcessState, Reason, Thread
 from hangdog_models.training import training_thread
 
@@ -31,7 +32,8 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 class Tools:
     """What a look needs beside the process: where to read, with what, for how long, and when to give up at once.
 
-    `steps`: by process how often the job's own progress was seen to advance there, which the watch for stalls notes.
+    By process, noted by the watch for stalls: `steps`, how often the job's own progress was seen to advance there, and
+    `devices`, what its device was seen to do.
     """
 
     proc: Proc
@@ -40,6 +42,7 @@ class Tools:
     stop: threading.Event = field(default_factory=threading.Event)
     held: NativeCooldown = field(default_factory=NativeCooldown)
     steps: dict[tuple[int, int], int] = field(default_factory=dict)
+    devices: dict[tuple[int, int], DeviceReadings] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

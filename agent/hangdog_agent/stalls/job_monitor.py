@@ -76,7 +76,7 @@ class JobMonitor:
 
     def slowdown(self) -> Slowdown | None:
         """How much longer its steps take than they used to, by most of its ranks here whose steps are known."""
-        known = [trainer.step_times for trainer in self._trainers.values() if trainer.step_times.settled]
+        known = [trainer for trainer in self._trainers.values() if trainer.step_times.settled]
         found = [slow for one in known if (slow := one.slowdown) is not None]
         if self._settings.slow_share <= 0 or 2 * len(found) <= len(known):
             return None
@@ -87,7 +87,9 @@ class JobMonitor:
         known = sorted(
             (step_s, trainer.timed.advanced_at)
             for trainer in self._trainers.values()
-            if trainer.timed is not None and (step_s := trainer.step_times.latest_s) is not None
+            if trainer.timed is not None
+            and not trainer.timed.counts_collectives
+            and (step_s := trainer.step_times.latest_s) is not None
         )
         if not known:
             return None

@@ -101,7 +101,7 @@ class StallMonitor:
         self._jobs = {job: self._jobs.get(job) or JobMonitor(self._settings) for job in trainers}
         self._helpers = _helpers(members)
         received = self._sources.read(trainers, ended)
-        self._sources.note(self._tools.steps, received)  # for captures
+        self._sources.note(self._tools, received)
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
         threads = self._threads.find(everybody, self._seen)
         signs: dict[str, dict[Rank, Sign]] = {}

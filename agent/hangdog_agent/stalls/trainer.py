@@ -2,12 +2,12 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hangdog_agent.stalls.baseline import Baseline
 from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal, SignalKind
 from hangdog_agent.stalls.stack_motion import StackSample, at_one_place
-from hangdog_models.planning.slowdown import StepTimes
+from hangdog_models.planning.slowdown import Slowdown, StepTimes
 from hangdog_models.ranks import Rank
 
 #: Stack samples kept of one trainer.
@@ -38,9 +38,14 @@ class Trainer:
         return max(kinds.values()) if len(kinds) > 1 else None
 
     def set_signals(self, signals: Sequence[ProgressSignal]) -> None:
-        """Sets its signals, as they are now. Of those that count steps the one that advances most often times them."""
+        """Sets its signals, as they are now. Of those that count steps the one that advances most often times them.
+
+        Where none does, counted collectives time it: a job makes the same number of them in each step.
+        """
         self.signals = signals
-        counting = [each for each in signals if _counts_steps(each)]
+        counting = [each for each in signals if _counts_steps(each)] or [
+            each for each in signals if each.counts_collectives and each.advances >= LEAST
+        ]
         timed = max(counting, key=lambda each: each.advances, default=None)
         if timed is not None and (
             self.timed is None or self.timed not in counting or timed.advances > _FURTHER * self.timed.advances
@@ -49,6 +54,13 @@ class Trainer:
             self.step_times.begin()
         if self.timed is not None:
             self.step_times.take(self.timed.steps, self.timed.advanced_at)
+
+    @property
+    def slowdown(self) -> Slowdown | None:
+        """How much longer its steps take than they used to; None while they do not, or are unknown."""
+        found = self.step_times.slowdown
+        by_collectives = self.timed is not None and self.timed.counts_collectives
+        return replace(found, by_collectives=by_collectives) if found is not None else None
 
     @property
     def surely_stalled(self) -> bool:

@@ -152,7 +152,7 @@ class LocalCapture:
                 if member.kind is ProcessRole.TRAINER:
                     trainers.setdefault(member.key, {})[member.process.key] = member
             try:
-                self._progress.note(self._tools.steps, self._progress.read(trainers))
+                self._progress.note(self._tools, self._progress.read(trainers))
             except Exception:  # what a job writes of itself must not cost its stacks
                 logging.getLogger(__name__).exception("the job's own progress cannot be followed")
             left = until - time.monotonic()

@@ -54,17 +54,22 @@ class SlowdownSettings:
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
-    """A step takes `step_s` now and took `usual_s` before; so for `seconds`."""
+    """A step takes `step_s` now and took `usual_s` before; so for `seconds`.
+
+    `by_collectives`: nothing counts the job's steps. The times are those from one collective to the next.
+    """
 
     usual_s: float
     step_s: float
     seconds: float
+    by_collectives: bool = False
 
     @property
     def why(self) -> str:
         """The slowdown as text."""
         rise = 100 * (self.step_s / self.usual_s - 1)
-        return f"a step takes {_time(self.step_s)}, {rise:.0f} % more than the {_time(self.usual_s)} it took before"
+        what = "from one collective to the next it" if self.by_collectives else "a step"
+        return f"{what} takes {_time(self.step_s)}, {rise:.0f} % more than the {_time(self.usual_s)} it took before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,4 +174,6 @@ def _middle(samples: "deque[tuple[float, float]] | list[tuple[float, float]]") -
 
 
 def _time(seconds: float) -> str:
+    if seconds < 0.1:
+        return f"{1000 * seconds:.3g} ms"
     return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -15,6 +15,7 @@ from typing import cast
 from msgspec import structs
 
 from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.progress.device_readings import DeviceReadings
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Thread
 from hangdog_proto.codec import traces as codec
@@ -27,6 +28,8 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 MOST_PIECES, MOST_BYTES = 1 << 16, 16 << 20
 #: An id less its pid fits the wire.
 _TID = 1 << 62
+#: What stands for the readings of a device of which there are none.
+_UNSEEN = DeviceReadings(0, 0, 0)
 
 
 class Packer:
@@ -64,6 +67,9 @@ class Packer:
                 ran_s=group.ran_s if max(group.ran_s, default=-1) >= 0 else (),
                 wakes=group.wakes if max(group.wakes, default=-1) >= 0 else (),
                 steps=group.steps if max(group.steps, default=-1) >= 0 else (),
+                devices=map(codec.packed_device, group.devices)
+                if any(one is not _UNSEEN for one in group.devices)
+                else (),
             )
             if missing is not None:
                 alike.missing.CopyFrom(pb.Missing(reason=str(missing.reason), message=text(missing.message)))
@@ -118,6 +124,7 @@ class _ProcessNumbers:
     ran_s: list[float] = field(default_factory=list)
     wakes: list[int] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
+    devices: list[DeviceReadings] = field(default_factory=list)
 
     def add(self, trace: ProcessTrace) -> None:
         pid = trace.pid or 0
@@ -128,6 +135,7 @@ class _ProcessNumbers:
             self.ran_s.append(-1.0 if trace.state.ran_s is None else trace.state.ran_s)
             self.wakes.append(-1 if trace.state.wakes is None else trace.state.wakes)
             self.steps.append(-1 if trace.state.steps is None else trace.state.steps)
+            self.devices.append(trace.state.device or _UNSEEN)
         self.tids += (thread.tid - pid for thread in trace.threads)
 
 
@@ -177,7 +185,8 @@ def _traces(
     size, each = len(ranks), len(stacks.threads)
     face = dictionary.kernel_view(name) if name else None
     ran_s, wakes, steps = list(group.ran_s), list(group.wakes), list(group.steps)
-    counts_fit = len(cpu_s) == size * bool(face) and all(len(some) in (0, len(cpu_s)) for some in (ran_s, wakes, steps))
+    counts: tuple[Sequence[object], ...] = (ran_s, wakes, steps, group.devices)
+    counts_fit = len(cpu_s) == size * bool(face) and all(len(some) in (0, len(cpu_s)) for some in counts)
     if len(pids) != size or not counts_fit or len(ids) not in (0, size * each):
         raise UnreadableEvidence("capture message holds lists that do not go together")
     if ranks and max(ranks) > MAX_RANK:
@@ -188,7 +197,7 @@ def _traces(
         raise UnreadableEvidence("capture message gives CPU seconds that are no number")
     role, missing = codec.bounded(group.role, bounds), _missing(group, bounds)
     states: Sequence[ProcessState | None] = (
-        _states(face, pids, cpu_s, (ran_s, wakes, steps)) if face is not None else (None,) * size
+        _states(face, pids, cpu_s, (ran_s, wakes, steps), group.devices) if face is not None else (None,) * size
     )
     pids_or_none = [pid or None for pid in pids]
     threads: Iterable[tuple[Thread, ...]] = repeat(stacks.threads)
@@ -199,13 +208,18 @@ def _traces(
 
 
 def _states(
-    view: KernelView, pids: Sequence[int], cpu_s: Sequence[float], counts: tuple[list[float], list[int], list[int]]
+    view: KernelView,
+    pids: Sequence[int],
+    cpu_s: Sequence[float],
+    counts: tuple[list[float], list[int], list[int]],
+    devices: Sequence[pb.DeviceReadings],
 ) -> list[ProcessState]:
     spent = codec.known(cpu_s)
     ran, woken, stepped = (codec.known(count) or repeat(None) for count in counts)
     state, wchan, syscall = repeat(view.state), repeat(view.wchan), repeat(view.syscall)
     comm, cmdline = repeat(view.comm), repeat(view.cmdline)
-    return list(map(ProcessState, pids, state, wchan, syscall, spent, comm, cmdline, ran, woken, stepped))
+    seen: Iterable[DeviceReadings | None] = map(codec.device, devices) if devices else repeat(None)
+    return list(map(ProcessState, pids, state, wchan, syscall, spent, comm, cmdline, ran, woken, stepped, seen))
 
 
 def _with_tids(threads: Sequence[Thread], pid: int, ids: Sequence[int]) -> tuple[Thread, ...]:

@@ -19,7 +19,14 @@ def pack(slow: Mapping[str, Slowdown], job_owners: JobOwners) -> pb.SlowReport:
     owned = [(*job_owners.get(key, (key, UNKNOWN)), one) for key, one in slow.items()]
     return pb.SlowReport(
         jobs=[
-            pb.SlowJob(job=job, owner=owners.pack(owner), usual_s=one.usual_s, step_s=one.step_s, seconds=one.seconds)
+            pb.SlowJob(
+                job=job,
+                owner=owners.pack(owner),
+                usual_s=one.usual_s,
+                step_s=one.step_s,
+                seconds=one.seconds,
+                by_collectives=one.by_collectives,
+            )
             for job, owner, one in owned
         ]
     )
@@ -36,4 +43,4 @@ def _slowdown(job: pb.SlowJob) -> Slowdown:
     times = (job.usual_s, job.step_s, job.seconds)
     if not all(math.isfinite(one) and 0 <= one <= LONGEST_S for one in times) or not 0 < job.usual_s < job.step_s:
         raise UnreadableEvidence("a machine says of the steps of a job what cannot be")
-    return Slowdown(*times)
+    return Slowdown(*times, job.by_collectives)

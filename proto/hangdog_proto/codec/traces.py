@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.progress.device_readings import DeviceReadings
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
 from hangdog_proto.codec.pieces import UINT32, text
@@ -162,6 +163,7 @@ def _packed_state(state: ProcessState) -> pb.ProcessState:
         ran_s=state.ran_s,
         wakes=state.wakes,
         steps=state.steps,
+        device=packed_device(state.device) if state.device is not None else None,
     )
 
 
@@ -179,7 +181,32 @@ def _state(state: pb.ProcessState, bounds: TraceLimits) -> ProcessState:
         ran_s=state.ran_s if state.HasField("ran_s") and state.ran_s >= 0 else None,
         wakes=state.wakes if state.HasField("wakes") else None,
         steps=state.steps if state.HasField("steps") else None,
+        device=device(state.device) if state.HasField("device") else None,
     )
+
+
+def packed_device(readings: DeviceReadings) -> pb.DeviceReadings:
+    """Writes what a device was seen to do."""
+    return pb.DeviceReadings(
+        waiting=_number(readings.waiting, _UINT64), behind=_number(readings.behind, _UINT64),
+        sending=_number(readings.sending, _UINT64), communicator=_number(readings.communicator, _UINT64),
+        number=_place(readings.number), peer=_place(readings.peer),
+    )  # fmt: skip
+
+
+def device(packed: pb.DeviceReadings) -> DeviceReadings | None:
+    """Reads what `packed_device` wrote; None where nothing was seen. Raises UnreadableEvidence on what no rank is."""
+    if not (packed.waiting or packed.behind or packed.sending):
+        return None
+    if not all(-1 <= place <= MAX_RANK for place in (packed.number, packed.peer)):
+        raise UnreadableEvidence("capture message speaks of a rank in a communicator that none can have")
+    return DeviceReadings(
+        packed.waiting, packed.behind, packed.sending, packed.communicator, packed.number, packed.peer
+    )
+
+
+def _place(place: int) -> int:
+    return place if 0 <= place <= MAX_RANK else -1
 
 
 def missing(missing: pb.Missing, bounds: TraceLimits) -> Missing:

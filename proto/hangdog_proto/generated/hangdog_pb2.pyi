@@ -152,6 +152,7 @@ class ProcessState(google.protobuf.message.Message):
     RAN_S_FIELD_NUMBER: builtins.int
     WAKES_FIELD_NUMBER: builtins.int
     STEPS_FIELD_NUMBER: builtins.int
+    DEVICE_FIELD_NUMBER: builtins.int
     pid: builtins.int
     """Process id in the agent's namespace."""
     state: builtins.str
@@ -172,6 +173,10 @@ class ProcessState(google.protobuf.message.Message):
     """How often that thread was put on a processor; absent when unknown."""
     steps: builtins.int
     """How often the job's own progress was seen to advance there (step lines, heartbeat file, collectives); absent when nothing tells it."""
+    @property
+    def device(self) -> global___DeviceReadings:
+        """What its device was seen to do inside collectives; absent when its ring does not tell, and in other looks than light ones."""
+
     def __init__(
         self,
         *,
@@ -185,9 +190,10 @@ class ProcessState(google.protobuf.message.Message):
         ran_s: builtins.float | None = ...,
         wakes: builtins.int | None = ...,
         steps: builtins.int | None = ...,
+        device: global___DeviceReadings | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_ran_s", b"_ran_s", "_steps", b"_steps", "_wakes", b"_wakes", "ran_s", b"ran_s", "steps", b"steps", "wakes", b"wakes"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_ran_s", b"_ran_s", "_steps", b"_steps", "_wakes", b"_wakes", "cmdline", b"cmdline", "comm", b"comm", "cpu_s", b"cpu_s", "pid", b"pid", "ran_s", b"ran_s", "state", b"state", "steps", b"steps", "syscall", b"syscall", "wakes", b"wakes", "wchan", b"wchan"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_ran_s", b"_ran_s", "_steps", b"_steps", "_wakes", b"_wakes", "device", b"device", "ran_s", b"ran_s", "steps", b"steps", "wakes", b"wakes"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_ran_s", b"_ran_s", "_steps", b"_steps", "_wakes", b"_wakes", "cmdline", b"cmdline", "comm", b"comm", "cpu_s", b"cpu_s", "device", b"device", "pid", b"pid", "ran_s", b"ran_s", "state", b"state", "steps", b"steps", "syscall", b"syscall", "wakes", b"wakes", "wchan", b"wchan"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_ran_s", b"_ran_s"]) -> typing.Literal["ran_s"] | None: ...
     @typing.overload
@@ -196,6 +202,44 @@ class ProcessState(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_wakes", b"_wakes"]) -> typing.Literal["wakes"] | None: ...
 
 global___ProcessState = ProcessState
+
+@typing.final
+class DeviceReadings(google.protobuf.message.Message):
+    """In how many readings of its profiler ring a rank's device was found so, since the ring was first read."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    WAITING_FIELD_NUMBER: builtins.int
+    BEHIND_FIELD_NUMBER: builtins.int
+    SENDING_FIELD_NUMBER: builtins.int
+    COMMUNICATOR_FIELD_NUMBER: builtins.int
+    NUMBER_FIELD_NUMBER: builtins.int
+    PEER_FIELD_NUMBER: builtins.int
+    waiting: builtins.int
+    """Inside a collective in which other ranks hold it up."""
+    behind: builtins.int
+    """A collective is launched and the device is not inside yet, or its own data holds the collective up."""
+    sending: builtins.int
+    """The network had not confirmed what it sent."""
+    communicator: builtins.int
+    """NCCL's number of a communicator with transfers."""
+    number: builtins.int
+    """This rank's number in that communicator, and the number of the rank to which it was sending most often; -1: none."""
+    peer: builtins.int
+    """As above."""
+    def __init__(
+        self,
+        *,
+        waiting: builtins.int = ...,
+        behind: builtins.int = ...,
+        sending: builtins.int = ...,
+        communicator: builtins.int = ...,
+        number: builtins.int = ...,
+        peer: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["behind", b"behind", "communicator", b"communicator", "number", b"number", "peer", b"peer", "sending", b"sending", "waiting", b"waiting"]) -> None: ...
+
+global___DeviceReadings = DeviceReadings
 
 @typing.final
 class Missing(google.protobuf.message.Message):
@@ -577,6 +621,7 @@ class Alike(google.protobuf.message.Message):
     RAN_S_FIELD_NUMBER: builtins.int
     WAKES_FIELD_NUMBER: builtins.int
     STEPS_FIELD_NUMBER: builtins.int
+    DEVICES_FIELD_NUMBER: builtins.int
     threads: builtins.bytes
     """17 bytes for each thread: the digest of its SharedThread, then a byte that holds active (bits 0-1) and gil (bits 2-3) as Tri."""
     face: builtins.bytes
@@ -615,6 +660,10 @@ class Alike(google.protobuf.message.Message):
     def steps(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """As in ProcessState, negative when unknown; empty when unknown of all."""
 
+    @property
+    def devices(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___DeviceReadings]:
+        """As in ProcessState, all zero when unknown; empty when unknown of all."""
+
     def __init__(
         self,
         *,
@@ -629,9 +678,10 @@ class Alike(google.protobuf.message.Message):
         ran_s: collections.abc.Iterable[builtins.float] | None = ...,
         wakes: collections.abc.Iterable[builtins.int] | None = ...,
         steps: collections.abc.Iterable[builtins.int] | None = ...,
+        devices: collections.abc.Iterable[global___DeviceReadings] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["missing", b"missing"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["cpu_s", b"cpu_s", "face", b"face", "missing", b"missing", "pids", b"pids", "ran_s", b"ran_s", "ranks", b"ranks", "role", b"role", "steps", b"steps", "threads", b"threads", "tids", b"tids", "wakes", b"wakes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cpu_s", b"cpu_s", "devices", b"devices", "face", b"face", "missing", b"missing", "pids", b"pids", "ran_s", b"ran_s", "ranks", b"ranks", "role", b"role", "steps", b"steps", "threads", b"threads", "tids", b"tids", "wakes", b"wakes"]) -> None: ...
 
 global___Alike = Alike
 
@@ -1061,6 +1111,7 @@ class SlowJob(google.protobuf.message.Message):
     USUAL_S_FIELD_NUMBER: builtins.int
     STEP_S_FIELD_NUMBER: builtins.int
     SECONDS_FIELD_NUMBER: builtins.int
+    BY_COLLECTIVES_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Name of the job."""
     usual_s: builtins.float
@@ -1069,6 +1120,8 @@ class SlowJob(google.protobuf.message.Message):
     """Seconds that a step takes now."""
     seconds: builtins.float
     """For how long, in seconds; an age, because the clocks of machines differ."""
+    by_collectives: builtins.bool
+    """The times are those from one collective to the next: nothing counts its steps."""
     @property
     def owner(self) -> global___Owner:
         """As in LocalJob."""
@@ -1081,9 +1134,10 @@ class SlowJob(google.protobuf.message.Message):
         usual_s: builtins.float = ...,
         step_s: builtins.float = ...,
         seconds: builtins.float = ...,
+        by_collectives: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["job", b"job", "owner", b"owner", "seconds", b"seconds", "step_s", b"step_s", "usual_s", b"usual_s"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["by_collectives", b"by_collectives", "job", b"job", "owner", b"owner", "seconds", b"seconds", "step_s", b"step_s", "usual_s", b"usual_s"]) -> None: ...
 
 global___SlowJob = SlowJob
 

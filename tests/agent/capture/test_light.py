@@ -18,11 +18,13 @@ from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_agent.connection.answer import CaptureAnswer
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
+from hangdog_models.progress.device_readings import DeviceReadings
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import TRAINER, ProcessTrace, Reason
 from hangdog_proto.codec.traces import unpack
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.fakes import targets
+from support.fakes.recorder_asked import by_pid
 from support.fakes.targets import WAIT, Sampler, running
 
 MARK = ("HANGDOG_TEST_LIGHT", str(os.getpid()))
@@ -69,6 +71,15 @@ def test_only_trainers_are_looked_at(tools: Tools) -> None:
             (0, TRAINER, first.pid, None), (1, TRAINER, second.pid, None),
         ]  # fmt: skip
         assert all(one.threads and one.state for one in traces)
+
+
+def test_it_tells_what_the_device_was_seen_to_do(tools: Tools) -> None:
+    device = DeviceReadings(5, 3, 1, 7, 0, 1)
+    with running(AT_WORK, environ=environ(0)) as trainer:
+        (plain,) = series(tools).light_sample()
+        tools.devices[by_pid(trainer.pid).process.key] = device
+        (light,), (full, *_) = series(tools).light_sample(), series(tools).look()
+        assert [one.state.device for one in (plain, light, full) if one.state is not None] == [None, device, None]
 
 
 def test_nobody_is_ever_stopped_and_nothing_is_tried_again(insistent: Tools, tmp_path: Path) -> None:

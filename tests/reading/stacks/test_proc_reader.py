@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.progress.device_readings import DeviceReadings
 from hangdog_models.reading.stacks import proc_status
 from hangdog_models.stack import ProcessState
 
@@ -27,8 +28,23 @@ def test_a_full_state() -> None:
         "ran_s": 2.5,
         "wakes": 70,
         "steps": 3,
+        "device": {"waiting": 8, "behind": 2, "sending": 1, "communicator": 1 << 63, "number": 3, "peer": 0},
     }
-    assert proc_status.read(document) == ProcessState(5, "D", "rpc_wait", "0 0x5", 6.0, "py", "py x", 2.5, 70, 3)
+    device = DeviceReadings(8, 2, 1, 1 << 63, 3, 0)
+    assert proc_status.read(document) == ProcessState(
+        5, "D", "rpc_wait", "0 0x5", 6.0, "py", "py x", 2.5, 70, 3, device
+    )
+
+
+@pytest.mark.parametrize("device", [[], "x", {}, {"waiting": 1, "behind": 1, "sending": -1, "communicator": 7}])
+def test_readings_that_are_none_are_unknown(device: object) -> None:
+    assert proc_status.read({"pid": 5, "state": "S", "device": device}).device is None
+
+
+def test_readings_of_a_rank_that_none_can_have_are_unknown() -> None:
+    counts = {"waiting": 1, "behind": 1, "sending": 1, "communicator": 7}
+    assert proc_status.read({"pid": 5, "state": "S", "device": counts}).device == DeviceReadings(1, 1, 1, 7)
+    assert proc_status.read({"pid": 5, "state": "S", "device": {**counts, "peer": 1 << 40}}).device is None
 
 
 @pytest.mark.parametrize("cpu", [True, "6", -1, 1e999, 10**400])

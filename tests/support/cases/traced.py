@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 from msgspec import structs
 
+from hangdog_models.progress.device_readings import DeviceReadings
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
 
@@ -18,6 +19,10 @@ threads = st.builds(
     tri,
     tri,
 )
+counts, places = st.integers(0, (1 << 64) - 1), st.integers(-1, MAX_RANK)
+devices = st.builds(DeviceReadings, counts, counts, counts, counts, places, places).filter(
+    lambda one: one.waiting or one.behind or one.sending
+)
 states = st.builds(
     ProcessState,
     pid=numbers,
@@ -30,6 +35,7 @@ states = st.builds(
     ran_s=st.none() | st.floats(0, 1e12),
     wakes=st.none() | st.integers(0, 1 << 40),
     steps=st.none() | st.integers(0, 1 << 40),
+    device=st.none() | devices,
 )
 traces = st.builds(
     ProcessTrace,

@@ -18,7 +18,7 @@ from hangdog_agent.confinement import syscalls
 from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
 from hangdog_agent.confinement.pinned_process import PinnedProcess
 from hangdog_agent.stalls.progress.kept_files import KeptFiles, Start
-from hangdog_agent.stalls.progress.ring_count import counted, oldest_in_flight
+from hangdog_agent.stalls.progress.ring_count import reading
 
 #: Wishes at one trainer that are reached together: each holds a descriptor meanwhile, of which there are 256.
 _TOGETHER = 16
@@ -128,8 +128,7 @@ def _ring(handle: int) -> str:
     """What is counted of a ring, as it travels; empty where nothing is."""
     opened = syscalls.reopen(handle, os.O_RDONLY)
     try:
-        found = counted(opened)
-        oldest = oldest_in_flight(opened, time.monotonic_ns()) if found is not None else None
+        found = reading(opened, time.monotonic_ns())
     finally:
         os.close(opened)
-    return base64.b64encode(json.dumps([*found, *(oldest or ())]).encode()).decode("ascii") if found is not None else ""
+    return base64.b64encode(json.dumps(found).encode()).decode("ascii") if found is not None else ""

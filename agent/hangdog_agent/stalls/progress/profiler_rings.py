@@ -1,7 +1,7 @@
 """Follows the rings of the NCCL profiler plug-in: a progress signal for each trainer that has one, by its busiest communicator."""
 
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,26 +11,51 @@ from hangdog_agent.discovery.discover import Key, RankProcesses
 from hangdog_agent.procfs import Proc
 from hangdog_agent.stalls.progress.file_reader import FileQuery, Found
 from hangdog_agent.stalls.progress.progress_signal import LEAST, REMEMBERED, UNUSUAL, ProgressSignal, SignalKind
+from hangdog_agent.stalls.progress.ring_count import BEHIND, SENDING, WAITING
 from hangdog_agent.stalls.settings import StallSettings
+from hangdog_models.progress.device_readings import DeviceReadings
 
 #: Of a trainer that keeps none it is asked again so seldom: the first communicator begins late. Seconds.
 _AGAIN_S = 10.0
+#: Readings that tell to whom a device sends lately: those of one to three minutes.
+_LATELY = 64
 
 
 class RingSignal(ProgressSignal):
     """The counts of a ring, and its oldest operation in flight. It stalls as others do, or before: see `stalled_since`."""
+
+    counts_collectives = True
 
     def __init__(self, floor_s: float) -> None:
         super().__init__(SignalKind.COLLECTIVES, floor_s, authoritative=True)
         self._order: int | None = None
         self._age_s = 0.0
         self._ages: deque[float] = deque(maxlen=REMEMBERED)
+        self._found = dict.fromkeys((WAITING, BEHIND, SENDING), 0)
+        # of lately, by (communicator, own number in it, peer's): to whom data was under way, or nobody
+        self._links: deque[tuple[int, int, int]] = deque(maxlen=_LATELY)
 
     def fly(self, order: int | None, age_s: float) -> None:
         """Takes the oldest operation in flight at the latest look; `order` is None where there is none."""
         if self._order is not None and order != self._order:
             self._ages.append(self._age_s)
         self._order, self._age_s = order, age_s
+
+    def find(self, doing: str, communicator: int = 0, number: int = -1, peer: int = -1) -> None:
+        """Takes what the device did at the latest look, and the transfer that shows it, if one does."""
+        self._found[doing] += 1
+        if number >= 0:
+            self._links.append((communicator, number, peer))
+
+    @property
+    def device(self) -> DeviceReadings | None:
+        """What the device did at all looks; None before it was seen in a collective, or before one."""
+        if not any(self._found.values()):
+            return None
+        links = Counter(link for link in self._links if link[2] >= 0) or Counter(self._links)
+        communicator, number, peer = links.most_common(1)[0][0] if links else (0, -1, -1)
+        waiting, behind, sending = (self._found[doing] for doing in (WAITING, BEHIND, SENDING))
+        return DeviceReadings(waiting, behind, sending, communicator, number, peer)
 
     def mark_benign(self, at: float) -> None:
         """The operation that is in flight may be so for as long."""
@@ -86,14 +111,17 @@ class Rings:
             self._rings.pop(key, None)
             self._absent_until[key] = at + _AGAIN_S
             return
-        number, count, *oldest = json.loads(found.data)
+        reading = json.loads(found.data)
+        number, moved = reading["number"], reading["moved"]
         ring = self._rings.get(key)
         if ring is None:
-            ring = self._rings[key] = _TrainerRing((number, count), RingSignal(self._settings.suspicious_s))
-        ring.signal.look(number == ring.come[0] and count > ring.come[1], at)
-        order, age_s = oldest if oldest and number == ring.come[0] else (None, 0.0)
-        ring.signal.fly(order, age_s)
-        ring.come = number, count
+            ring = self._rings[key] = _TrainerRing((number, moved), RingSignal(self._settings.suspicious_s))
+        same = number == ring.come[0]
+        ring.signal.look(same and moved > ring.come[1], at, reading["operations"])
+        ring.signal.fly(reading.get("order") if same else None, reading.get("age_s", 0.0))
+        if "device" in reading:
+            ring.signal.find(*reading["device"])
+        ring.come = number, moved
 
     def forget(self, trainers: Collection[Key]) -> None:
         """Of all others than these."""

@@ -33,6 +33,9 @@ class ProgressSignal:
     of another kind. `floor_s` is the shortest stall.
     """
 
+    #: Whether its `steps` are collectives of this trainer.
+    counts_collectives = False
+
     def __init__(self, kind: SignalKind, floor_s: float, authoritative: bool = False) -> None:
         self.kind = kind
         self.authoritative = authoritative

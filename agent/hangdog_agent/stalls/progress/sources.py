@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from hangdog_agent.capture.process_capture import Tools
@@ -14,6 +14,7 @@ from hangdog_agent.stalls.progress.collective_counts import Collectives
 from hangdog_agent.stalls.progress.gpu_power import Power
 from hangdog_agent.stalls.progress.logs import LastWords, Logs
 from hangdog_agent.stalls.progress.network_bytes import Flow
+from hangdog_agent.stalls.progress.profiler_rings import RingSignal
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.numbers.number_watch import USUAL, NumberThresholds
@@ -61,14 +62,18 @@ class ProgressSources:
         return received
 
     @staticmethod
-    def note(steps: MutableMapping[Key, int], received: Mapping[Key, Sequence[ProgressSignal]]) -> None:
-        """Keeps in `steps` how often each trainer's own progress advanced; trainers without an authoritative signal are absent."""
-        for key in [key for key in steps if key not in received]:
-            del steps[key]
+    def note(tools: Tools, received: Mapping[Key, Sequence[ProgressSignal]]) -> None:
+        """Keeps for captures how often each trainer's own progress advanced, and what its device did, as far as signals tell."""
+        for noted in (tools.steps, tools.devices):
+            for key in [key for key in noted if key not in received]:
+                del noted[key]
         for key, signals in received.items():
             advances = sum(signal.advances for signal in signals if signal.authoritative)
             if advances:
-                steps[key] = advances
+                tools.steps[key] = advances
+            for signal in signals:
+                if isinstance(signal, RingSignal) and (device := signal.device) is not None:
+                    tools.devices[key] = device
 
     def last_words(self, keys: Collection[Key]) -> LastWords:
         """What these trainers wrote before they ended."""

@@ -62,6 +62,8 @@ class RankState:
     - `writing`: the kernel function in which it sleeps, if writers sleep there on a sound disk, too.
     - `passing`: it is `writing`, and was not seen to stay there.
     - `astray`: it is at another line of that function than its peers.
+    - `device_late`: since the round before its device came late to collectives (True), or waited in them for others
+      (False); None if its profiler ring does not tell.
     """
 
     activity: Activity
@@ -82,6 +84,7 @@ class RankState:
     dozing: bool = False
     writing: str = ""
     passing: bool = False
+    device_late: bool | None = None
 
     @property
     def place(self) -> tuple[Activity, str | None, str | None, str, bool]:

@@ -135,7 +135,7 @@ def _votes(looks: Sequence[Look], stages: Sequence[int], topology: Topology) -> 
       are past what its device is at.
     - If no rank is late, what holds the job up does not show, and the round says nothing about any rank.
     - The first and the last rank have duties of their own (logs, checkpoints, the loss), without peers to compare with.
-      At a call site where no other rank is ever late they count as not captured.
+      At a call site where no other rank is ever late they count as not captured. Their devices have no such duties.
     """
     world = len(stages)
     duties = {Rank(0), Rank(world - 1)}
@@ -155,14 +155,21 @@ def _votes(looks: Sequence[Look], stages: Sequence[int], topology: Topology) -> 
             if rank < world:
                 vote = of_state.get(id(state))
                 if vote is None:
-                    vote = UNSEEN if state.activity in _UNSEEN else IN_TIME if _waits(state, crowds) else LATE
-                    of_state[id(state)] = vote
-                votes[rank] = LATE if rank in apart else vote
+                    vote = of_state[id(state)] = _vote(state, crowds)
+                votes[rank] = LATE if rank in apart and state.device_late is None else vote
         for rank in duties if world > len(duties) else ():
-            if votes[rank] == LATE and look[rank].place not in common:
+            if votes[rank] == LATE and not look[rank].device_late and look[rank].place not in common:
                 votes[rank] = UNSEEN
         cast.append(bytes(votes) if LATE in votes else bytes([UNSEEN]) * world)
     return cast
+
+
+def _vote(state: RankState, crowds: Container[str]) -> int:
+    """What its device was seen to do decides; its host often waits for that all the time."""
+    if state.activity in _UNSEEN:
+        return UNSEEN
+    late = state.device_late if state.device_late is not None else not _waits(state, crowds)
+    return LATE if late else IN_TIME
 
 
 def _waits(state: RankState, crowds: Container[str]) -> bool:

@@ -3,6 +3,8 @@
 import re
 
 from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.progress.device_readings import DeviceReadings
+from hangdog_models.ranks import MAX_RANK
 from hangdog_models.reading.json_document import int_of, text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.stack import ProcessState
@@ -39,6 +41,7 @@ def read(document: object, limits: Limits = DEFAULTS) -> ProcessState:
         ran_s=_seconds(document.get("ran_s")),
         wakes=_times(document.get("wakes")),
         steps=_times(document.get("steps")),
+        device=_device(document.get("device")),
     )
 
 
@@ -61,8 +64,23 @@ def _seconds(value: object) -> float | None:
 
 
 def _times(value: object) -> int | None:
-    times = int_of(value)
-    return times if times is not None and 0 <= times < _MOST_TIMES else None
+    return _number(value, _MOST_TIMES)
+
+
+def _number(value: object, most: int) -> int | None:
+    number = int_of(value)
+    return number if number is not None and 0 <= number < most else None
+
+
+def _device(value: object) -> DeviceReadings | None:
+    """The readings of a device; None where they are none: they are no reason to lose the rest of the state."""
+    if not isinstance(value, dict):
+        return None
+    counts = [_number(value.get(name), 1 << 64) for name in ("waiting", "behind", "sending", "communicator")]
+    places = [int_of(value.get(name, -1)) for name in ("number", "peer")]
+    if None in counts or any(place is None or not -1 <= place <= MAX_RANK for place in places):
+        return None
+    return DeviceReadings(*counts, *places)  # type: ignore[arg-type]  # seen to just above
 
 
 def _letter(state: str) -> str:

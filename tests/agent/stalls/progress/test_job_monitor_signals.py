@@ -8,6 +8,7 @@ import pytest
 
 from hangdog_agent.discovery.cpu_activity import CpuSample
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
+from hangdog_agent.stalls.progress.profiler_rings import RingSignal
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_agent.stalls.stack_motion import StackSample
@@ -182,6 +183,27 @@ def test_a_heartbeat_times_steps_only_where_it_is_seen_to_rest(every: int, told:
         beat.look(look % every == 0, at)
         trainer.set_signals([beat])
     assert (trainer.step_times.slowdown is not None) is told
+
+
+@pytest.mark.parametrize("lines", [True, False], ids=["step lines", "none"])
+def test_where_no_lines_count_steps_collectives_time_them(lines: bool) -> None:
+    """Forty collectives a step; each comes later when the job slows down, and no step time is shown for that."""
+    monitor = JobMonitor(SETTINGS)
+    key, ring, log = (1, 1), RingSignal(3.0), ProgressSignal(SignalKind.LINES, 3.0, authoritative=True)
+    steps = 0.0
+    for second in range(500):
+        now, steps = float(second), steps + (3.0 if second < 400 else 2.0)
+        ring.look(second > 0, now, int(40 * steps))
+        log.look(int(steps) % 2 == 0, now, int(steps))
+        monitor.add_cpu_samples({key: (Rank(0), CpuSample(now, now, 0.0, second))})
+        monitor.add_signals({key: (ring, log) if lines else (ring,)})
+    slow = monitor.slowdown()
+    assert slow is not None and slow.by_collectives is not lines
+    assert slow.step_s / slow.usual_s == pytest.approx(1.5, rel=0.05)
+    assert (monitor.pace(now) is not None) is lines
+    assert slow.why.startswith(
+        "a step takes" if lines else "from one collective to the next it takes 12.5 ms, 50 % more than the 8.33 ms"
+    )
 
 
 def test_who_writes_no_steps_is_never_told_to_be_slower() -> None:

@@ -1,5 +1,6 @@
 """The rings of the NCCL profiler plug-in, as a progress signal: read with the trainer's rights, by the busiest communicator."""
 
+import json
 import os
 import random
 import time
@@ -15,8 +16,18 @@ from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_agent.stalls.progress.logs import Logs
 from hangdog_agent.stalls.progress.profiler_rings import RingSignal
 from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal, SignalKind
-from hangdog_agent.stalls.progress.ring_count import counted, oldest_in_flight
+from hangdog_agent.stalls.progress.ring_count import (
+    BEHIND,
+    SENDING,
+    WAITING,
+    DeviceReading,
+    OperationSteps,
+    TransferSteps,
+    device_reading,
+    reading,
+)
 from hangdog_agent.stalls.settings import StallSettings
+from hangdog_models.progress.device_readings import DeviceReadings
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stall_timeouts import Sign
@@ -49,8 +60,9 @@ def kept(path: Path, *communicators: tuple[int, int, int], state: int = layout.L
 
 def test_the_busiest_communicator_counts(tmp_path: Path) -> None:
     """The small one is that of a thread beside the training, and gets on while this one hangs."""
-    assert counted(kept(tmp_path / "before", (7, 100, 99), (8, 5, 5))) == (7, 399)
-    assert counted(kept(tmp_path / "later", (7, 100, 99), (8, 50, 50))) == (7, 399)
+    before = reading(kept(tmp_path / "before", (7, 100, 99), (8, 5, 5)), 0)
+    assert before == {"number": 7, "moved": 399, "operations": 100}
+    assert reading(kept(tmp_path / "later", (7, 100, 99), (8, 50, 50)), 0) == before
 
 
 def test_the_oldest_operation_of_the_busiest_communicator_is_timed(tmp_path: Path) -> None:
@@ -64,8 +76,67 @@ def test_the_oldest_operation_of_the_busiest_communicator_is_timed(tmp_path: Pat
         layout.OP.pack_into(ring, at, 2, state, place, order, 0, 0, 0, began_s * 10**9, *[0] * 7, *texts)
     (tmp_path / "ring").write_bytes(ring)
     handle = os.open(tmp_path / "ring", os.O_RDONLY)
-    assert oldest_in_flight(handle, 12 * 10**9) == (97, 10.0)
+    found = reading(handle, 12 * 10**9)
+    assert found is not None and (found["order"], found["age_s"]) == (97, 10.0)
     os.close(handle)
+
+
+def launched(order: int, communicator: int = 0) -> OperationSteps:
+    return OperationSteps(communicator, order, 1, launched=True, begun=False, runs=False)
+
+
+def running(order: int, communicator: int = 0) -> OperationSteps:
+    return OperationSteps(communicator, order, 1, launched=True, begun=True, runs=True)
+
+
+def flow(
+    sends: bool, posted: int, ready: int, transmitted: int, done: int, peer: int = 1, order: int = 5
+) -> TransferSteps:
+    return TransferSteps(0, order, peer, sends, posted, ready, transmitted, done)
+
+
+#: What a transfer waits for.
+FOR_DEVICE, FOR_ROOM, ON_THE_WAY = flow(True, 4, 2, 2, 2), flow(True, 4, 3, 2, 2), flow(True, 4, 3, 3, 2)
+FOR_DATA, TO_BE_TAKEN, THROUGH = flow(False, 4, 2, 2, 2), flow(False, 4, 3, 3, 2), flow(False, 4, 4, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("operations", "flows", "doing"),
+    [
+        ([], [], None),
+        ([launched(5)], [], BEHIND),
+        ([OperationSteps(0, 5, 1, launched=False, begun=False, runs=False)], [], None),
+        ([running(5)], [], WAITING),
+        ([running(5), launched(6)], [], WAITING),
+        ([running(4, 1), launched(5)], [], WAITING),
+        ([running(5)], [FOR_DATA, FOR_DEVICE], WAITING),
+        ([running(5)], [FOR_ROOM, THROUGH], WAITING),
+        ([running(5)], [FOR_DEVICE, THROUGH], BEHIND),
+        ([running(5)], [FOR_DEVICE, TO_BE_TAKEN], BEHIND),
+        ([running(5)], [ON_THE_WAY, FOR_DATA], SENDING),
+        ([running(5)], [flow(True, 4, 3, 3, 2, order=9)], WAITING),
+        ([OperationSteps(0, 5, 1, launched=True, begun=True, runs=False)], [], None),
+        ([OperationSteps(0, 5, 1, launched=True, begun=True, runs=False)], [TO_BE_TAKEN], BEHIND),
+    ],
+)
+def test_what_a_device_does(operations: list[OperationSteps], flows: list[TransferSteps], doing: str | None) -> None:
+    found = device_reading(operations, flows)
+    assert (found.doing if found else None) == doing
+
+
+def test_to_whom_data_is_under_way_is_told() -> None:
+    flows = [FOR_DATA, flow(True, 4, 3, 3, 2, peer=3)]
+    assert device_reading([running(5)], flows) == DeviceReading(SENDING, 0, 3)
+
+
+def test_what_a_device_did_is_counted_and_its_usual_path_named() -> None:
+    signal = RingSignal(3.0)
+    assert signal.device is None
+    signal.find(WAITING)
+    signal.find(BEHIND, 0xAB, 2)
+    for peer in (3, 1, 3):
+        signal.find(SENDING, 0xAB, 2, peer)
+    assert signal.device == DeviceReadings(1, 1, 3, 0xAB, 2, 3)
 
 
 def usual(signal: RingSignal, apart_s: float, flown_s: float) -> float:
@@ -121,10 +192,10 @@ def test_what_turned_out_to_be_benign_is_usual_from_then_on() -> None:
 
 
 def test_who_ended_is_written_or_is_no_ring_counts_nothing(tmp_path: Path) -> None:
-    assert counted(kept(tmp_path / "ended", (7, 100, 99), state=layout.ENDED)) is None
-    assert counted(kept(tmp_path / "written", (7, 100, 99), writes=3)) is None
+    assert reading(kept(tmp_path / "ended", (7, 100, 99), state=layout.ENDED), 0) is None
+    assert reading(kept(tmp_path / "written", (7, 100, 99), writes=3), 0) is None
     (tmp_path / "short").write_bytes(b"HDNCCLPR")
-    assert counted(os.open(tmp_path / "short", os.O_RDONLY)) is None
+    assert reading(os.open(tmp_path / "short", os.O_RDONLY), 0) is None
 
 
 def test_any_bytes_are_read(tmp_path: Path) -> None:
@@ -133,12 +204,12 @@ def test_any_bytes_are_read(tmp_path: Path) -> None:
         os.close(kept(tmp_path / "ring", (7, 100, 99)))
         ring = bytearray((tmp_path / "ring").read_bytes())
         for _ in range(chance.randrange(1, 40)):
-            ring[chance.randrange(layout.AT_OPS)] = chance.randrange(256)
+            ring[chance.randrange(chance.choice((layout.AT_OPS, layout.SIZE)))] = chance.randrange(256)
         (tmp_path / "ring").write_bytes(ring[: chance.choice((len(ring), chance.randrange(len(ring))))])
         handle = os.open(tmp_path / "ring", os.O_RDONLY)
-        found = counted(handle)
+        found = reading(handle, 10**9)
         os.close(handle)
-        assert found is None or all(isinstance(one, int) for one in found)
+        assert found is None or (isinstance(found["number"], int) and json.dumps(found))
 
 
 @pytest.fixture
@@ -164,6 +235,21 @@ def test_a_ring_advances_with_the_training_and_stalls_with_it(nccl: BuiltNccl, t
         assert not any(each.stalled_since for each in sources())
         nccl_played.hang(tmp_path, processes, 0.0)
         targets.until(lambda: all(each.stalled_since for each in sources()), 60.0)
+        before = devices(sources())
+        targets.until(
+            lambda: all(sum(now) > sum(then) + 1 for now, then in zip(devices(sources()), before, strict=True)), 60.0
+        )
+        grown = [
+            tuple(b - a for a, b in zip(then, now, strict=True))
+            for then, now in zip(before, devices(sources()), strict=True)
+        ]
+        assert [tuple(map(bool, one)) for one in grown] == [(True, False, False), (False, True, False)], "waits; behind"
+
+
+def devices(signals: list[ProgressSignal]) -> list[tuple[int, int, int]]:
+    """How often each device waited, was behind and was sending."""
+    found = [each.device for each in signals if isinstance(each, RingSignal)]
+    return [(each.waiting, each.behind, each.sending) if each is not None else (0, 0, 0) for each in found]
 
 
 def test_no_ring_is_looked_at_where_it_is_turned_off(nccl: BuiltNccl, tmp_path: Path) -> None:
