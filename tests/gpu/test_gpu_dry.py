@@ -31,7 +31,7 @@ def test_every_part_comes_to_its_end_and_nothing_is_wrong(dry: Parts) -> None:
         pytest.param(
             "nccl/2 ranks, loader waits for a file", "rank 1 on node-1 holds the job up", marks=pytest.mark.soak
         ),
-        ("nccl/2 ranks, collective skipped", "software"),
+        pytest.param("nccl/2 ranks, collective skipped", "software", marks=pytest.mark.soak),
         pytest.param("nccl/2 ranks, collective of another size", "software", marks=pytest.mark.soak),
     ],
 )
@@ -58,6 +58,7 @@ def test_a_trainer_is_read_in_every_call(dry: Parts) -> None:
     assert figures["collective"]["native frames"]
 
 
+@pytest.mark.soak
 def test_steps_are_compared_with_and_without(dry: Parts) -> None:
     figures = dry["overhead/agent"]["figures"]
     assert figures["watched"] and figures["agent MiB"] > 10 and figures["pairs"] == overhead.DRY[0]

@@ -1,15 +1,18 @@
 """How `hangdog plan` tells what it reckoned: pools of spares, and who holds whose checkpoint copies."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
 from hangdog_models.counts import counted
-from hangdog_models.planning.backups import BackupPlacement
 from hangdog_models.planning.standby import DAY_S, FleetDemand, Pool
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.topology import Topology
+
+if TYPE_CHECKING:
+    from hangdog_models.planning.backups import BackupPlacement
 
 #: Machines of a placement listed in text; JSON has them all.
 LISTED = 64
@@ -55,7 +58,7 @@ def pools_table(pools: Sequence[Pool], fleet: FleetDemand, delay_s: float, answe
     return table
 
 
-def heading(placement: BackupPlacement) -> list[str]:
+def heading(placement: "BackupPlacement") -> list[str]:
     """What a placement survives and what it does not, and why."""
     survives = ", ".join(placement.survives) or "nothing"
     lines = [f"survives the eviction of any one: {survives}"]
@@ -65,7 +68,7 @@ def heading(placement: BackupPlacement) -> list[str]:
     return [*lines, *(f"  {sentence}" for sentence in placement.reasons)]
 
 
-def pairs(shape: Topology, placement: BackupPlacement) -> list[str]:
+def pairs(shape: Topology, placement: "BackupPlacement") -> list[str]:
     """Who holds whose copies, one line a machine (a rank where no machine is known)."""
     ranks: dict[str, list[int]] = {}
     for rank in range(shape.world_size if placement.holder else 0):

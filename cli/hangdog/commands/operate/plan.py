@@ -13,7 +13,6 @@ from hangdog.output.plan_text import heading, pairs, pool_json, pools_table
 from hangdog.output.terminal import console_for, printable
 from hangdog_models.counts import counted
 from hangdog_models.errors import WrongUse
-from hangdog_models.planning.backups import place
 from hangdog_models.planning.standby import FleetDemand, compound, pool, single, spares
 from hangdog_models.reading.job import read_job
 from hangdog_models.topology import DEFAULT_ORDER, Layout, build
@@ -159,6 +158,8 @@ def backups(
         click.echo(printable(note), err=True)
     if shape.world_size == 0:
         raise WrongUse("the job has no ranks", "give its sizes: --tp 8 --dp 16 --pp 8 --gpus-per-machine 8")
+    from hangdog_models.planning.backups import place  # not at the top: only the server's extra brings NumPy and SciPy
+
     placement = place(shape)
     if form == "json":
         document = {

@@ -16,14 +16,11 @@ from hangdog_models.planning.campaign.belief import Belief, members
 from hangdog_models.planning.campaign.fault_sites import LINKED, FaultSites, Numbers
 from hangdog_models.planning.campaign.hypotheses import Floats
 from hangdog_models.planning.campaign.information_gain import gained, reach
-from hangdog_models.planning.campaign.launch import Diagnostic, LaunchResult
+from hangdog_models.planning.campaign.launch import GIVEN_UP, Diagnostic, LaunchResult
 from hangdog_models.planning.campaign.posterior import Posterior
 
-#: A diagnostic is given up on a machine after so many launches without an answer that only this machine explains. Once
-#: is a mishap.
-GIVEN_UP = 2
-#: Or after so many without an answer, whichever others took part. Halving would have singled out one of 1,024 by then,
-#: so several are silent.
+#: A diagnostic is also given up on a machine after so many launches without an answer, whichever others took part.
+#: Halving would have singled out one of 1,024 by then, so several are silent.
 GIVEN_UP_TOGETHER = 12
 #: Machines tried one by one for crossing groups: three tries each, some milliseconds a try.
 CROSSED = 24

@@ -9,6 +9,10 @@ from hangdog_models.planning.campaign.fault import FailureMode
 #: The least error rate of any diagnostic: a posterior of exactly 0 or 1 could never be corrected.
 UNERRING = 1e-6
 
+#: A diagnostic is given up on a machine after so many launches without an answer that only this machine explains. Once
+#: is a mishap.
+GIVEN_UP = 2
+
 
 class LaunchResult(StrEnum):
     """How a launch ended. A launch that could not run, or did not answer in time, is inconclusive, never a failure."""

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.planning.campaign.fault import FailureMode
-from hangdog_models.planning.campaign.grouping import GIVEN_UP
-from hangdog_models.planning.campaign.launch import Diagnostic, Launch, LaunchOutcome, LaunchResult
+from hangdog_models.planning.campaign.launch import GIVEN_UP, Diagnostic, Launch, LaunchOutcome, LaunchResult
 from hangdog_models.reading.hardware.test_report import Diagnosed
 
 #: How a machine may fail: memory; matrix units, always or at times; units that only a training step uses; what joins
