@@ -1,14 +1,31 @@
 """Counts what a process has done by its ring, and what its device does; only this and layout run with a user's rights."""
 
 import os
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hangdog_agent.capture import profiler_layout as layout
 
-#: Of a communicator: its counts of collectives, messages, launched, started and finished operations, and where steps are counted.
-_NUMBER, _OPERATIONS, _STEPS = 5, slice(9, 14), (slice(21, 27), slice(27, 33))
+#: The beginnings of records, which are read once a second: the rest of each takes as long again to unpack. Of a communicator
+#: its number here, its own number, and the counts of collectives, messages, launched, started and finished operations.
+_COMM = struct.Struct("<8x4x i 8x Q 16x 64x 5Q")
+_OP, _FLOW = struct.Struct("<12x I Q 24x Q Q 16x II"), struct.Struct("<12x I Q 28x i 8x i 4I")
+#: Where steps are counted.
+_STEPS = slice(21, 33)
 WAITING, BEHIND, SENDING = "waiting", "behind", "sending"
+
+
+class CommunicatorCounts(NamedTuple):
+    """What a communicator has counted; `rank` is this process's number in it."""
+
+    rank: int
+    number: int
+    collectives: int
+    messages: int
+    launched: int
+    started: int
+    finished: int
 
 
 class OperationSteps(NamedTuple):
@@ -56,20 +73,25 @@ def reading(handle: int, now_ns: int) -> dict[str, object] | None:
     The busiest communicator has begun more operations than all others: it is that of the training. A small one, which other
     threads use, may make progress while the training hangs. Whatever is written at this moment is left out. Raises OSError.
     """
-    communicators = _communicators(handle)
+    table, communicators = _communicators(handle)
     if not communicators:
         return None
-    operations, moved, number, busiest = max(_progress(place, fields) for place, fields in communicators.items())
+    operations, number, busiest = max(
+        (one.collectives + one.messages, one.number, place) for place, one in communicators.items()
+    )
+    counts = communicators[busiest]
+    steps = layout.COMM.unpack_from(table, busiest * layout.COMM.size)[_STEPS]
+    moved = operations + counts.launched + counts.started + counts.finished + sum(steps)
     flight = list(_in_flight(handle, communicators))
     found: dict[str, object] = {"number": number, "moved": moved, "operations": operations}
     if oldest := min(((one.order, one.enqueued_at) for one in flight if one.communicator == busiest), default=None):
         found |= {"order": oldest[0], "age_s": max(0, now_ns - oldest[1]) / 1e9}
     # a communicator of whose kernels NCCL tells nothing shows no device as behind
-    with_kernels = [one for one in flight if communicators[one.communicator][_OPERATIONS][3]]
+    with_kernels = [one for one in flight if communicators[one.communicator].started]
     flows = list(_flows(handle)) if any(one.begun for one in with_kernels) else []
     if device := device_reading(with_kernels, flows):
         of = communicators.get(device.communicator)
-        found["device"] = [device.doing, *((of[_NUMBER], of[2], device.peer) if of else (0, -1, -1))]
+        found["device"] = [device.doing, *((of.number, of.rank, device.peer) if of else (0, -1, -1))]
     return found
 
 
@@ -96,47 +118,41 @@ def _awaits_device(flow: TransferSteps) -> bool:
     return flow.ready == flow.done if flow.sends else flow.transmitted > flow.done
 
 
-def _communicators(handle: int) -> dict[int, tuple[int, ...]]:
-    """The fields of each communicator that lives, by its place."""
+def _communicators(handle: int) -> tuple[bytes, dict[int, CommunicatorCounts]]:
+    """The table of communicators, and what each that lives has counted, by its place."""
     header = os.pread(handle, layout.HEADER.size, 0)
     if len(header) < layout.HEADER.size:
-        return {}
+        return b"", {}
     magic, version, size, *_ = layout.HEADER.unpack(header)
     if (magic, version, size) != (layout.MAGIC, layout.VERSION, layout.SIZE):
-        return {}
+        return b"", {}
     table = os.pread(handle, layout.COMMS * layout.COMM.size, layout.AT_COMMS)
-    return {
-        at // layout.COMM.size: layout.COMM.unpack_from(table, at)
-        for at in range(0, len(table) - layout.COMM.size + 1, layout.COMM.size)
-        if not table[at] & 1 and int.from_bytes(table[at + 8 : at + 12], "little") == layout.LIVE
-    }
-
-
-def _progress(place: int, fields: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """A communicator's operations, how far it has come, its number and its place."""
-    operations = fields[_OPERATIONS]
-    moved = sum(operations) + sum(sum(fields[each]) for each in _STEPS)
-    return operations[0] + operations[1], moved, fields[_NUMBER], place
+    size = layout.COMM.size
+    return table, {at // size: CommunicatorCounts(*_COMM.unpack_from(table, at)) for at in _living(table, size)}
 
 
 def _in_flight(handle: int, communicators: Iterable[int]) -> Iterator[OperationSteps]:
     table = os.pread(handle, layout.OPS * layout.OP.size, layout.AT_OPS)
-    for at in range(0, len(table) - layout.OP.size + 1, layout.OP.size):
-        if table[at + 8] != layout.LIVE or table[at] & 1:
-            continue
-        _, state, place, order, *_, enqueued_at, launched_at, _, _, started, ended = layout.OP.unpack_from(table, at)[
-            :13
-        ]
-        if state == layout.LIVE and place in communicators:
+    for at in _living(table, layout.OP.size):
+        place, order, enqueued_at, launched_at, started, ended = _OP.unpack_from(table, at)
+        if place in communicators:
             yield OperationSteps(place, order, enqueued_at, bool(launched_at), bool(started), started > ended)
 
 
 def _flows(handle: int) -> Iterator[TransferSteps]:
     table = os.pread(handle, layout.FLOWS * layout.FLOW.size, layout.AT_FLOWS)
-    for at in range(0, len(table) - layout.FLOW.size + 1, layout.FLOW.size):
-        if table[at + 8] != layout.LIVE or table[at] & 1:
-            continue
-        _, state, place, order, _, _, _, _, peer, _, _, sends, *steps = layout.FLOW.unpack_from(table, at)[:16]
-        posted, ready, transmitted, done = steps
-        if state == layout.LIVE and done <= transmitted <= ready <= posted:
+    for at in _living(table, layout.FLOW.size):
+        place, order, peer, sends, posted, ready, transmitted, done = _FLOW.unpack_from(table, at)
+        if done <= transmitted <= ready <= posted:
             yield TransferSteps(place, order, peer, bool(sends), posted, ready, transmitted, done)
+
+
+def _living(table: bytes, size: int) -> Iterator[int]:
+    """Where the records of a table begin that live and that nobody writes at this moment."""
+    states = table[8::size]  # the lowest byte of each
+    place = states.find(layout.LIVE)
+    while place >= 0:
+        at = place * size
+        if at + size <= len(table) and not table[at] & 1 and table[at + 9 : at + 12] == b"\0\0\0":
+            yield at
+        place = states.find(layout.LIVE, place + 1)

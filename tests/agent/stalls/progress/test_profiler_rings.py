@@ -81,6 +81,20 @@ def test_the_oldest_operation_of_the_busiest_communicator_is_timed(tmp_path: Pat
     os.close(handle)
 
 
+def test_what_a_ring_shows_of_its_device_is_read_off_its_transfers(tmp_path: Path) -> None:
+    os.close(kept(tmp_path / "ring", (8, 5, 5), (7, 100, 97)))
+    ring, texts = bytearray((tmp_path / "ring").read_bytes()), (0, 0, 1, b"", b"", b"", b"")
+    layout.OP.pack_into(ring, layout.AT_OPS, 2, layout.LIVE, 1, 97, 0, 0, 0, 10**9, 1, 0, 1, 1, 0, 0, 0, *texts)
+    for slot, (sends, steps) in enumerate(((1, (9, 6, 6, 4)), (0, (9, 5, 5, 5)))):
+        at = layout.AT_FLOWS + slot * layout.FLOW.size
+        layout.FLOW.pack_into(ring, at, 2, layout.LIVE, 1, 97, 0, 0, 0, 0, 3, 24, 0, sends, *steps)
+    (tmp_path / "ring").write_bytes(ring)
+    handle = os.open(tmp_path / "ring", os.O_RDONLY)
+    found = reading(handle, 2 * 10**9)
+    assert found is not None and found["device"] == [SENDING, 7, 0, 3]
+    os.close(handle)
+
+
 def launched(order: int, communicator: int = 0) -> OperationSteps:
     return OperationSteps(communicator, order, 1, launched=True, begun=False, runs=False)
 
