@@ -21,7 +21,7 @@ MOST_SLOWER = 0.01
 #: Collectives a step, as many as a model of some twenty layers reduces in Python, and how long a step computes. Seconds.
 COLLECTIVES, COMPUTES_S = 64, 0.05
 #: Steps of one job before the other has its turn.
-BLOCK = 40
+BLOCK = 4
 #: Communicators of each trainer: all that a ring has places for.
 COMMUNICATORS = 64
 
