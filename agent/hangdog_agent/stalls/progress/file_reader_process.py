@@ -5,6 +5,7 @@ in their order, so that the agent sees at which file it hangs. It ends with its 
 """
 
 import base64
+import contextlib
 import json
 import os
 import stat
@@ -17,11 +18,14 @@ from typing import Any
 from hangdog_agent.confinement import syscalls
 from hangdog_agent.confinement.credentials import Credentials, CredentialsRefused
 from hangdog_agent.confinement.pinned_process import PinnedProcess
-from hangdog_agent.stalls.progress.kept_files import KeptFiles, Start
+from hangdog_agent.stalls.progress.kept_files import KeptFiles, KeptRings, Start
 from hangdog_agent.stalls.progress.ring_count import reading
 
 #: Wishes at one trainer that are reached together: each holds a descriptor meanwhile, of which there are 256.
 _TOGETHER = 16
+
+#: Why a file tells nothing; ValueError: a path with a zero byte in it.
+_UNREADABLE = (OSError, CredentialsRefused, ValueError)
 
 Wish = dict[str, Any]
 
@@ -33,15 +37,31 @@ def main() -> None:
         syscalls.become(who, None)
     except CredentialsRefused as error:
         sys.exit(str(error))
-    kept = KeptFiles()
+    kept, rings = KeptFiles(), KeptRings()
     for line in sys.stdin.buffer:
         kept.expire()
+        rings.expire()
         for wishes in _by_trainer(json.loads(line)):
-            for reached, wish in zip(_reached(order["proc"], who, wishes), wishes, strict=True):
-                start = kept.start(wish, reached)
-                answer = _look(start, wish) if start is not None else None
+            for answer in _answers(order["proc"], who, wishes, kept, rings):
                 sys.stdout.buffer.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")
                 sys.stdout.buffer.flush()
+
+
+def _answers(
+    proc: str, who: Credentials, wishes: list[Wish], kept: KeptFiles, rings: KeptRings
+) -> Iterator[dict[str, Any] | None]:
+    """The answers to the wishes at one trainer, one by one. It is not looked up for a ring that is open."""
+    opened = [rings.opened(wish) if wish.get("ring") else None for wish in wishes]
+    others = [wish for wish, ring in zip(wishes, opened, strict=True) if ring is None]
+    reached = iter(_reached(proc, who, others) if others else ())
+    for wish, ring in zip(wishes, opened, strict=True):
+        start = kept.start(wish, next(reached)) if ring is None else None
+        if not wish.get("ring"):
+            yield _look(start, wish) if start is not None else None
+            continue
+        if start is not None and (ring := _open_ring(start)) is not None:
+            rings.keep(wish, ring)
+        yield _read_ring(ring) if ring is not None else None
 
 
 def _by_trainer(wishes: list[Wish]) -> Iterator[list[Wish]]:
@@ -79,6 +99,21 @@ def _start(trainer: PinnedProcess, wish: Wish) -> Start | None:
 
 def _look(start: Start, wish: Wish) -> dict[str, Any] | None:
     """One file; None where there is none, its user may not read it, or it is anything but a regular file."""
+    with contextlib.suppress(*_UNREADABLE), _handle(start) as handle:
+        return read(handle, wish)
+    return None
+
+
+def _open_ring(start: Start) -> int | None:
+    """The descriptor of a ring; None as above."""
+    with contextlib.suppress(*_UNREADABLE), _handle(start) as handle:
+        return syscalls.reopen(handle, os.O_RDONLY) if stat.S_ISREG(os.fstat(handle).st_mode) else None
+    return None
+
+
+@contextlib.contextmanager
+def _handle(start: Start) -> Iterator[int]:
+    """The O_PATH descriptor of a file; what it began at is closed, too. Raises OSError."""
     handle, path = start
     try:
         if path is not None:
@@ -87,9 +122,7 @@ def _look(start: Start, wish: Wish) -> dict[str, Any] | None:
                 handle = syscalls.open_inside(root, path, os.O_PATH)
             finally:
                 os.close(root)
-        return read(handle, wish)
-    except (OSError, CredentialsRefused, ValueError):  # ValueError: a path with a zero byte in it
-        return None
+        yield handle
     finally:
         if handle >= 0:
             os.close(handle)
@@ -101,8 +134,6 @@ def read(handle: int, wish: Wish) -> dict[str, Any] | None:
     if not stat.S_ISREG(seen.st_mode):  # opening a FIFO would make us its reader
         return None
     identity, most = [seen.st_dev, seen.st_ino], wish["most"]
-    if wish.get("ring"):
-        return {"identity": identity, "touched_ns": 0, "age_ns": 0, "offset": 0, "joins": False, "data": _ring(handle)}
     age_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) - seen.st_mtime_ns
     same = identity == wish["known"]
     start = wish["offset"] if same and wish["offset"] <= seen.st_size else 0  # cut off by a rotation, it starts again
@@ -124,11 +155,13 @@ def read(handle: int, wish: Wish) -> dict[str, Any] | None:
     }
 
 
-def _ring(handle: int) -> str:
-    """What is counted of a ring, as it travels; empty where nothing is."""
-    opened = syscalls.reopen(handle, os.O_RDONLY)
+def _read_ring(opened: int) -> dict[str, Any] | None:
+    """What is counted of a ring, as other files are told; its data is empty where nothing is."""
     try:
+        seen = os.fstat(opened)
         found = reading(opened, time.monotonic_ns())
-    finally:
-        os.close(opened)
-    return base64.b64encode(json.dumps(found).encode()).decode("ascii") if found is not None else ""
+    except OSError:
+        return None
+    data = base64.b64encode(json.dumps(found).encode()).decode("ascii") if found is not None else ""
+    identity = [seen.st_dev, seen.st_ino]
+    return {"identity": identity, "touched_ns": 0, "age_ns": 0, "offset": 0, "joins": False, "data": data}
