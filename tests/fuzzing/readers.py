@@ -71,6 +71,8 @@ def _document(read: Callable[[Any], object]) -> Target:
 
 
 def _nvidia_smi(text: str) -> object:
+    part = nvidia_smi.before_log(text)
+    assert text.startswith(part)
     return nvidia_smi.recognises(text), nvidia_smi.read(text)
 
 
