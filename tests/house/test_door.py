@@ -97,7 +97,10 @@ def test_every_package_of_an_extra_is_known_to_bring_that_extra() -> None:
         for line in requires("hangdog") or ()
         if "extra ==" in line and not line.startswith("hangdog")
     }
-    modules = {"grpcio_health_checking": "grpc_health", "scikit_learn": "sklearn"}  # where the package is called otherwise than what it brings
+    modules = {
+        "grpcio_health_checking": "grpc_health",
+        "scikit_learn": "sklearn",
+    }  # where the package is called otherwise than what it brings
     assert {modules.get(name, name) for name in optional} == set(EXTRAS)
 
 

@@ -1,12 +1,12 @@
 """An opened ring is read again and again without being reached, for a while."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hangdog_agent.stalls.progress import kept_files
 from hangdog_agent.stalls.progress.kept_files import KeptRings
 
 
@@ -17,7 +17,7 @@ def wish(path: Path, pid: int = 7) -> dict[str, Any]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(kept_files.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
