@@ -16,7 +16,7 @@ from hangdog_models.diagnosis.findings import (
 from hangdog_models.diagnosis.hypotheses import contradiction, outliers
 from hangdog_models.diagnosis.hypotheses.explanations import explain
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.observe import activity, call_lines, devices, motion, work, writers
+from hangdog_models.diagnosis.observe import activity, call_lines, motion, work, writers
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict import conclude
@@ -78,8 +78,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     hypotheses = (*hypotheses, *first_exits.explain(snapshot, topology), *wrong_numbers.explain(snapshot, topology))
     hypotheses = (*hypotheses, *library_errors.explain(snapshot, clusters, topology))
     hypotheses = incident_history.weighed(hypotheses, snapshot.past, clusters, snapshot.findings, topology)
-    shown = devices.marked(looks, snapshot.rounds, topology)
-    return Case(snapshot, topology, options, rules.name, shown, look, moved, held, hypotheses, clusters, contradictions)
+    return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, contradictions)
 
 
 def _last(looks: Sequence[Look]) -> Look:

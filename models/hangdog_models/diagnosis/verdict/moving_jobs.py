@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from hangdog_models.collectives import INSPECTOR
+from hangdog_models.diagnosis.observe import devices
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.work import FREED_AT_LEAST, stepped_throughout
 from hangdog_models.diagnosis.stragglers import fail_slow, straggler
@@ -47,7 +48,8 @@ def judge(case: Case) -> Verdict | None:
         rounds = max(fail_slow.ROUNDS, len(case.looks))
         # few looks at a job whose loader bounds it may meet one rank there each time: that holds nothing back
         distinct = len(case.looks) >= fail_slow.ROUNDS and stepped_throughout(case.snapshot.rounds)
-        by_looks = fail_slow.find(case.looks, case.topology, rounds=rounds, distinct=distinct)
+        looks = devices.marked(case.looks, case.snapshot.rounds, case.topology)
+        by_looks = fail_slow.find(looks, case.topology, rounds=rounds, distinct=distinct)
     if late is None or (by_looks is not None and by_looks.kind is Kind.DEPENDENCY):
         late = by_looks
     elif by_looks is not None:
