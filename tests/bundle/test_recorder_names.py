@@ -54,8 +54,11 @@ def test_a_number_that_is_no_rank_of_its_groups_is_not_believed(fill: Fill) -> N
 def test_of_files_that_list_no_ranks_the_numbers_must_be_in_order(fill: Fill) -> None:
     snapshot, _ = open_bundle(fill({f"py-spy-{number}.json": stacks(pid=500 - number) for number in range(3)}))
     assert [trace.rank for trace in snapshot.rounds[0].traces] == [0, 1, 2]
-    with pytest.raises(UnreadableBundle):
-        open_bundle(fill({f"py-spy-{number}.json": stacks(pid=number) for number in (4711, 4712)}))
+    snapshot, _ = open_bundle(fill({f"py-spy-{number}.json": stacks(pid=number) for number in (4711, 4712)}))
+    assert {trace.rank: trace.pid for trace in snapshot.rounds[0].traces} == dict(
+        enumerate((498, 499, 500, 4711, 4712))
+    )
+    assert snapshot.account.notes[0].startswith("nothing tells the ranks of these processes, so they are numbered: ")
 
 
 def test_two_files_of_one_number_are_nobodys(fill: Fill) -> None:

@@ -126,12 +126,16 @@ def test_ranks_on_the_machine_are_the_job_s_only_where_nothing_tells_of_another_
     ids=["another log", "more ranks", "another rank", "a log that speaks of another rank"],
 )
 def test_ranks_on_a_machine_of_several_stay_without_a_rank(fill: Fill, other: dict[str, bytes]) -> None:
+    """Where nothing else has a rank either they are numbered, and a note says that these are no ranks."""
     try:
-        ranks = {trace.rank for round_ in snapshot_of(fill, TIMER_LOG | other).rounds for trace in round_.traces}
+        snapshot = snapshot_of(fill, TIMER_LOG | other)
     except UnreadableBundle as error:
         assert "no rank in its name" in str(error)
-        ranks = set()
-    assert ranks <= {9}
+        return
+    ranks = {trace.rank for round_ in snapshot.rounds for trace in round_.traces}
+    numbered = any(note.startswith("nothing tells the ranks") for note in snapshot.account.notes)
+    assert numbered is ("b.log" in other and b"[default" in other["b.log"])
+    assert numbered or ranks <= {9}
 
 
 def test_a_dump_without_its_main_thread_is_never_read_as_a_rank_that_runs(fill: Fill) -> None:

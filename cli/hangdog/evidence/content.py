@@ -44,7 +44,7 @@ from hangdog_models.reading.logs import (
     training_log,
 )
 from hangdog_models.reading.printable import decoded
-from hangdog_models.reading.stacks import capture_failure, faulthandler, proc_status, pyspy, stack_text
+from hangdog_models.reading.stacks import capture_failure, faulthandler, proc_status, pyspy, pyspy_text, stack_text
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.pasted import plain
 from hangdog_models.stack import Frame, ProcessState
@@ -156,7 +156,10 @@ def read_contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...
     Raises UnreadableEvidence when it claims to be a format and is not. What a container's runtime wrote around the lines of
     its log is taken off, but for their times.
     """
-    if container_log.recognises(data[:_HEAD].decode("utf-8", "replace")):
+    head = data[:_HEAD].decode("utf-8", "replace")
+    if container_log.recognises_compose(head):
+        return _contents(name, container_log.one_by_one(data.decode("utf-8", "replace"), limits).encode(), limits)
+    if container_log.recognises(head):
         timed = container_log.joined(data.decode("utf-8", "replace"), limits)
         inside = _contents(name, container_log.plain(timed).encode(), limits)
         return tuple(_timed(content, name, timed, limits) for content in inside)
@@ -171,14 +174,38 @@ def _timed(content: Content, name: Name, timed: str, limits: Limits) -> Content:
 
 def _contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
     content = _read_content(name, data, limits)
-    if not isinstance(content, Logged | Unused) or b"(most recent call first):" not in data or b"\0" in data[:_HEAD]:
+    if isinstance(content, StackFile):
+        logged = _log_beside(name, data, limits)
+        return (content, logged) if logged is not None else (content,)
+    if not isinstance(content, Logged | Unused) or b"\0" in data[:_HEAD]:
         return (content,)
-    text = plain(data.decode("utf-8", "replace"))
-    stacks = StackFile(faulthandler.read(text, name.rank, limits) if faulthandler.recognises(text) else ())
+    stacks = _stacks_in_log(name, data, limits)
     if not stacks.processes:
         return (content,)
     says_more = isinstance(content, Logged) and (content.streams or content.findings or content.diagnosed)
     return (content, stacks) if says_more else (stacks,)
+
+
+def _stacks_in_log(name: Name, data: bytes, limits: Limits) -> StackFile:
+    """What a dying process wrote into its log, or a watchdog that ran py-spy as it gave up (SGLang's does)."""
+    if b"(most recent call first):" in data:
+        text = plain(data.decode("utf-8", "replace"))
+        return StackFile(faulthandler.read(text, name.rank, limits) if faulthandler.recognises(text) else ())
+    if b"\nThread " not in data or b"\nProcess " not in data:
+        return StackFile(())
+    text = plain(data.decode("utf-8", "replace"))
+    return StackFile(pyspy_text.read(text, limits) if pyspy_text.recognises(text) else ())
+
+
+def _log_beside(name: Name, data: bytes, limits: Limits) -> Logged | None:
+    """What a job said in the text that its stacks stand in; None where it is no log, or says nothing."""
+    if b"\0" in data[:_HEAD] or looks_like_json(data[:_HEAD].decode("utf-8", "replace")):
+        return None
+    text = data.decode("utf-8", "replace")
+    if not training_log.recognises(text):
+        return None
+    streams = training_log.read(text, name.rank, limits, name.local)
+    return Logged(streams) if streams else None
 
 
 def _read_content(name: Name, data: bytes, limits: Limits) -> Content:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from hangdog.evidence.bundle_parts import BundleParts
 from hangdog.evidence.content import Failure, ReadRequest, StackFile
 from hangdog.evidence.placed import Placed
-from hangdog.evidence.placing import with_folders
+from hangdog.evidence.whose.placing import with_folders
 from hangdog_models.errors import WrongUse
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.snapshot import Job

@@ -66,6 +66,11 @@ def number_of(path: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def without_round(path: str) -> str:
+    """The path without its `round-<K>` folder: the same for all looks at one process."""
+    return "/".join(part for part in path.split("/") if not _ROUND.fullmatch(part))
+
+
 def is_meaningful(folder: str) -> bool:
     """Whether a folder's name tells a rank, a machine or a round."""
     return bool(_RANK.search(folder) or _MACHINE.fullmatch(folder) or _ROUND.fullmatch(folder))

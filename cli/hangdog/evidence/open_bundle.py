@@ -14,8 +14,9 @@ from hangdog.evidence.join_bundles import join
 from hangdog.evidence.naming import name_of
 from hangdog.evidence.packed.archive import archive_entries, is_archive
 from hangdog.evidence.placed import Placed
-from hangdog.evidence.placing import Placing, place, with_folders
-from hangdog.evidence.ranks_in_text import by_rank
+from hangdog.evidence.whose.placing import Placing, place, with_folders
+from hangdog.evidence.whose.ranks_in_text import by_rank
+from hangdog.evidence.whose.unranked import numbered_by_order
 from hangdog_models.errors import HangdogError, UnreadableBundle, UnreadableEvidence, WrongUse
 from hangdog_models.process_groups import with_seen
 from hangdog_models.reading.job import read_interval, read_job
@@ -132,9 +133,12 @@ def _add_evidence(opened: BundleParts, entry: BundleEntry, limits: Limits) -> No
 def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple[Snapshot, Layout]:
     job = opened.job if stalled_s is None else replace(opened.job, stalled_s=stalled_s)
     found, without_rank, remarks = counted(opened.placed, opened.layout, job.stalled_s is not None)
-    layout, contradictions = with_folders(opened.layout, found)
-    placed, taken = by_rank(found, layout)
-    placing = place(placed, layout)
+    layout, contradictions, placing = _placed(found, opened.layout)
+    if opened.layout == Layout():
+        numbered, remark = numbered_by_order(found, placing)
+        if remark:
+            layout, contradictions, placing = _placed(numbered, opened.layout)
+            placing.notes[:0] = remark
     assembly = assemble(placing.placed, layout)
     unused = {**without_rank, **placing.unused, **assembly.unused}
     unreadable = opened.unreadable | {escaped(path): reason for path, reason in unused.items()}
@@ -147,8 +151,7 @@ def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple
         ignored=tuple(ignored),
         unreadable=dict(sorted(unreadable.items())),
         notes=tuple(
-            escaped(note)
-            for note in (*opened.notes, *remarks, *contradictions, *taken, *placing.notes, *assembly.notes)
+            escaped(note) for note in (*opened.notes, *remarks, *contradictions, *placing.notes, *assembly.notes)
         ),
     )
     snapshot = Snapshot(
@@ -156,6 +159,15 @@ def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple
         assembly.got_on, log_ends=assembly.log_ends, progress=assembly.progress,
     )  # fmt: skip
     return snapshot, with_seen(layout, assembly.records, assembly.ras)
+
+
+def _placed(found: Sequence[Placed], declared: Layout) -> tuple[Layout, tuple[str, ...], Placing]:
+    """Whose each piece of evidence is, by names, text and layout; the layout with the machines that folders tell."""
+    layout, contradictions = with_folders(declared, found)
+    parts, taken = by_rank(found, layout)
+    placing = place(parts, layout)
+    placing.notes[:0] = taken
+    return layout, contradictions, placing
 
 
 def _read_beside_stacks(placing: Placing) -> bool:

@@ -9,8 +9,8 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import escaped
 
-#: How a JSON document of ours begins; a log line may begin with a bracket too (`[rank0]: …`).
-_JSON_HEAD = re.compile(r"\s*(?:\[\s*(?:[\[{\"\]]|-?\d+\s*[,\]])|\{\s*[\"}])|\s*[\[{]\s*\Z")
+#: How a JSON document of ours begins; a log line may begin with a bracket too (`[rank0]: …`, `[1784] …`, `[1,3]<stderr>:`).
+_JSON_HEAD = re.compile(r"\s*(?:\[\s*[\[{\"\]]|\{\s*[\"}])|\s*[\[{]\s*\Z")
 
 
 def looks_like_json(head: str) -> bool:

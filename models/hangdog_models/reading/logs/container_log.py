@@ -1,7 +1,8 @@
-"""Takes the logs of containers as their runtimes keep them apart: Docker's `json-file` and the lines of the CRI (containerd, CRI-O).
+"""Takes the logs of containers apart: Docker's `json-file`, the lines of the CRI (containerd, CRI-O), what Docker Compose shows.
 
 `{"log":"step 3\\n","stream":"stderr","time":"2026-01-02T03:04:05.6Z"}` and `2026-01-02T03:04:05.6Z stderr F step 3`. Both cut long
-lines into pieces: Docker's lack the end of the line, the CRI's bear a `P`.
+lines into pieces: Docker's lack the end of the line, the CRI's bear a `P`. `docker compose logs` puts `trainer-1  | ` before
+each line.
 """
 
 import json
@@ -14,12 +15,29 @@ _DOCKER = re.compile(r'\s{0,8}\{"(?:log|stream|time|attrs)":')
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
 _CRI = re.compile(rf"({_TIME}) (stdout|stderr) ([FP])(?::[FP])? ?(.*)", re.DOTALL)
 _STAMP = re.compile(_TIME)
+_COMPOSE = re.compile(r"([A-Za-z0-9][\w.-]{0,127}) {1,32}\| ?(.*)")
 
 
 def recognises(head: str) -> bool:
     """Whether a text begins like the log of a container."""
     first = head.lstrip().partition("\n")[0]
     return _CRI.match(first) is not None or (_DOCKER.match(first) is not None and _of_docker(first) is not None)
+
+
+def recognises_compose(head: str) -> bool:
+    """Whether nearly all lines that a text begins with have a container's name and a bar before them."""
+    lines = [line for line in head.split("\n")[:-1] if line.strip()]
+    marked = sum(_COMPOSE.match(line) is not None for line in lines)
+    return marked > 1 and 10 * marked >= 9 * len(lines)
+
+
+def one_by_one(text: str, limits: Limits = DEFAULTS) -> str:
+    """What each container printed, one container after another, so that no stack is torn apart."""
+    printed: dict[str, list[str]] = {}
+    for line in text[: limits.file_bytes].split("\n"):
+        if found := _COMPOSE.match(line.removesuffix("\r")):
+            printed.setdefault(found[1], []).append(found[2])
+    return "".join(f"{line}\n" for lines in printed.values() for line in lines)
 
 
 def joined(text: str, limits: Limits = DEFAULTS) -> str:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangdog.evidence.content import OWNERLESS, Content, UnnamedRecord
+from hangdog.evidence.content import OWNERLESS, Content, StackFile, UnnamedRecord
 from hangdog.evidence.naming import number_of
 from hangdog.evidence.placed import Placed
+from hangdog.evidence.whose.trainers import holds_several
 from hangdog_models.ranks import MAX_RANK, Rank, format_ranks
 from hangdog_models.topology import Layout
 
@@ -13,7 +14,7 @@ from hangdog_models.topology import Layout
 def numbered(found: Sequence[Placed], layout: Layout) -> tuple[list[Placed], list[str]]:
     """The same files, with the rank that their numbers tell; and a note for each folder of which that was believed.
 
-    A number may be a process id as well. So recorder dumps must list it among the ranks of their groups, if they list any;
+    A number may be a process id as well, or a machine's where each file holds several trainers. So recorder dumps must list it among the ranks of their groups, if they list any;
     other files must be as many as their numbers say, from 0 on, or stay below the number of ranks that was declared.
     """
     kinds: dict[tuple[str, type[Content]], list[Placed]] = {}
@@ -41,6 +42,8 @@ def _fits(file: Placed, values: Sequence[int], world: int | None) -> bool:
     if isinstance(file.content, UnnamedRecord):
         groups = file.content.record.members.values()
         return all(number in ranks for ranks in groups) if groups else _in_order(values, world)
+    if isinstance(file.content, StackFile) and holds_several(file.content):
+        return False
     return len(values) > 1 and _in_order(values, world)
 
 

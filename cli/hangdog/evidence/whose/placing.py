@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from hangdog.evidence.content import OWNERLESS, SELF_NAMED, Failure, Logged, StackFile
 from hangdog.evidence.machine_names import machine_in, only_machine
 from hangdog.evidence.naming import Name
-from hangdog.evidence.numbered import numbered
 from hangdog.evidence.placed import Placed
+from hangdog.evidence.whose.numbered import numbered
 from hangdog_models.ranks import MAX_RANK, Rank, format_ranks
 from hangdog_models.reading.logs.training_log import Stream
 from hangdog_models.reading.stacks import capture_failure

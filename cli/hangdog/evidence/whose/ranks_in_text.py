@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hangdog.evidence.content import Logged, StackFile
 from hangdog.evidence.placed import Placed
-from hangdog.evidence.placing import ranks_of_machine
+from hangdog.evidence.whose.placing import ranks_of_machine
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.stack import TRAINER

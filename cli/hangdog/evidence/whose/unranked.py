@@ -1,0 +1,178 @@
+"""Numbers processes of which nothing tells the ranks, so that a paste or a folder of dumps named by process ids is judged.
+
+A folder with one text for each machine (`srun --output=trace-%N.out ... py-spy dump`) also tells the machines, and which of them
+lacks a stack that the others have.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from hangdog.evidence.content import OWNERLESS, Failure, StackFile
+from hangdog.evidence.naming import without_round
+from hangdog.evidence.placed import Placed
+from hangdog.evidence.whose.placing import Placing
+from hangdog.evidence.whose.trainers import holds_several, trainers
+from hangdog_models.counts import counted
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.stacks.dumped_process import DumpedProcess
+from hangdog_models.stack import Reason
+
+#: What inference servers call their workers: `sglang::scheduler_PP1_TP3`, `VLLM::Worker_TP0_EP0`.
+_TITLE = re.compile(r"(\w+::\w+?)((?:_[A-Z]{2}\d{1,6})+)\b")
+_PLACE = re.compile(r"_([A-Z]{2})(\d+)")
+#: The machine in a file's name, between what says that it holds stacks and how it ends.
+_MACHINE = re.compile(r"(?:(?:trace|py-?spy|stacks?|dumps?|out|log)[-_.])?(.+?)(?:\.[A-Za-z]{1,4})?")
+_DIGITS = re.compile(r"(\d+)")
+#: How many are told one by one.
+_TOLD = 8
+
+_Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """One process of one file; `key` is the same in all looks at it, and orders processes."""
+
+    file: Placed
+    dumped: DumpedProcess
+    key: _Key
+
+    @property
+    def machine(self) -> str:
+        return self.file.name.machine or ""
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """The number of each process, and those of processes that should be there: which machine, and how many it has."""
+
+    of: dict[_Key, Rank] = field(default_factory=dict)
+    absent: dict[Rank, tuple[str, int]] = field(default_factory=dict)
+
+
+def numbered_by_order(found: Sequence[Placed], placing: Placing) -> tuple[list[Placed], tuple[str, ...]]:
+    """The same evidence with a number in place of each trainer's rank, and notes; as it is where anything tells a rank.
+
+    Inference servers say a worker's place in its name. Else numbers go by machine, process id and file, and are no ranks: which
+    trainer is which, and how many more there are, is not known. Launchers get none: they wait by nature and would stand out.
+    """
+    if any(not isinstance(placed.content, OWNERLESS) or _speaks(placed) for placed in placing.placed):
+        return list(found), ()
+    processes = list(chain.from_iterable(map(_processes, _with_machines(found))))
+    families = Counter({one.key: _program(one.dumped) for one in processes}.values())
+    most = max(families.values(), default=0)
+    kept = [one for one in processes if families[_program(one.dumped)] == most]
+    if not kept:
+        return list(found), ()
+    numbers = _numbers(kept)
+    rest = [placed for placed in found if not isinstance(placed.content, StackFile)]
+    rest += [_absent(kept, *entry) for entry in numbers.absent.items()]
+    parts = {(one.file.name.path, one.key): _part(one, numbers.of[one.key]) for one in reversed(kept)}
+    return [*rest, *parts.values()], _notes(kept, numbers, sum(families.values()) - len(numbers.of))
+
+
+def _speaks(placed: Placed) -> bool:
+    """Whether a log has lines of a known rank."""
+    return any(stream.rank is not None for stream in getattr(placed.content, "streams", ()))
+
+
+def _with_machines(found: Sequence[Placed]) -> list[Placed]:
+    """The same, each file with the machine that it is called after, where all hold several processes and none has a machine."""
+    stacks = {placed.name.path: placed.content for placed in found if isinstance(placed.content, StackFile)}
+    machines = {placed.name.machine for placed in found if placed.name.path in stacks}
+    many = len(set(map(without_round, stacks))) > 1 and all(map(holds_several, stacks.values()))
+    if not many or machines != {None}:
+        return list(found)
+    return [_on_its_machine(placed) if placed.name.path in stacks else placed for placed in found]
+
+
+def _on_its_machine(placed: Placed) -> Placed:
+    called = _MACHINE.fullmatch(placed.name.path.rpartition("/")[2])
+    return replace(placed, name=replace(placed.name, machine=called[1])) if called else placed
+
+
+def _processes(placed: Placed) -> list[_Process]:
+    if not isinstance(placed.content, StackFile):
+        return []
+    machine, path = placed.name.machine or "", without_round(placed.name.path)
+    natural = tuple((int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(path))
+    return [
+        _Process(placed, process, (machine, process.pid or 0, () if process.pid else (natural, process.local or 0, at)))
+        for at, process in enumerate(trainers(placed.content))
+    ]
+
+
+def _program(process: DumpedProcess) -> str:
+    """What it runs: trainers of one job run the same."""
+    if title := _TITLE.match(process.command):
+        return title[1]
+    words = process.command.split()
+    if "-m" in words[:-1]:
+        return words[words.index("-m") + 1]
+    script = next((word for word in words if word.endswith(".py")), words[0] if words else "")
+    return script.rpartition("/")[2]
+
+
+def _numbers(processes: Sequence[_Process]) -> _Numbers:
+    """By the places in their names where those tell them apart, else in order, with room for those that are absent."""
+    places = {one.key: _place(one.dumped) for one in processes}
+    inner = [place["TP"] for place in places.values() if "TP" in place and not place.get("PP")]
+    if len(set(inner)) == len(places):
+        return _Numbers({key: Rank(place["TP"]) for key, place in places.items()})
+    numbers = _Numbers()
+    machines = Counter({one.key: one.machine for one in processes}.values())
+    most = _usual(machines)
+    on = {one.key: one.machine for one in processes}
+    order = sorted(on, key=lambda key: (on[key], [places[key].get(dim, -1) for dim in ("DP", "PP", "TP")], key))
+    for at, key in enumerate(order):
+        numbers.of[key] = Rank(len(numbers.of) + len(numbers.absent))
+        machine = on[key]
+        if order[at + 1 :] and on[order[at + 1]] == machine:
+            continue
+        for _ in range(most - machines[machine]):
+            numbers.absent[Rank(len(numbers.of) + len(numbers.absent))] = machine, machines[machine]
+    return numbers
+
+
+def _usual(machines: Counter[str]) -> int:
+    """How many processes most machines have, where none has more; 0 where machines are few, or not alike."""
+    most = max(machines.values(), default=0)
+    alike = sum(number == most for number in machines.values())
+    return most if len(machines) > 2 and 2 * alike > len(machines) else 0
+
+
+def _place(process: DumpedProcess) -> dict[str, int]:
+    title = _TITLE.match(process.command)
+    return {dim: int(number) for dim, number in _PLACE.findall(title[2])} if title else {}
+
+
+def _part(one: _Process, number: Rank) -> Placed:
+    return Placed(replace(one.file.name, rank=number), StackFile((one.dumped,)), from_text=True)
+
+
+def _absent(processes: Sequence[_Process], number: Rank, whose: tuple[str, int]) -> Placed:
+    machine, has = whose
+    file = next(one.file for one in processes if one.machine == machine)
+    what = f"hangdog: {Reason.NO_EVIDENCE}: its machine has {counted(has, 'stack')}, and most have more"
+    return Placed(replace(file.name, rank=number), Failure(what), from_text=True)
+
+
+def _notes(kept: Sequence[_Process], numbers: _Numbers, others: int) -> tuple[str, ...]:
+    called = {numbers.of[one.key]: _called(one) for one in reversed(kept)}
+    told = [f"{number} is {called[number]}" for number in sorted(called)[:_TOLD]]
+    more = f", and {len(called) - _TOLD} more" if len(called) > _TOLD else ""
+    notes = [f"nothing tells the ranks of these processes, so they are numbered: {', '.join(told)}{more}"]
+    if others:
+        notes.append(f"not numbered: {counted(others, 'process', 'processes')} of other programs, which may not train")
+    return tuple(notes)
+
+
+def _called(one: _Process) -> str:
+    title, pid = _TITLE.match(one.dumped.command), one.dumped.pid
+    name = (
+        title[0] if title else f"process {pid}" if pid is not None else f"that of {without_round(one.file.name.path)}"
+    )
+    return f"{name} on {one.machine}" if one.machine else name
