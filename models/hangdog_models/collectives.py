@@ -13,6 +13,8 @@ FLIGHT_RECORDER, WATCHDOG, NCCL_LOG = "flight recorder", "watchdog", "NCCL log"
 INSPECTOR = "NCCL Inspector"
 #: It counts the operations of each communicator, which is the group, and records which of them the device has begun.
 PROFILER = "NCCL profiler"
+#: How the names begin under which operations stand whose group no line of a log names.
+UNNAMED = "unnamed, of "
 #: Prefix of recorded operations that hosts carry out, without any device.
 BY_HOSTS = "gloo:"
 #: How the recorder writes the end of a batch of sends and receives.

@@ -93,6 +93,21 @@ def test_a_result_that_nothing_places_is_of_the_machine_it_was_taken_on(tmp_path
     assert verdict.evict.machines == ()
 
 
+def test_the_ranks_whose_lines_name_a_group_are_not_all_its_members_where_others_name_none(tmp_path: Path) -> None:
+    log = "".join(
+        TIMED_OUT.format(rank=rank)
+        + (
+            f"[rank{rank}]:[E1125 09:00:00.1 ProcessGroupNCCL.cpp:1664] [PG 1 Rank {rank}] Exception (either an error or timeout) "
+            "detected by watchdog at work: 1200, last enqueued NCCL work: 1202, last completed NCCL work: 1199.\n"
+            if rank != 4
+            else ""
+        )
+        for rank in (0, 3, 4)
+    )
+    verdict = judged(tmp_path, {"job.log": log}, job="")
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+
+
 def test_of_a_log_in_which_every_rank_times_out_no_machine_is_accused(tmp_path: Path) -> None:
     text = "".join(TIMED_OUT.format(rank=rank) for rank in range(64))
     verdict = judged(tmp_path, {"job.log": text})

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from hangdog_models.collectives import CollectiveRecord, RankCounters
-from hangdog_models.diagnosis.hypotheses.disagreement import find
+from hangdog_models.collectives import FLIGHT_RECORDER, WATCHDOG, CollectiveRecord, RankCounters
+from hangdog_models.diagnosis.hypotheses.disagreement import find, run_ahead
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind, Verdict
@@ -83,3 +83,29 @@ def test_a_group_whose_stages_count_apart_is_in_one_collective_at_a_time() -> No
     assert stages("all_reduce", "all_reduce", "all_reduce", "all_reduce").kind is not Kind.SOFTWARE
     once = stages("all_reduce", "_all_gather_base", "all_reduce", "all_reduce", looks=1)
     assert once.kind is not Kind.SOFTWARE, "dumps of two moments of a sound job differ like that"
+
+
+def timed_out(rank: int, number: int, operation: str, completed: int, source: str = WATCHDOG) -> RankCounters:
+    entry = CollectiveRecord("0", number, operation, done=False)
+    return RankCounters(Rank(rank), {"0": number + 2}, {"0": completed}, (entry,), {}, {}, source=source)
+
+
+def test_who_completed_operations_that_the_peer_cannot_have_begun_launched_others() -> None:
+    """Rank 1 has completed 125, and rank 0 waits in 122: what rank 1 completed as 123 was no operation of both."""
+    told = (timed_out(0, 122, "nccl:reduce_scatter", 121), timed_out(1, 126, "nccl:all_gather", 125))
+    verdict = diagnose(replace(snapshot(look({})), counters=told), job(dp=2, per_machine=1))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())
+    assert "rank 1 completed up to 125, and rank 0 not reduce_scatter 122" in verdict.because[0]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        (timed_out(0, 122, "nccl:reduce_scatter", 121), timed_out(1, 123, "nccl:all_gather", 122)),
+        (timed_out(0, 122, "nccl:broadcast", 121), timed_out(1, 126, "nccl:all_gather", 125)),
+        (timed_out(0, 122, "nccl:reduce_scatter", 121), timed_out(1, 126, "nccl:all_gather", 125, FLIGHT_RECORDER)),
+    ],
+    ids=["one operation ahead", "one that its root ends early", "a recorder whose process may hang"],
+)
+def test_what_a_late_device_does_too_is_no_disagreement(told: tuple[RankCounters, ...]) -> None:
+    assert not list(run_ahead(told))

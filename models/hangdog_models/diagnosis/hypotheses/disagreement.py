@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from hangdog_models.collectives import COALESCED, CollectiveRecord, RankCounters
+from hangdog_models.collectives import COALESCED, WATCHDOG, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.diagnosis.waits.positions import Group, by_group
+from hangdog_models.diagnosis.waits.laggards import ends_together
+from hangdog_models.diagnosis.waits.positions import Group, Position, by_group, operation
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Kind
@@ -18,6 +20,7 @@ from hangdog_models.verdict import Kind
 #: `_reduce_oop` for each member, whose sizes are equal. NCCL's own such operations end in `_v`.
 SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "all_gather", "allgather", "reduce_scatter", "reduce", "barrier")
 DISAGREEMENT_SHOWN = likelihood("disagreement_shown")
+RUN_AHEAD = likelihood("run_ahead")
 #: Groups that are compared. A mismatch stops every group that depends on it, so the first groups show it.
 GROUPS_COMPARED = 1 << 14
 
@@ -111,6 +114,36 @@ def _unbalanced(group: Group, first: int, last: int, records: Mapping[Rank, Rank
     return None
 
 
+def run_ahead(records: Sequence[RankCounters]) -> Iterator[Disagreement]:
+    """Groups of which a member completed two operations, or more, beyond one that another has not completed.
+
+    A group's operations run one after another. So that member cannot have completed the second of them with the other one,
+    which had not begun it: what it completed there were other operations. Watchdogs count completions by their devices; a
+    recorder's may be late where its process hangs.
+    """
+    for group, positions in sorted(by_group(records).items())[:GROUPS_COMPARED]:
+        known = {rank: p for rank, p in positions.items() if p.record.source == WATCHDOG and p.counts_done}
+        late = {rank: p for rank, p in known.items() if p.completed < p.enqueued}
+        if not late:
+            continue
+        ahead = max(p.completed for p in known.values())
+        last = min(p.completed for p in late.values())
+        behind = tuple(sorted(rank for rank, p in late.items() if p.completed == last))
+        what = operation(late[behind[0]], group[0], last + 1)
+        if ahead - last < 2 or not _timed_out(late[behind[0]], group[0], last + 1) or not ends_together(what):
+            continue
+        first = tuple(sorted(rank for rank, p in known.items() if p.completed == ahead))
+        words = (
+            f"in process group {group[0]} {ranks_of(first)} completed up to {ahead}, and {ranks_of(behind)} not {what} {last + 1}: "
+            "such operations end on all members in turn, so these launched different ones"
+        )
+        yield Disagreement(group[0], last + 1, behind, first, words)
+
+
+def _timed_out(position: Position, group: str, number: int) -> bool:
+    return any(entry.group == group and entry.sequence == number for entry in position.record.entries)
+
+
 def _is_exchange(entry: CollectiveRecord) -> bool:
     name = entry.operation.rpartition(":")[2].lstrip("_")
     return name.startswith(("all_to_all", "alltoall")) and bool(entry.input_sizes) and bool(entry.output_sizes)
@@ -145,19 +178,15 @@ def _elements(size: Sequence[int]) -> int:
 
 def explain(scene: Scene) -> list[Hypothesis]:
     """Software: a program launches another operation under the same number; a machine does not."""
-    found = []
     shown = find(scene.records) or tuple(under_way(scene.records, scene.motion.still))
-    for one in shown[:1]:
-        clear = 0 < 2 * len(one.odd) < len(one.odd) + len(one.others)
-        ranks = one.odd if clear else (*one.odd, *one.others)
-        units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in ranks))
-        found.append(
-            Hypothesis(
-                Kind.SOFTWARE,
-                odds(one.message, DISAGREEMENT_SHOWN),
-                ranks,
-                units,
-                (one.message, "each waits for the other for ever"),
-            )
-        )
-    return found
+    if shown:
+        return [_of_code(shown[0], DISAGREEMENT_SHOWN, scene)]
+    return [_of_code(one, RUN_AHEAD, scene) for one in islice(run_ahead(scene.records), 1)]
+
+
+def _of_code(one: Disagreement, times: float, scene: Scene) -> Hypothesis:
+    clear = 0 < 2 * len(one.odd) < len(one.odd) + len(one.others)
+    ranks = one.odd if clear else (*one.odd, *one.others)
+    units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in ranks))
+    because = (one.message, "each waits for the other for ever")
+    return Hypothesis(Kind.SOFTWARE, odds(one.message, times), ranks, units, because)

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from hangdog_models.collectives import COALESCED, WATCHDOG
+from hangdog_models.collectives import COALESCED, UNNAMED, WATCHDOG
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.waits.laggards import ends_together
@@ -92,10 +92,15 @@ def one_of_several(group: Group, groups: Mapping[Group, Mapping[Rank, Position]]
     """Whether the ranks that used a group are all its members.
 
     They are if they are a group of the layout, or most of the job. They are if another group was used by other ranks
-    only: a program divides its ranks among groups. If every other group overlaps theirs, they may be only a part.
+    only: a program divides its ranks among groups. If every other group overlaps theirs, they may be only a part. So they may
+    where a rank's lines name no group: it may have used this one.
     """
     users = frozenset(groups[group])
-    if _dim(tuple(sorted(users)), topology) is not None or 2 * len(users) > topology.world_size:
+    if _dim(tuple(sorted(users)), topology) is not None:
+        return True
+    if any(name.startswith(UNNAMED) and not users.issuperset(ranks) for (name, _), ranks in groups.items()):
+        return False
+    if 2 * len(users) > topology.world_size:
         return True
     others = [ranks for ranks in groups.values() if not users.issuperset(ranks)]
     return not others or any(users.isdisjoint(ranks) for ranks in others)

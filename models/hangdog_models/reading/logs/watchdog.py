@@ -8,7 +8,7 @@ inside the group; only in the default group it is the job's.
 import re
 from dataclasses import dataclass, field, replace
 
-from hangdog_models.collectives import CollectiveRecord
+from hangdog_models.collectives import UNNAMED, CollectiveRecord
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.json_document import int_of, text_of
 from hangdog_models.reading.limits import Limits
@@ -18,8 +18,6 @@ from hangdog_models.reading.logs.log_counters import LogCounters, raise_to
 DEFAULT_GROUP = "0"
 #: The group of counts that no line names, where the log tells of one group only.
 ONLY = "without a name"
-#: How the names begin under which operations stand whose group no line names.
-UNNAMED = "unnamed, of "
 #: What the watchdog writes of an operation that NCCL reported an error of.
 _FAILED = "raised the following async exception"
 #: An element count that PyTorch writes where it has none (COALESCED): -1 as an unsigned number.
