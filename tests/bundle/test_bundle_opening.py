@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hangdog.evidence.naming import Name, name_of
 from hangdog.evidence.open_bundle import open_bundle
-from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.errors import UnreadableBundle, UnreadableEvidence
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import ProcessTrace, Reason
@@ -200,3 +200,10 @@ def test_order_and_place_of_the_files_do_not_matter(fill: Fill, tmp_path: Path) 
     for file in root.glob("a/b/*"):
         shutil.copy(file, flat / f"x_{file.name}")
     assert open_bundle(root)[0].rounds == open_bundle(flat)[0].rounds
+
+
+def test_a_log_that_nobody_understands_is_refused_with_its_last_error(fill: Fill) -> None:
+    log = b"starting\nwombat.OddError: the burrow is full\nbye\n"
+    with pytest.raises(UnreadableBundle) as refused:
+        open_bundle(fill({"job.log": log}))
+    assert 'job.log says "wombat.OddError: the burrow is full", which no reader knows' in str(refused.value)

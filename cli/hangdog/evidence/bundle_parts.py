@@ -20,5 +20,8 @@ class BundleParts:
     files_read: int = 0
     size: int = 0
     ignored: list[str] = field(default_factory=list)
+    said: dict[str, str] = field(
+        default_factory=dict
+    )  # by path of what is ignored, an error that no reader understands
     unreadable: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

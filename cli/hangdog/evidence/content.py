@@ -1,5 +1,6 @@
 """Recognises a file by its content and reads it with the reader of its format."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -51,6 +52,11 @@ from hangdog_models.stack import Frame, ProcessState
 
 #: Bytes that must be enough to tell a format; a command line of a few KB may stand before py-spy's first thread.
 _HEAD = 1 << 15
+#: Characters at the end of a text in which an error is looked for, and of its line that is shown.
+_TAIL, _SAID = 1 << 18, 160
+_ERROR = re.compile(
+    r"(?i)(?:error|exception|fatal|fail(?:ed|ure)|panic|abort(?:ed)?|timed? ?out|killed|signal:? ?\d{1,2})\b"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,9 @@ class Inspected:
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """A file that is no evidence."""
+    """A file that is no evidence. `said`: the last line of a text that speaks of an error, which no reader understands."""
+
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +258,16 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
         found.append(nvidia_smi.read(nvidia_smi.before_log(text), limits))
     diagnosed = nccl_diag.read(text, limits) if nccl_diag.recognises(text) else ()
     if not found and not of_job and not diagnosed:
-        return Unused()
+        return Unused(_last_error(text))
     streams = training_log.read(text, name.rank, limits, name.local) if of_job else ()
     ends = tuple(end for end in _ends(text, head, of_job) if end is not None)
     return Logged(streams, tuple(finding for findings in found for finding in findings), diagnosed, ends)
+
+
+def _last_error(text: str) -> str:
+    """The last line that speaks of an error, from the end of a text; empty where none does."""
+    lines = (line.strip() for line in reversed(text[-_TAIL:].splitlines()))
+    return next((" ".join(line[:_SAID].split()) for line in lines if _ERROR.search(line)), "")
 
 
 def _ends(text: str, head: str, of_job: bool) -> Iterator[LogEnd | None]:
