@@ -10,6 +10,7 @@ from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.errors import UnreadableBundle
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Reason
+from hangdog_models.views.answer_text import answer
 
 Fill = Callable[[dict[str, bytes]], Path]
 
@@ -153,3 +154,8 @@ def test_what_docker_compose_shows_is_read_one_container_after_another(fill: Fil
     snapshot, _ = open_bundle(fill({"compose.log": "\n".join(mixed).encode()}))
     shown = {trace.pid: trace.threads[0].frames[-1].function for trace in snapshot.rounds[0].traces}
     assert shown == {41: "all_reduce", 42: "read_shard"}
+
+
+def test_the_first_line_says_where_the_only_process_stands(fill: Fill) -> None:
+    verdict = hangdog.triage(fill({"paste.txt": text(dump(41, REDUCES))}))
+    assert answer(verdict).startswith("cause unknown; only rank 0 was seen (collective")

@@ -85,7 +85,7 @@ def answer(verdict: Verdict) -> str:
         if who
         else f"the job makes progress, but is held back{_likeliest(first)}",
         Kind.NONE: "the job is making progress",
-        Kind.UNDETERMINED: f"cause unknown{_likeliest(verdict.culprit) or ', and nobody stands out'}",
+        Kind.UNDETERMINED: f"cause unknown{_likeliest(verdict.culprit) or _alone(verdict) or ', and nobody stands out'}",
     }[verdict.kind]
 
 
@@ -233,6 +233,14 @@ def _reason(cause: StallCause, culprit: Culprit) -> str:
 
 def _likeliest(found: Culprit | Suspect | None) -> str:
     return f"; likeliest is {_culprit(found)} ({percent(found.probability)})" if found is not None else ""
+
+
+def _alone(verdict: Verdict) -> str:
+    """Where the only rank stands of which there is a stack: nobody else can stand out."""
+    seen = verdict.clusters[0] if verdict.coverage.captured == 1 and verdict.clusters else None
+    if seen is None or not seen.stack:
+        return ""
+    return f"; only {rank_text(seen.ranks)} was seen ({doing(seen)}{f', {escaped(seen.label)}' if seen.label else ''})"
 
 
 def _culprit(culprit: Culprit | Suspect) -> str:

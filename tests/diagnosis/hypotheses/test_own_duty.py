@@ -216,3 +216,20 @@ def test_looks_that_far_apart_say_themselves_how_long_nothing_moved() -> None:
     story = snapshot(*at_one_line(cpu_s=18000.0))
     verdict = diagnose(replace(story, interval_s=18000.0), SHAPE)
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (0,), ())
+
+
+POLLS = ["<module> train.py", "load torch/utils/cpp_extension.py", "wait torch/utils/file_baton.py"]
+BUILDS = ["<module> train.py", "load torch/utils/cpp_extension.py", "_run_ninja_build torch/utils/cpp_extension.py"]
+
+
+def test_a_lock_file_that_all_poll_for_and_nobody_holds_is_codes() -> None:
+    all_poll = of(POLLS, POLLS)
+    for verdict in (judged(all_poll, all_poll), judged(all_poll, stalled_s=1800.0)):
+        assert verdict.kind is Kind.SOFTWARE and not verdict.evict.machines
+        assert "poll for the lock file of a build" in verdict.because[0]
+        assert "remove `lock`" in verdict.because[1]
+
+
+def test_a_lock_file_that_a_rank_holds_that_builds_is_a_wait_for_that_rank() -> None:
+    one_builds = of(BUILDS, POLLS)
+    assert judged(one_builds, one_builds).kind is not Kind.SOFTWARE

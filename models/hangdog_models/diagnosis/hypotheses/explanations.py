@@ -20,8 +20,9 @@ from hangdog_models.diagnosis.hypotheses.reason_text import reasons
 from hangdog_models.diagnosis.hypotheses.root_causes import MOMENT_S
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_IN_STUCK_GROUP, proven
-from hangdog_models.diagnosis.observe.activity import RankState, sites
+from hangdog_models.diagnosis.observe.activity import LOCK_FILE, RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
@@ -38,6 +39,7 @@ FEW_WAIT = likelihood("few_wait")
 PLACES_AT_REST = likelihood("places_at_rest")
 PLACES_AT_REST_IN_STAGES = likelihood("places_at_rest_in_stages")
 SPREAD_POWER = likelihood("spread_power")
+LEFT_LOCK = likelihood("left_lock")
 SLOW_STEP = likelihood("slow_step")
 SLOW_STEP_POWER = likelihood("slow_step_power")
 
@@ -74,6 +76,21 @@ def explain_moment(scene: Scene) -> list[Hypothesis]:
         f"nothing had moved for {scene.stalled_s:.0f} s, as was stated", min(1.0, MOMENT_S / scene.stalled_s)
     )
     return [found.moved(stated)]
+
+
+def explain_left_lock(scene: Scene) -> list[Hypothesis]:
+    """All that were seen poll for the lock file of a build, and none builds: one that was killed left it behind.
+
+    The processes that start together build an extension together: the first takes the lock, and the others wait.
+    """
+    seen = {rank: state for rank, state in scene.look.items() if state.frames}
+    if not seen or any(state.operation != LOCK_FILE for state in seen.values()):
+        return []
+    ranks = tuple(sorted(seen))
+    poll = "polls" if len(ranks) == 1 else "poll"
+    words = f"{ranks_of(ranks)} {poll} for the lock file of a build, and no rank that was seen builds"
+    why = "a build that was killed leaves the file: remove `lock` in the extension's folder (~/.cache/torch_extensions)"
+    return [Hypothesis(Kind.SOFTWARE, odds(words, LEFT_LOCK), reasons=(words, why))]
 
 
 def explain_slow_step(scene: Scene) -> list[Hypothesis]:
@@ -148,6 +165,7 @@ EXPLANATIONS: tuple[Callable[[Scene], Sequence[Hypothesis]], ...] = (
     stuck_groups.explain,
     explain_moment,
     explain_slow_step,
+    explain_left_lock,
     disagreement.explain,
     crossed_order.explain,
     missing_dumps.explain,
