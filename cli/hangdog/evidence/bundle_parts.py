@@ -20,7 +20,7 @@ class BundleParts:
     files_read: int = 0
     size: int = 0
     ignored: list[str] = field(default_factory=list)
-    said: dict[str, str] = field(
+    last_errors: dict[str, str] = field(
         default_factory=dict
     )  # by path of what is ignored, an error that no reader understands
     unreadable: dict[str, str] = field(default_factory=dict)

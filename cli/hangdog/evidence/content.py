@@ -53,7 +53,7 @@ from hangdog_models.stack import Frame, ProcessState
 #: Bytes that must be enough to tell a format; a command line of a few KB may stand before py-spy's first thread.
 _HEAD = 1 << 15
 #: Characters at the end of a text in which an error is looked for, and of its line that is shown.
-_TAIL, _SAID = 1 << 18, 160
+_TAIL, _ERROR_SHOWN = 1 << 18, 160
 _ERROR = re.compile(
     r"(?i)(?:error|exception|fatal|fail(?:ed|ure)|panic|abort(?:ed)?|timed? ?out|killed|signal:? ?\d{1,2})\b"
 )
@@ -109,9 +109,9 @@ class Inspected:
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """A file that is no evidence. `said`: the last line of a text that speaks of an error, which no reader understands."""
+    """A file that is no evidence. `last_error`: the last line of a text that speaks of an error, which no reader understands."""
 
-    said: str = ""
+    last_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
 def _last_error(text: str) -> str:
     """The last line that speaks of an error, from the end of a text; empty where none does."""
     lines = (line.strip() for line in reversed(text[-_TAIL:].splitlines()))
-    return next((" ".join(line[:_SAID].split()) for line in lines if _ERROR.search(line)), "")
+    return next((" ".join(line[:_ERROR_SHOWN].split()) for line in lines if _ERROR.search(line)), "")
 
 
 def _ends(text: str, head: str, of_job: bool) -> Iterator[LogEnd | None]:

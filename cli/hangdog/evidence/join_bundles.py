@@ -33,7 +33,7 @@ def join(bundles: Sequence[Named]) -> BundleParts:
         whole.placed += _placed(label, part, placed_by[label], claimed)
         whole.files_read += part.files_read
         whole.ignored += [f"{label}/{path}" for path in part.ignored]
-        whole.said |= {f"{label}/{path}": words for path, words in part.said.items()}
+        whole.last_errors |= {f"{label}/{path}": words for path, words in part.last_errors.items()}
         whole.unreadable |= {label if path == "." else f"{label}/{path}": why for path, why in part.unreadable.items()}
         whole.notes += part.notes
     whole.interval_s = min((part.interval_s for _, part in bundles if part.interval_s is not None), default=None)

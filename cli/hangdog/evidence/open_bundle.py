@@ -124,8 +124,8 @@ def _add_evidence(opened: BundleParts, entry: BundleEntry, limits: Limits) -> No
     for content in read_contents(name, entry.data, limits):
         if isinstance(content, Unused):
             opened.ignored.append(entry.path)
-            if content.said:
-                opened.said[escaped(entry.path)] = escaped(content.said)
+            if content.last_error:
+                opened.last_errors[escaped(entry.path)] = escaped(content.last_error)
             return
         kept = shared(content, opened.frames) if isinstance(content, StackFile) else content
         opened.placed.append(Placed(name, kept))
@@ -147,7 +147,7 @@ def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple
     ignored = sorted(map(escaped, opened.ignored + assembly.ignored))
     counted_anything = assembly.records or assembly.progress
     if not assembly.rounds and not counted_anything and not _read_beside_stacks(placing):
-        raise _nothing(path, ignored, unreadable, opened.said)
+        raise _nothing(path, ignored, unreadable, opened.last_errors)
     account = Account(
         files_read=opened.files_read - len(assembly.ignored) - len(unused),
         ignored=tuple(ignored),
@@ -176,10 +176,12 @@ def _read_beside_stacks(placing: Placing) -> bool:
     return any(isinstance(placed.content, OWNERLESS) for placed in placing.placed)
 
 
-def _nothing(path: str, ignored: list[str], unreadable: dict[str, str], said: dict[str, str]) -> UnreadableBundle:
+def _nothing(
+    path: str, ignored: list[str], unreadable: dict[str, str], last_errors: dict[str, str]
+) -> UnreadableBundle:
     """The error of a bundle without evidence, with the first reasons; of a log that nobody understands, what it ends with."""
     what = [f"{_files(len(ignored))} without evidence"] if ignored else []
-    what += [f'{name} says "{words}", which no reader knows' for name, words in list(said.items())[:1]]
+    what += [f'{name} says "{words}", which no reader knows' for name, words in list(last_errors.items())[:1]]
     what += [f"{name}: {reason}" for name, reason in list(unreadable.items())[:3]]
     what += [f"{len(unreadable) - 3} more are unreadable"] if len(unreadable) > 3 else []
     inside = "; ".join(what) or "it is empty"

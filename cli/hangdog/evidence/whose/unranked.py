@@ -26,14 +26,14 @@ _PLACE = re.compile(r"_([A-Z]{2})(\d+)")
 #: The machine in a file's name, between what says that it holds stacks and how it ends.
 _MACHINE = re.compile(r"(?:(?:trace|py-?spy|stacks?|dumps?|out|log)[-_.])?(.+?)(?:\.[A-Za-z]{1,4})?")
 _DIGITS = re.compile(r"(\d+)")
-#: How many are told one by one.
-_TOLD = 8
+#: How many a note lists one by one.
+_SHOWN = 8
 
 _Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Process:
+class _Unranked:
     """One process of one file; `key` is the same in all looks at it, and orders processes."""
 
     file: Placed
@@ -94,13 +94,15 @@ def _on_its_machine(placed: Placed) -> Placed:
     return replace(placed, name=replace(placed.name, machine=called[1])) if called else placed
 
 
-def _processes(placed: Placed) -> list[_Process]:
+def _processes(placed: Placed) -> list[_Unranked]:
     if not isinstance(placed.content, StackFile):
         return []
     machine, path = placed.name.machine or "", without_round(placed.name.path)
     natural = tuple((int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(path))
     return [
-        _Process(placed, process, (machine, process.pid or 0, () if process.pid else (natural, process.local or 0, at)))
+        _Unranked(
+            placed, process, (machine, process.pid or 0, () if process.pid else (natural, process.local or 0, at))
+        )
         for at, process in enumerate(trainers(placed.content))
     ]
 
@@ -116,7 +118,7 @@ def _program(process: DumpedProcess) -> str:
     return script.rpartition("/")[2]
 
 
-def _numbers(processes: Sequence[_Process]) -> _Numbers:
+def _numbers(processes: Sequence[_Unranked]) -> _Numbers:
     """By the places in their names where those tell them apart, else in order, with room for those that are absent."""
     places = {one.key: _place(one.dumped) for one in processes}
     inner = [place["TP"] for place in places.values() if "TP" in place and not place.get("PP")]
@@ -149,28 +151,28 @@ def _place(process: DumpedProcess) -> dict[str, int]:
     return {dim: int(number) for dim, number in _PLACE.findall(title[2])} if title else {}
 
 
-def _part(one: _Process, number: Rank) -> Placed:
+def _part(one: _Unranked, number: Rank) -> Placed:
     return Placed(replace(one.file.name, rank=number), StackFile((one.dumped,)), from_text=True)
 
 
-def _absent(processes: Sequence[_Process], number: Rank, whose: tuple[str, int]) -> Placed:
+def _absent(processes: Sequence[_Unranked], number: Rank, whose: tuple[str, int]) -> Placed:
     machine, has = whose
     file = next(one.file for one in processes if one.machine == machine)
     what = f"hangdog: {Reason.NO_EVIDENCE}: its machine has {counted(has, 'stack')}, and most have more"
     return Placed(replace(file.name, rank=number), Failure(what), from_text=True)
 
 
-def _notes(kept: Sequence[_Process], numbers: _Numbers, others: int) -> tuple[str, ...]:
+def _notes(kept: Sequence[_Unranked], numbers: _Numbers, others: int) -> tuple[str, ...]:
     called = {numbers.of[one.key]: _called(one) for one in reversed(kept)}
-    told = [f"{number} is {called[number]}" for number in sorted(called)[:_TOLD]]
-    more = f", and {len(called) - _TOLD} more" if len(called) > _TOLD else ""
-    notes = [f"nothing tells the ranks of these processes, so they are numbered: {', '.join(told)}{more}"]
+    listed = [f"{number} is {called[number]}" for number in sorted(called)[:_SHOWN]]
+    more = f", and {len(called) - _SHOWN} more" if len(called) > _SHOWN else ""
+    notes = [f"nothing tells the ranks of these processes, so they are numbered: {', '.join(listed)}{more}"]
     if others:
         notes.append(f"not numbered: {counted(others, 'process', 'processes')} of other programs, which may not train")
     return tuple(notes)
 
 
-def _called(one: _Process) -> str:
+def _called(one: _Unranked) -> str:
     title, pid = _TITLE.match(one.dumped.command), one.dumped.pid
     name = (
         title[0] if title else f"process {pid}" if pid is not None else f"that of {without_round(one.file.name.path)}"
