@@ -47,8 +47,6 @@ from hangdog_models.reading.stacks import (
     capture_failure,
     eu_stack,
     faulthandler,
-    gdb,
-    gdb_python,
     kernel_stack,
     perf_script,
     proc_status,
@@ -58,6 +56,7 @@ from hangdog_models.reading.stacks import (
     pystack,
     stack_text,
 )
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
 
 Target = Callable[[bytes], object]
 

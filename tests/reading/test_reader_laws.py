@@ -19,8 +19,6 @@ from hangdog_models.reading.stacks import (
     capture_failure,
     eu_stack,
     faulthandler,
-    gdb,
-    gdb_python,
     kernel_stack,
     perf_script,
     proc_status,
@@ -30,6 +28,7 @@ from hangdog_models.reading.stacks import (
     pystack,
     stack_text,
 )
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 
 #: Small, so that the examples reach them.

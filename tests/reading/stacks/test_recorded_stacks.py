@@ -11,8 +11,6 @@ import pytest
 from hangdog_models.reading.stacks import (
     eu_stack,
     faulthandler,
-    gdb,
-    gdb_python,
     kernel_stack,
     perf_script,
     pyspy_raw,
@@ -20,6 +18,7 @@ from hangdog_models.reading.stacks import (
     pystack,
     stack_text,
 )
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.stack import Frame, Thread
 from hangdog_models.training import training_thread

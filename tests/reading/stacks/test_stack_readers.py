@@ -6,7 +6,8 @@ import pytest
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.limits import Limits
-from hangdog_models.reading.stacks import gdb, pyspy, pyspy_text, pystack
+from hangdog_models.reading.stacks import pyspy, pyspy_text, pystack
+from hangdog_models.reading.stacks.debuggers import gdb
 from hangdog_models.stack import Frame
 
 FRAME: dict[str, object] = {

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from hangdog_models.reading.json_document import text_of
 from hangdog_models.reading.limits import Limits
+from hangdog_models.reading.stacks.debuggers.gdb import frame_of_call
 from hangdog_models.reading.stacks.dumped_process import (
     MAIN,
     DumpedProcess,
@@ -13,7 +14,6 @@ from hangdog_models.reading.stacks.dumped_process import (
     installed_path,
     split_bracket,
 )
-from hangdog_models.reading.stacks.gdb import frame_of_call
 from hangdog_models.reading.stacks.pyspy_text import frame_of
 from hangdog_models.stack import Frame, Thread
 

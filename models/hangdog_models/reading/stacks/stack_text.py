@@ -10,14 +10,13 @@ from hangdog_models.reading.stacks import (
     bare_frames,
     eu_stack,
     faulthandler,
-    gdb,
-    gdb_python,
     kernel_stack,
     perf_script,
     pyspy_raw,
     pyspy_text,
     pystack,
 )
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.pasted import plain
 from hangdog_models.reading.stacks.rank_sections import Section, sections_of

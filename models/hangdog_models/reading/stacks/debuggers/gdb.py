@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.json_document import text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.reading.stacks.debuggers.gdb_sections import GdbProcess, GdbThread, header_of, processes_of
 from hangdog_models.reading.stacks.dumped_process import LONGEST_LINE, DumpedProcess, lines_of, split_bracket
-from hangdog_models.reading.stacks.gdb_sections import GdbProcess, GdbThread, header_of, processes_of
 from hangdog_models.stack import Frame, Thread
 
 _FRAME = re.compile(r"#\d{1,6}\s+(?:0x[0-9a-fA-F]+ in )?(\S.*)")
