@@ -103,6 +103,13 @@ def test_py_bt_alone_is_of_the_main_thread() -> None:
     assert "recv" not in repr(process.threads)  # source lines are not kept
 
 
+def test_bt_alone_is_of_the_main_thread() -> None:
+    (process,) = gdb.read(text("gdb-bt.txt"))
+    frames = main_of(process).frames
+    assert (frames[0].function, frames[-1].function) == ("_start", "__GI___clock_nanosleep")
+    assert process.native and process.pid == main_of(process).tid
+
+
 def test_eu_stack_names_threads_by_their_ids_and_frames_by_their_libraries() -> None:
     (process,) = eu_stack.read(text("eu-stack-verbose.txt"))
     assert [thread.tid for thread in process.threads] == [16995, 16997, 16998]
@@ -172,6 +179,7 @@ def test_py_spy_record_counts_and_the_commonest_stack_is_kept() -> None:
     ("name", "what"),
     [
         ("gdb-bt-and-py-bt.txt", "the text of gdb"),
+        ("gdb-bt.txt", "the text of gdb"),
         ("gdb-py-bt.txt", "the text of gdb's py-bt"),
         ("pystack.txt", "the text of pystack"),
         ("pystack-native.txt", "the text of pystack"),
