@@ -42,6 +42,7 @@ FORMS = (
     Form(perf_script.recognises, perf_script.read, "the text of perf script"),
     Form(kernel_stack.recognises, kernel_stack.read, "/proc/<pid>/stack"),
     Form(pyspy_raw.recognises, pyspy_raw.read, "the lines of py-spy record"),
+    Form(bare_frames.recognises, bare_frames.read_text, "frames alone"),
 )
 #: Characters of a text, or of a rank's part of it, that must be enough to tell its form.
 _HEAD = 1 << 15
