@@ -44,7 +44,7 @@ from hangdog_models.reading.logs import (
     training_log,
 )
 from hangdog_models.reading.printable import decoded
-from hangdog_models.reading.stacks import capture_failure, faulthandler, proc_status, pyspy, stack_text
+from hangdog_models.reading.stacks import capture_failure, proc_status, pyspy, stack_text, stacks_in_log
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.pasted import plain
 from hangdog_models.stack import Frame, ProcessState
@@ -151,7 +151,7 @@ _SYSTEM_TEXTS = (
 
 
 def read_contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
-    """All that a file holds, which is one thing, but for a log into which a dying process has written its stacks.
+    """All that a file holds, which is one thing, but for a log into which a process has written its stacks.
 
     Raises UnreadableEvidence when it claims to be a format and is not. What a container's runtime wrote around the lines of
     its log is taken off, but for their times.
@@ -171,13 +171,13 @@ def _timed(content: Content, name: Name, timed: str, limits: Limits) -> Content:
 
 def _contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
     content = _read_content(name, data, limits)
-    if not isinstance(content, Logged | Unused) or b"(most recent call first):" not in data or b"\0" in data[:_HEAD]:
+    if not isinstance(content, Logged | Unused) or not stacks_in_log.may_hold(data) or b"\0" in data[:_HEAD]:
         return (content,)
-    text = plain(data.decode("utf-8", "replace"))
-    stacks = StackFile(faulthandler.read(text, name.rank, limits) if faulthandler.recognises(text) else ())
+    stacks = StackFile(stacks_in_log.read(plain(data.decode("utf-8", "replace")), name.rank, limits))
     if not stacks.processes:
         return (content,)
-    says_more = isinstance(content, Logged) and (content.streams or content.findings or content.diagnosed)
+    dumps = b"(most recent call first):" in data  # an interrupt leaves the log what it is
+    says_more = isinstance(content, Logged) and (content.streams or content.findings or content.diagnosed or not dumps)
     return (content, stacks) if says_more else (stacks,)
 
 

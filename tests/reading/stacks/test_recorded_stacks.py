@@ -11,6 +11,7 @@ import pytest
 from hangdog_models.reading.stacks import (
     eu_stack,
     faulthandler,
+    interrupted,
     kernel_stack,
     perf_script,
     pyspy_raw,
@@ -175,6 +176,19 @@ def test_py_spy_record_counts_and_the_commonest_stack_is_kept() -> None:
     assert main_of(job).frames[-1] == Frame("read_shard", "train.py", 18)
 
 
+def test_the_ranks_of_a_job_that_somebody_interrupted() -> None:
+    found = {process.ranks: main_of(process).frames for process in interrupted.read(text("torchrun-interrupted.log"))}
+    assert {ranks: [frame.function for frame in frames] for ranks, frames in found.items()} == {
+        (0,): ["<module>", "main", "wrapper", "barrier"],  # gloo let go of it when rank 1 had ended
+        (1,): ["<module>", "main", "load"],
+    }
+
+
+def test_a_program_whose_loader_hangs_when_somebody_interrupts_it() -> None:
+    (process,) = interrupted.read(text("loader-interrupted.log"))
+    assert innermost(process) == "select" and len(main_of(process).frames) == 11
+
+
 @pytest.mark.parametrize(
     ("name", "what"),
     [
@@ -193,6 +207,7 @@ def test_py_spy_record_counts_and_the_commonest_stack_is_kept() -> None:
         ("py-spy-record-native.txt", "the lines of py-spy record"),
         ("debug-server.txt", "stacks of ranks"),
         ("debug-server.html", "stacks of ranks"),
+        ("torchrun-interrupted.log", ""),
         ("torchrun-timer.log", ""),  # a log, whatever stands in it
         ("faulthandler-3.13-abort.txt", ""),
     ],
