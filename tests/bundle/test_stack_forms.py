@@ -159,6 +159,13 @@ def test_a_log_without_a_rank_stays_a_log_where_its_program_was_interrupted(fill
     assert snapshot_of(fill, {"a.log": log}).account.files_read == 1
 
 
+@pytest.mark.parametrize(("key", "end"), [("^C", ""), ("", "KeyboardInterrupt\n")])
+def test_a_log_of_a_rank_that_somebody_interrupted(fill: Fill, key: str, end: str) -> None:
+    log = f'{key}Traceback (most recent call last):\n  File "/srv/t.py", line 9, in <module>\n    f()\n{end}'
+    ((trace,),) = (round_.traces for round_ in snapshot_of(fill, {"rank0.log": log.encode()}).rounds)
+    assert trace.missing is None and trace.threads[0].frames[-1].function == "<module>"
+
+
 def test_copied_stacks_of_one_process_in_a_file_of_its_rank(fill: Fill) -> None:
     texts = {
         "rank0.txt": "#0  syscall () at ../sysdeps/syscall.S:38\n#1  0x01 in net::wait (this=0x7f) from /opt/libnet.so\n",

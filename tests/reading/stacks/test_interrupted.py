@@ -98,6 +98,7 @@ def test_of_a_chain_the_first_one_that_was_interrupted_counts() -> None:
     assert told(traceback("wait") + HANDLING + traceback("close")) == [(None, "wait")]
     assert told(traceback("poll", "_queue.Empty") + HANDLING + traceback("wait")) == [(None, "wait")]
     assert told("^C" + traceback("wait") + HANDLING + traceback("close", "")) == [(None, "wait")]
+    assert told("^C" + traceback("wait", "") + HANDLING + traceback("close")) == [(None, "wait")]
 
 
 def test_the_frames_above_the_one_that_handled_an_interrupt_stand_in_the_rest_of_the_chain() -> None:
@@ -153,9 +154,23 @@ def test_mixed_lines_that_nothing_tells_apart_are_no_stack() -> None:
     assert told("\n".join(line for lines in zip(first, second, strict=True) for line in lines)) == []
 
 
-def test_lines_of_sources_are_no_ends() -> None:
-    text = traceback("f").replace("    f()\n", "    except KeyboardInterrupt:\n    raise ValueError\n")
-    assert told(text) == [(None, "f")]
+@pytest.mark.parametrize(
+    "source", ["except KeyboardInterrupt:", "raise KeyboardInterrupt", "raise ValueError", "ValueError"]
+)
+@pytest.mark.parametrize("prefix", ["", "[rank3]: "])
+def test_lines_of_sources_are_no_ends(source: str, prefix: str) -> None:
+    text = traceback("f").replace("    f()\n", f"    {source}\n")
+    assert [function for _, function in told("\n".join(prefixed(prefix, text)))] == ["f"]
+
+
+def test_a_cut_traceback_that_another_one_follows_may_be_mixed_with_it() -> None:
+    assert told("^C" + traceback("f", "") + traceback("g", "ValueError: x")) == []
+
+
+def test_lines_of_the_file_s_own_rank_are_of_one_process_with_or_without_a_prefix() -> None:
+    text = "\n".join(prefixed("[rank3]: ", traceback("f"))) + "\n" + traceback("g")
+    assert told(text, rank=3) == [(None, "g")]
+    assert told(text, rank=4) == [((3,), "f"), (None, "g")]
 
 
 def test_a_dump_of_all_threads_counts_before_the_traceback_of_the_same_process() -> None:

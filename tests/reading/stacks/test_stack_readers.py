@@ -249,6 +249,11 @@ def test_text_of_one_backtrace_of_gdb_is_of_the_main_thread(around: str) -> None
     assert functions(text + "[Inferior 1 (process 7) detached]\n")[0][0] == 7
 
 
+def test_the_prompt_stands_before_the_first_frame_where_commands_came_through_a_pipe() -> None:
+    text = BACKTRACE.replace("bt\n", "")
+    assert text.startswith("(gdb) #0 ") and gdb.recognises(text) and functions(text) == functions(BACKTRACE)
+
+
 def test_each_backtrace_is_of_a_process_of_its_own_unless_another_thread_was_chosen() -> None:
     assert [pid for pid, *_ in functions(BACKTRACE + BACKTRACE)] == [None, None]
     chosen = "[Switching to thread 9 (Thread 0x7f1 (LWP 12))]\n#0  0x01 in poll ()\n(gdb) #0  0x01 in poll ()\n#1  0x02 in clone ()\n"

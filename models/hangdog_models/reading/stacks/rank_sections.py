@@ -37,7 +37,7 @@ _DEEPEST = 256
 _NEAR = 6
 #: How the stacks of tools begin, beside frames.
 _STACK = re.compile(
-    r"\s*(?:\(gdb\) )?(?:Process \d+: |Thread (?:(?:0x[0-9a-fA-F]+|\d+) )?\(|Current thread 0x|Traceback (?:for thread|\(most recent call first)"
+    r"\s*(?:\(gdb\) )?(?:Process \d+: |Thread (?:0x[0-9a-fA-F]+|\d+) \(|Current thread 0x|Traceback (?:for thread|\(most recent call first)"
     r"|Stack \(most recent|Fatal Python error|Timeout \(|PID \d+ - |TID \d+:|#\d+ |\[<[0-9a-f]+>\] |\[New LWP |Python v\d|Thread 0x)"
 )
 
