@@ -138,6 +138,49 @@ def test_ranks_on_a_machine_of_several_stay_without_a_rank(fill: Fill, other: di
     assert numbered or ranks <= {9}
 
 
+INTERRUPTED = """[rank{rank}]: Traceback (most recent call last):
+[rank{rank}]:   File "/srv/t.py", line 9, in <module>
+[rank{rank}]:     {function}()
+[rank{rank}]:   File "/lib/site-packages/torch/{file}", line 700, in {function}
+[rank{rank}]:     wait()
+[rank{rank}]: KeyboardInterrupt
+"""
+
+
+def test_a_log_of_a_job_that_somebody_interrupted(fill: Fill) -> None:
+    reduces = [
+        INTERRUPTED.format(rank=rank, function="barrier", file="distributed/distributed_c10d.py") for rank in (0, 1, 3)
+    ]
+    loads = INTERRUPTED.format(rank=2, function="_next_data", file="utils/data/dataloader.py")
+    bundle = fill({"job.log": ("step 3\n^C" + "".join([*reduces, loads])).encode()})
+    verdict = hangdog.triage(bundle, stalled_s=1800.0)
+    assert culprit(verdict) == GUILTY
+    assert [finding.code for finding in open_bundle(bundle)[0].findings] == ["interrupted"] * 4
+
+
+def test_a_log_without_a_rank_stays_a_log_where_its_program_was_interrupted(fill: Fill) -> None:
+    log = b'^CTraceback (most recent call last):\n  File "/srv/t.py", line 9, in <module>\n    f()\n'
+    assert snapshot_of(fill, {"a.log": log}).account.files_read == 1
+
+
+@pytest.mark.parametrize(("key", "end"), [("^C", ""), ("", "KeyboardInterrupt\n")])
+def test_a_log_of_a_rank_that_somebody_interrupted(fill: Fill, key: str, end: str) -> None:
+    log = f'{key}Traceback (most recent call last):\n  File "/srv/t.py", line 9, in <module>\n    f()\n{end}'
+    ((trace,),) = (round_.traces for round_ in snapshot_of(fill, {"rank0.log": log.encode()}).rounds)
+    assert trace.missing is None and trace.threads[0].frames[-1].function == "<module>"
+
+
+def test_copied_stacks_of_one_process_in_a_file_of_its_rank(fill: Fill) -> None:
+    texts = {
+        "rank0.txt": "#0  syscall () at ../sysdeps/syscall.S:38\n#1  0x01 in net::wait (this=0x7f) from /opt/libnet.so\n",
+        "rank1.txt": 'Thread (idle): "MainThread"\n    put (store.py:3)   <- hangs here\n    main (t.py:9)\n',
+        "rank2.txt": "    put (store.py:3)\n    save (t.py:5)\n    main (t.py:9)\n",
+    }
+    (round_,) = snapshot_of(fill, {name: text.encode() for name, text in texts.items()}).rounds
+    innermost = [trace.threads[0].frames[-1].function for trace in round_.traces if trace.missing is None]
+    assert innermost == ["syscall", "put", "put"]
+
+
 def test_a_dump_without_its_main_thread_is_never_read_as_a_rank_that_runs(fill: Fill) -> None:
     helper = b'Thread 0x0f (most recent call first):\n  File "/lib/python3.12/threading.py", line 3 in _bootstrap\n'
     snapshot = snapshot_of(fill, {"rank0.log": helper})

@@ -47,8 +47,7 @@ from hangdog_models.reading.stacks import (
     capture_failure,
     eu_stack,
     faulthandler,
-    gdb,
-    gdb_python,
+    interrupted,
     kernel_stack,
     perf_script,
     proc_status,
@@ -58,6 +57,7 @@ from hangdog_models.reading.stacks import (
     pystack,
     stack_text,
 )
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
 
 Target = Callable[[bytes], object]
 
@@ -105,6 +105,14 @@ def _faulthandler(text: str) -> object:
     return faulthandler.recognises(text), faulthandler.read(text), faulthandler.read(text, Rank(3))
 
 
+def _interrupted(text: str) -> object:
+    return interrupted.recognises(text), interrupted.read(text), interrupted.read(text, Rank(3))
+
+
+def _gdb(text: str) -> object:
+    return gdb.recognises(text), gdb.read(text)
+
+
 def _stack_text(text: str) -> object:
     return stack_text.form_of(text), stack_text.read(text)
 
@@ -149,13 +157,14 @@ TARGETS: dict[str, Target] = {
     "pyspy": _document(pyspy.read),
     "pyspy_text": _text(pyspy_text.read),
     "pystack": _text(pystack.read),
-    "gdb": _text(gdb.read),
+    "gdb": _text(_gdb),
     "gdb_python": _text(gdb_python.read),
     "eu_stack": _text(eu_stack.read),
     "kernel_stack": _text(kernel_stack.read),
     "perf_script": _text(perf_script.read),
     "pyspy_raw": _text(pyspy_raw.read),
     "faulthandler": _text(_faulthandler),
+    "interrupted": _text(_interrupted),
     "numbers": _text(_numbers),
     "stack_text": _text(_stack_text),
     "flight_recorder": _document(lambda document: flight_recorder.read(document, Rank(0))),

@@ -176,7 +176,9 @@ _NPU_TEXT = """| npu-smi 24.1.rc2.2               Version: 24.1.rc2.2           
 """
 _STACK_TEXT = """Process 7: python train.py
 Thread 7 (active+gil): "MainThread"
-    f (a.py:3)
+    f (a.py:3)  <- here
+Thread (idle) "b"
+    g (libc.so.6)
 Traceback for thread 7 (python) [Has the GIL] (most recent call last):
     (Python) File "/a/t.py", line 3, in f
 Thread 1 (Thread 0x7f (LWP 12) "python"):
@@ -202,6 +204,29 @@ _DUMP_TEXT = """[rank3]: Fatal Python error: Aborted
 [1,4]<stderr>:  ...
 Current thread's C stack trace (most recent call first):
   Binary file "/usr/bin/python3.14", at _Py_DumpStack+0x30 [0x4b53b0]
+"""
+_INTERRUPTED_TEXT = """step 3^C[rank3]: Traceback (most recent call last):
+[rank3]:   File "/site-packages/torch/a.py", line 3, in f  <- here
+[rank3]:     g()
+[rank3]: KeyboardInterrupt
+[rank3]: During handling of the above exception, another exception occurred:
+[rank3]: Traceback (most recent call last):
+[rank3]:   File "/srv/t.py", line 3, in <module>
+[rank3]:   File "/site-packages/torch/a.py", line 4, in f
+[rank3]: RuntimeError: x
+Exception ignored in: <function f at 0x7f>
+^C
+  3%|#| 3/9 [00:01<00:41]Traceback (most recent call last):
+  File "/srv/t.py", line 3, in <module>
+_queue.Empty
+"""
+_BACKTRACE_TEXT = """(gdb) bt
+#0  read () at a.c:3
+#1  0x01 in f(int,
+    long) () from /lib/a.so
+[Switching to thread 2 (Thread 0x7f (LWP 12) "python")]
+#0  0x01 in clone3 ()
+[Inferior 1 (process 7) detached]
 """
 _SECTIONS_TEXT = """=== Rank 0: http://a:1/handler/dump_traceback? ===
 Thread 0x0f (most recent call first):
@@ -340,6 +365,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "amd_smi_json": (_AMD_JSON, {"card0": {"XGMI Error count": "1 (Single error)"}}),
     "npu_smi": (_NPU_TEXT,),
     "faulthandler": (_DUMP_TEXT,),
+    "interrupted": (_INTERRUPTED_TEXT,),
     "gdb_python": (
         """Thread 1 (Thread 0x7f (LWP 12) "python"):\nTraceback (most recent call first):\n  Waiting for the GIL
   File "/a/t.py", line 3, in f\n    f()\n[Inferior 1 (process 12) detached]\n""",
@@ -366,6 +392,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "archive": tuple(_packed(how) for how in ("", "gz", "zst", "zip")),
     "plain_pickle": tuple(pickle.dumps(_RECORDER, protocol)[2:] for protocol in (2, 4, 5)),
 }  # fmt: skip
-SEEDS |= dict.fromkeys(("pyspy_text", "pystack", "gdb"), (_STACK_TEXT,))
-SEEDS["stack_text"] = (_SECTIONS_TEXT, _STACK_TEXT, _DUMP_TEXT)
+SEEDS |= dict.fromkeys(("pyspy_text", "pystack"), (_STACK_TEXT,))
+SEEDS["gdb"] = (_STACK_TEXT, _BACKTRACE_TEXT)
+SEEDS["stack_text"] = (_SECTIONS_TEXT, _STACK_TEXT, _DUMP_TEXT, _INTERRUPTED_TEXT)
 SEEDS["content"] = tuple(seed for seeds in SEEDS.values() for seed in seeds)

@@ -14,7 +14,7 @@ from hangdog_models.reading.collectives import nccl_diag, ras_text
 from hangdog_models.reading.collectives.ras_json import repaired
 from hangdog_models.reading.hardware import amd_smi, npu_smi
 from hangdog_models.reading.logs import container_log, training_log
-from hangdog_models.reading.stacks import faulthandler, stack_text
+from hangdog_models.reading.stacks import faulthandler, interrupted, stack_text
 
 #: Lines and pieces that a pattern could stumble over when they are repeated.
 STUMBLING = [
@@ -24,6 +24,9 @@ STUMBLING = [
     "[rank", "gloo/transport ", "\x1b[", "(a pid=", "2026-01-02T", "Got completion from peer ", " ", ": ", "x=",
     "NCCL DIAG ", "a:1 NCCL DIAG [INFO] Xid 7 detected 1 times on host a", "rank(s) {1,", "GPU[0] : ", "GPU: 0\n a:", "| 5 a | b ", "NPU ID : 1\n",
     '{"log":"a","stream":', "2026-01-02T03:04:05Z stdout P ", "U D ",
+    "Traceback (most recent call last):", "KeyboardInterrupt", "KeyboardInterrupt\nDuring handling of the above exception, another\n",
+    "^C", "A.Error", 'Traceback (most recent call last):\n  File "a", line 1, in f\nKeyboardInterrupt\nDuring handling of the above exception, another\n',
+    "#0  f (", "(gdb) ", ")  <- ", "[Switching to thread 2 (LWP 3)]\n",
 ]  # fmt: skip
 
 
@@ -56,6 +59,7 @@ def test_repeated_pieces_take_no_longer_than_a_second_a_megabyte(piece: str, end
     if ras_text.recognises(text):
         ras_text.read(text)
     faulthandler.read(text)
+    interrupted.read(text)
     for tolerant in (nccl_diag.read, container_log.joined):
         tolerant(text)
     for strict in (amd_smi.read, npu_smi.read):

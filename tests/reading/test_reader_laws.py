@@ -19,8 +19,7 @@ from hangdog_models.reading.stacks import (
     capture_failure,
     eu_stack,
     faulthandler,
-    gdb,
-    gdb_python,
+    interrupted,
     kernel_stack,
     perf_script,
     proc_status,
@@ -30,6 +29,7 @@ from hangdog_models.reading.stacks import (
     pystack,
     stack_text,
 )
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 
 #: Small, so that the examples reach them.
@@ -103,6 +103,7 @@ TEXT_READERS: list[Callable[[str], object]] = [
     lambda text: perf_script.read(text, LIMITS),
     lambda text: pyspy_raw.read(text, LIMITS),
     lambda text: faulthandler.read(text, None, LIMITS),
+    lambda text: interrupted.read(text, None, LIMITS),
     lambda text: stack_text.read(text, LIMITS),
     lambda text: proc_status.read_status(text, LIMITS),
     lambda text: ras_text.read(text, LIMITS),
@@ -185,6 +186,7 @@ def _processes(document: object, text: str) -> Iterator[DumpedProcess]:
         lambda: perf_script.read(text, LIMITS),
         lambda: pyspy_raw.read(text, LIMITS),
         lambda: faulthandler.read(text, None, LIMITS),
+        lambda: interrupted.read(text, None, LIMITS),
         lambda: stack_text.read(text, LIMITS),
     ]
     for attempt in attempts:

@@ -16,7 +16,8 @@ from hangdog_agent.confinement.credentials import CredentialsRefused
 from hangdog_agent.confinement.subprocesses import run
 from hangdog_agent.discovery.discover import Process
 from hangdog_models.errors import UnreadableEvidence
-from hangdog_models.reading.stacks import gdb, pystack
+from hangdog_models.reading.stacks import pystack
+from hangdog_models.reading.stacks.debuggers import gdb
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.merge_native import merge_native
 from hangdog_models.stack import Reason, Thread

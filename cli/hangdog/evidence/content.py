@@ -45,7 +45,7 @@ from hangdog_models.reading.logs import (
     training_log,
 )
 from hangdog_models.reading.printable import decoded
-from hangdog_models.reading.stacks import capture_failure, faulthandler, proc_status, pyspy, pyspy_text, stack_text
+from hangdog_models.reading.stacks import capture_failure, proc_status, pyspy, stack_text, stacks_in_log
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.pasted import plain
 from hangdog_models.stack import Frame, ProcessState
@@ -159,7 +159,7 @@ _SYSTEM_TEXTS = (
 
 
 def read_contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
-    """All that a file holds, which is one thing, but for a log into which a dying process has written its stacks.
+    """All that a file holds, which is one thing, but for a log into which a process has written its stacks.
 
     Raises UnreadableEvidence when it claims to be a format and is not. What a container's runtime wrote around the lines of
     its log is taken off, but for their times.
@@ -185,24 +185,14 @@ def _contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
     if isinstance(content, StackFile):
         logged = _log_beside(name, data, limits)
         return (content, logged) if logged is not None else (content,)
-    if not isinstance(content, Logged | Unused) or b"\0" in data[:_HEAD]:
+    if not isinstance(content, Logged | Unused) or not stacks_in_log.may_hold(data) or b"\0" in data[:_HEAD]:
         return (content,)
-    stacks = _stacks_in_log(name, data, limits)
+    stacks = StackFile(stacks_in_log.read(plain(data.decode("utf-8", "replace")), name.rank, limits))
     if not stacks.processes:
         return (content,)
-    says_more = isinstance(content, Logged) and (content.streams or content.findings or content.diagnosed)
+    dumps = b"(most recent call first):" in data  # an interrupt leaves the log what it is
+    says_more = isinstance(content, Logged) and (content.streams or content.findings or content.diagnosed or not dumps)
     return (content, stacks) if says_more else (stacks,)
-
-
-def _stacks_in_log(name: Name, data: bytes, limits: Limits) -> StackFile:
-    """What a dying process wrote into its log, or a watchdog that ran py-spy as it gave up (SGLang's does)."""
-    if b"(most recent call first):" in data:
-        text = plain(data.decode("utf-8", "replace"))
-        return StackFile(faulthandler.read(text, name.rank, limits) if faulthandler.recognises(text) else ())
-    if b"\nThread " not in data or b"\nProcess " not in data:
-        return StackFile(())
-    text = plain(data.decode("utf-8", "replace"))
-    return StackFile(pyspy_text.read(text, limits) if pyspy_text.recognises(text) else ())
 
 
 def _log_beside(name: Name, data: bytes, limits: Limits) -> Logged | None:

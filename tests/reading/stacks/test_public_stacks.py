@@ -2,16 +2,8 @@
 
 import pytest
 
-from hangdog_models.reading.stacks import (
-    faulthandler,
-    gdb,
-    gdb_python,
-    kernel_stack,
-    proc_status,
-    pyspy_text,
-    pystack,
-    stack_text,
-)
+from hangdog_models.reading.stacks import faulthandler, kernel_stack, proc_status, pyspy_text, pystack, stack_text
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
 from hangdog_models.stack import Frame
 
 #: https://github.com/NVIDIA/TensorRT-LLM/issues/2560

@@ -11,8 +11,7 @@ import pytest
 from hangdog_models.reading.stacks import (
     eu_stack,
     faulthandler,
-    gdb,
-    gdb_python,
+    interrupted,
     kernel_stack,
     perf_script,
     pyspy_raw,
@@ -20,6 +19,7 @@ from hangdog_models.reading.stacks import (
     pystack,
     stack_text,
 )
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.stack import Frame, Thread
 from hangdog_models.training import training_thread
@@ -104,6 +104,13 @@ def test_py_bt_alone_is_of_the_main_thread() -> None:
     assert "recv" not in repr(process.threads)  # source lines are not kept
 
 
+def test_bt_alone_is_of_the_main_thread() -> None:
+    (process,) = gdb.read(text("gdb-bt.txt"))
+    frames = main_of(process).frames
+    assert (frames[0].function, frames[-1].function) == ("_start", "__GI___clock_nanosleep")
+    assert process.native and process.pid == main_of(process).tid
+
+
 def test_eu_stack_names_threads_by_their_ids_and_frames_by_their_libraries() -> None:
     (process,) = eu_stack.read(text("eu-stack-verbose.txt"))
     assert [thread.tid for thread in process.threads] == [16995, 16997, 16998]
@@ -169,10 +176,24 @@ def test_py_spy_record_counts_and_the_commonest_stack_is_kept() -> None:
     assert main_of(job).frames[-1] == Frame("read_shard", "train.py", 18)
 
 
+def test_the_ranks_of_a_job_that_somebody_interrupted() -> None:
+    found = {process.ranks: main_of(process).frames for process in interrupted.read(text("torchrun-interrupted.log"))}
+    assert {ranks: [frame.function for frame in frames] for ranks, frames in found.items()} == {
+        (0,): ["<module>", "main", "wrapper", "barrier"],  # gloo let go of it when rank 1 had ended
+        (1,): ["<module>", "main", "load"],
+    }
+
+
+def test_a_program_whose_loader_hangs_when_somebody_interrupts_it() -> None:
+    (process,) = interrupted.read(text("loader-interrupted.log"))
+    assert innermost(process) == "select" and len(main_of(process).frames) == 11
+
+
 @pytest.mark.parametrize(
     ("name", "what"),
     [
         ("gdb-bt-and-py-bt.txt", "the text of gdb"),
+        ("gdb-bt.txt", "the text of gdb"),
         ("gdb-py-bt.txt", "the text of gdb's py-bt"),
         ("pystack.txt", "the text of pystack"),
         ("pystack-native.txt", "the text of pystack"),
@@ -186,6 +207,7 @@ def test_py_spy_record_counts_and_the_commonest_stack_is_kept() -> None:
         ("py-spy-record-native.txt", "the lines of py-spy record"),
         ("debug-server.txt", "stacks of ranks"),
         ("debug-server.html", "stacks of ranks"),
+        ("torchrun-interrupted.log", ""),
         ("torchrun-timer.log", ""),  # a log, whatever stands in it
         ("faulthandler-3.13-abort.txt", ""),
     ],

@@ -6,7 +6,8 @@ import pytest
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.limits import Limits
-from hangdog_models.reading.stacks import gdb, pyspy, pyspy_text, pystack
+from hangdog_models.reading.stacks import pyspy, pyspy_text, pystack
+from hangdog_models.reading.stacks.debuggers import gdb
 from hangdog_models.stack import Frame
 
 FRAME: dict[str, object] = {
@@ -221,10 +222,104 @@ def test_text_of_gdb() -> None:
     assert all(frame.native for thread in process.threads for frame in thread.frames)
 
 
+BACKTRACE = """(gdb) bt
+#0  0x00007f326f3d9740 in syscall () at ../sysdeps/unix/sysv/linux/x86_64/syscall.S:38
+#1  0x00007f3268a1672e in net::Waiter::wait(net::Timeout,
+    std::function<void ()>) () from /opt/lib/libnet.so
+#2  0x00007f326ef18133 in main ()
+"""
+
+
+def functions(text: str) -> list[tuple[int | None, str | None, list[str]]]:
+    """For each thread: the pid of its process, its name and its functions, outermost first."""
+    return [
+        (process.pid, thread.name, [frame.function for frame in thread.frames])
+        for process in gdb.read(text)
+        for thread in process.threads
+    ]
+
+
+@pytest.mark.parametrize("around", ["{}", "[New LWP 8]\n[Thread debugging using libthread_db enabled]\n{}"])
+def test_text_of_one_backtrace_of_gdb_is_of_the_main_thread(around: str) -> None:
+    text = around.format(BACKTRACE)
+    assert gdb.recognises(text)
+    assert functions(text) == [
+        (None, "MainThread", ["main", "net::Waiter::wait(net::Timeout, std::function<void ()>)", "syscall"])
+    ]
+    assert functions(text + "[Inferior 1 (process 7) detached]\n")[0][0] == 7
+
+
+def test_the_prompt_stands_before_the_first_frame_where_commands_came_through_a_pipe() -> None:
+    text = BACKTRACE.replace("bt\n", "")
+    assert text.startswith("(gdb) #0 ") and gdb.recognises(text) and functions(text) == functions(BACKTRACE)
+
+
+def test_each_backtrace_is_of_a_process_of_its_own_unless_another_thread_was_chosen() -> None:
+    assert [pid for pid, *_ in functions(BACKTRACE + BACKTRACE)] == [None, None]
+    chosen = "[Switching to thread 9 (Thread 0x7f1 (LWP 12))]\n#0  0x01 in poll ()\n(gdb) #0  0x01 in poll ()\n#1  0x02 in clone ()\n"
+    (main, other) = functions(BACKTRACE + chosen)
+    assert main[1] == "MainThread" and other == (None, None, ["clone", "poll"])
+
+
+def test_a_backtrace_of_a_thread_that_is_not_the_first_gives_no_main_thread() -> None:
+    text = BACKTRACE.replace("main ()", "clone3 ()")
+    assert gdb.recognises(text) and functions(text)[0][1] == "unnamed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#0 building with default (docker)\n#1 [internal] load (Dockerfile)\n",
+        "#0  building with default\n#1  [internal] load metadata\n",
+        "    #0 0x7f32 in malloc (/usr/lib/libasan.so+0x10)\n    #1 0x55 in main /srv/a.c:3:4\n",
+        "#0  0x01 in f ()\n",
+        "#0  0x01 in f ()\n#2  0x01 in g ()\n",
+        "step 3\n" * 9 + BACKTRACE,
+        "#0 Frame 0x7f, for file /srv/t.py, line 3, in f (x=1)\n#1 Frame 0x7f, for file /srv/t.py, line 3, in f (x=1)\n",
+    ],
+    ids=["builder", "builder, wide", "sanitizer", "one frame", "a gap", "in a log", "py-bt-full"],
+)  # fmt: skip
+def test_numbered_lines_of_others_are_no_backtrace(text: str) -> None:
+    assert not gdb.recognises(text)
+
+
 def test_each_text_is_recognised_by_its_own_reader_only() -> None:
     readers = (pyspy_text, pystack, gdb)
     for text, own in ((PYSPY, pyspy_text), (PYSTACK, pystack), (GDB, gdb)):
         assert [reader for reader in readers if reader.recognises(text)] == [own]
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "active"),
+    [
+        ('Thread (idle): "MainThread"', "MainThread", False),
+        ('Thread (active) "MainThread"', "MainThread", True),
+        ('Thread 7 (active+gil) "loader"', "loader", True),
+        ("Thread (idle)", None, False),
+    ],
+)
+def test_text_of_py_spy_whose_threads_lost_their_ids(header: str, name: str | None, active: bool) -> None:
+    text = f"{header}\n    wait (queue.py:3)\n    serve (worker.py:7)\n"
+    assert pyspy_text.recognises(text)
+    ((thread,),) = (process.threads for process in pyspy_text.read(text))
+    assert (thread.name, thread.active, len(thread.frames)) == (name, active, 2)
+
+
+@pytest.mark.parametrize(
+    "remark", ["  <- hangs here", " <-- stuck (for ever)", "\t# waits for the server", " // see f(x)", " \u2190 here", " <=== (!)"]
+)  # fmt: skip
+def test_what_people_write_behind_a_frame_is_none_of_it(remark: str) -> None:
+    text = f'Thread 7 (idle): "MainThread"\n    close (store.py:6){remark}\n    main (t.py:7)\n'
+    ((thread,),) = (process.threads for process in pyspy_text.read(text))
+    assert thread.frames == (Frame("main", "t.py", 7), Frame("close", "store.py", 6))
+
+
+@pytest.mark.parametrize(
+    "name", ["std::operator<< <char>", "f(int)::{lambda()#1}", "operator->", "std::operator<= <int>"]
+)
+def test_a_symbol_that_looks_like_a_remark_is_whole(name: str) -> None:
+    ((thread,),) = (p.threads for p in pyspy_text.read(f"Thread 7 (idle)\n    {name} (libx.so)\n"))
+    assert thread.frames[0].function == name
 
 
 def test_a_text_without_threads_is_refused() -> None:

@@ -47,8 +47,8 @@ def told(text: str) -> dict[tuple[int, ...], str]:
 
 
 @pytest.mark.parametrize(
-    "body", [DUMP, PYSPY, GDB, FRAMES, '  File "/srv/train.py", line 9, in <module>\n    f()\n  File "a.py", line 3, in {function}\n'],
-    ids=["faulthandler", "py-spy", "gdb", "frames", "a stack as Python prints it"],
+    "body", [DUMP, PYSPY, PYSPY.replace("Thread {pid}", "Thread"), GDB, FRAMES, '  File "/srv/train.py", line 9, in <module>\n    f()\n  File "a.py", line 3, in {function}\n'],
+    ids=["faulthandler", "py-spy", "py-spy without ids", "gdb", "frames", "a stack as Python prints it"],
 )  # fmt: skip
 @pytest.mark.parametrize(
     "header",
@@ -174,6 +174,38 @@ def test_an_indented_paste_of_one_tool() -> None:
 def test_nothing_is_taken_off_a_text_that_nothing_stands_around() -> None:
     for text in (PYSPY, GDB, DUMP, FRAMES.lstrip()):
         assert plain(text) == text
+
+
+def test_frames_alone_in_a_text_with_hardly_a_word_around_them() -> None:
+    python = "Most of them stand here:\n\n```\n    put (store.py:3)\n    save (t.py:5)\n    train (t.py:7)\n    main (t.py:9)\n```\n"
+    assert told(python) == {(): "put"}
+    native = "    pthread_cond_wait@@GLIBC_2.3.2 (libc.so.6)\n    net::Future::wait (libnet.so)\n    net::f(long)::{lambda()#1}::_M_invoke (libnet.so)\n"
+    assert told(native) == {(): "pthread_cond_wait@@GLIBC_2.3.2"}
+    (process,) = stack_text.read(native)
+    assert process.native
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "    put (store.py:3)\n    save (t.py:5)\n",
+        "    put (store.py:3)\n    save (t.py:5)\n    train (t.py:7)\n" + "step 3 done (0.1 s)\n",
+        "numpy (2.1)\ntorch (2.9)\nnccl (2.27)\n",
+        'File "a.py", line 3, in f\nFile "a.py", line 4, in g\nFile "a.py", line 5, in h\n',
+    ],
+    ids=["two frames", "another line in four", "versions", "half a traceback"],
+)
+def test_a_text_that_is_not_nearly_all_frames_is_no_stack(text: str) -> None:
+    assert stack_text.form_of(text) == ""
+
+
+def test_what_people_write_behind_a_frame_in_a_listing_is_none_of_it() -> None:
+    listing = (
+        '=== Rank 0 ===\n  File "t.py", line 8 in main    \u2190 all_reduce (waiting)\n\n=== Rank 1 ===\n'
+        "  put (store.py:3)  # sleeps (!)\n  main (t.py:9)\n=== Rank 2 ===\n"
+        'Thread 0x0f (most recent call first):\n  File "t.py", line 8 in save  <- here\n  File "t.py", line 9 in <module>\n'
+    )
+    assert told(listing) == {(0,): "main", (1,): "put", (2,): "save"}
 
 
 @pytest.mark.parametrize(

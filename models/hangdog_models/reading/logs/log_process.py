@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from hangdog_models.collectives import WATCHDOG, CollectiveRecord
+from hangdog_models.collectives import UNNAMED, WATCHDOG, CollectiveRecord
 from hangdog_models.exits import SIGNALS
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank, format_ranks
@@ -206,7 +206,7 @@ def _global(process: LogProcess) -> bool:
 
 
 def _nameless(group: str) -> bool:
-    return group == watchdog.ONLY or group.startswith(watchdog.UNNAMED)
+    return group == watchdog.ONLY or group.startswith(UNNAMED)
 
 
 def _group_of_report(process: LogProcess) -> str:

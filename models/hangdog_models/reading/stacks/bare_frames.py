@@ -1,19 +1,22 @@
-"""Reads a stack that stands alone, without a thread's header, as people and merging tools write it below a set of ranks."""
+"""Reads a stack without a thread's header: below a set of ranks, as people and merging tools write it, or alone in a text."""
 
 import re
 from collections.abc import Iterable
 from itertools import pairwise
 
+from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.json_document import text_of
-from hangdog_models.reading.limits import Limits
+from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.reading.stacks.debuggers.gdb import frame_of_call
 from hangdog_models.reading.stacks.dumped_process import (
     MAIN,
     DumpedProcess,
     check_frames,
     installed_path,
+    lines_of,
     split_bracket,
+    without_remark,
 )
-from hangdog_models.reading.stacks.gdb import frame_of_call
 from hangdog_models.reading.stacks.pyspy_text import frame_of
 from hangdog_models.stack import Frame, Thread
 
@@ -29,9 +32,26 @@ _OUTERMOST = {
     "<module>", "_start", "main", "__libc_start_main", "Py_BytesMain", "start_thread", "clone", "clone3", "_bootstrap",
     "Thread._bootstrap", "_run_module_as_main",
 }  # fmt: skip
+#: Frames that a text must have to be taken for a stack, and the part of its lines that must be frames.
+_FEW, _NEARLY_ALL = 3, 0.8
 _LAST, _FIRST = "most recent call last", "most recent call first"
 #: How an exception that was raised begins: it tells where a thread was, not where it is.
 _RAISED = "Traceback (most recent call last)"
+
+
+def recognises(head: str) -> bool:
+    """Whether nearly all lines of a text are frames as py-spy writes them, with hardly a word around them."""
+    lines = tuple(lines_of(head))
+    frames = sum(_bracketed(without_remark(line.strip()), DEFAULTS) is not None for line in lines)
+    return frames >= max(_FEW, _NEARLY_ALL * len(lines))
+
+
+def read_text(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
+    """The one process of a text that is a stack alone: its first unbroken run of frames."""
+    found = read(text.split("\n"), limits)
+    if found is None:
+        raise UnreadableEvidence("holds no stack in a form that is known")
+    return (found,)
 
 
 def is_frame(line: str) -> bool:
@@ -83,6 +103,7 @@ def _outwards(frames: list[Frame], indents: list[int], inwards: bool | None) -> 
 def _frame(line: str, limits: Limits | None) -> tuple[Frame, bool | None] | None:
     """A frame, and whether its notation is one in which the outermost comes first; None: that is not known."""
     kept = limits or Limits()
+    line = without_remark(line)
     if native := _NATIVE.fullmatch(line):
         return frame_of_call(native[1], kept), False
     if file := _FILE.fullmatch(line):
@@ -95,7 +116,13 @@ def _frame(line: str, limits: Limits | None) -> tuple[Frame, bool | None] | None
         return Frame(text_of(at[1], kept), place, number, None if python else place), None
     if inside := _IN.fullmatch(line):
         return Frame(text_of(inside[3], kept), text_of(installed_path(inside[1]), kept), int(inside[2])), None
+    bracketed = _bracketed(line, kept)
+    return (bracketed, None) if bracketed is not None else None
+
+
+def _bracketed(line: str, limits: Limits) -> Frame | None:
+    """A frame in py-spy's notation: `f (a.py:3)`, `f (libc.so.6)`."""
     name, place = split_bracket(line)
     if place and name and " " not in name.partition("<")[0].partition("(")[0] and _PLACED.fullmatch(place):
-        return frame_of(name, place, kept), None
+        return frame_of(name, place, limits)
     return None

@@ -16,6 +16,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _INSTALLED = re.compile(r"^.*/(?:site-packages|dist-packages)/")
 
 _BRACKET = re.compile(r"[()]")
+#: What people write behind a frame, `<- hangs here`; a place in a source, a bracket or a function stands before it.
+_REMARK = re.compile(r"(?<=[\w)>])[ \t]{1,200}(?:<[-=]|#|//|[\u2190\u21d0\u2b05\u27f5\u25c0\u25c4\U0001f448])")
 _LINE = re.compile(r"[^\n]+")
 #: The name Python gives a process's first thread: what a reader that can tell that thread calls it.
 MAIN = "MainThread"
@@ -60,6 +62,12 @@ def lines_of(text: str) -> Iterator[str]:
     for line in _LINE.finditer(text):
         cut = line[0][:LONGEST_LINE].rstrip()
         yield _COLOUR.sub("", cut) if "\x1b" in cut else cut
+
+
+def without_remark(frame: str) -> str:
+    """A frame without what a person wrote behind it."""
+    remark = _REMARK.search(frame)
+    return frame[: remark.start()] if remark else frame
 
 
 def split_bracket(text: str) -> tuple[str, str]:

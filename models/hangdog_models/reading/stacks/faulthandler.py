@@ -11,7 +11,14 @@ from hangdog_models.ranks import Rank
 from hangdog_models.reading.json_document import text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.line_owner import NOBODY, LineOwner, owner_of
-from hangdog_models.reading.stacks.dumped_process import MAIN, UNNAMED, DumpedProcess, installed_path, lines_of
+from hangdog_models.reading.stacks.dumped_process import (
+    MAIN,
+    UNNAMED,
+    DumpedProcess,
+    installed_path,
+    lines_of,
+    without_remark,
+)
 from hangdog_models.stack import Frame, Thread
 
 #: Names of threads are printed since CPython 3.14.
@@ -143,7 +150,7 @@ def _add(dump: _Dump, mark: re.Match[str], limits: Limits) -> None:
     last = dump.threads[-1]
     if mark.re is _FRAME:
         file, line, function = mark.groups()
-        number = int(line) if line.isdigit() else 0
+        function, number = without_remark(function), int(line) if line.isdigit() else 0
         if len(last.frames) < limits.frames:
             last.frames.append(Frame(text_of(function, limits), text_of(installed_path(file or ""), limits), number))
     elif mark[1] == _COLLECTS:

@@ -14,11 +14,13 @@ from hangdog_models.reading.stacks.dumped_process import (
     installed_path,
     lines_of,
     split_bracket,
+    without_remark,
 )
 from hangdog_models.stack import Frame, Thread
 
 _PROCESS = re.compile(r"Process (\d{1,18}): ?(.*)")
-_THREAD = re.compile(r'Thread (0x[0-9a-fA-F]{1,16}|\d{1,18})(?:/\S+)? \((active|active\+gil|idle)\)(?:: "(.*)")?')
+#: People who copy a dump leave the thread's id out, or the colon.
+_THREAD = re.compile(r'Thread (?:(0x[0-9a-fA-F]{1,16}|\d{1,18})(?:/\S+)? )?\((active|active\+gil|idle)\)(?::? "(.*)")?')
 #: What `--locals` adds below a frame: user data, never kept.
 _LOCALS = ("Arguments:", "Locals:")
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]{1,40})?$|\.(?:c|cc|cpp|cxx|cu|h|hpp|S)$")
@@ -60,9 +62,12 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
     return tuple(DumpedProcess(pid, tuple(_closed(threads)), command) for pid, command, threads in processes if threads)
 
 
-def _number(digits: str) -> int:
-    """A thread's id: decimal with native ids, else hexadecimal; `007` is seven, which Python's own notation does not know."""
-    return int(digits, 16 if digits.startswith("0x") else 10)
+def _number(digits: str | None) -> int:
+    """A thread's id: decimal with native ids, else hexadecimal; `007` is seven, which Python's own notation does not know.
+
+    0 where it was left out.
+    """
+    return int(digits, 16 if digits.startswith("0x") else 10) if digits else 0
 
 
 def _add(thread: _Open, line: str, limits: Limits) -> None:
@@ -70,7 +75,7 @@ def _add(thread: _Open, line: str, limits: Limits) -> None:
     indent = len(line) - len(line.lstrip())
     if not indent or (thread.indent is not None and indent > thread.indent) or line.strip() in _LOCALS:
         return
-    name, place = split_bracket(line.strip())
+    name, place = split_bracket(without_remark(line.strip()))
     if not place:
         return
     thread.indent = indent

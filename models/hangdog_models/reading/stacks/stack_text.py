@@ -10,14 +10,15 @@ from hangdog_models.reading.stacks import (
     bare_frames,
     eu_stack,
     faulthandler,
-    gdb,
-    gdb_python,
+    interrupted,
     kernel_stack,
     perf_script,
     pyspy_raw,
     pyspy_text,
     pystack,
+    stacks_in_log,
 )
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.pasted import plain
 from hangdog_models.reading.stacks.rank_sections import Section, sections_of
@@ -43,6 +44,7 @@ FORMS = (
     Form(perf_script.recognises, perf_script.read, "the text of perf script"),
     Form(kernel_stack.recognises, kernel_stack.read, "/proc/<pid>/stack"),
     Form(pyspy_raw.recognises, pyspy_raw.read, "the lines of py-spy record"),
+    Form(bare_frames.recognises, bare_frames.read_text, "frames alone"),
 )
 #: Characters of a text, or of a rank's part of it, that must be enough to tell its form.
 _HEAD = 1 << 15
@@ -87,7 +89,7 @@ def _read_forms(text: str, limits: Limits) -> Iterator[DumpedProcess]:
 
 def _is_stack(section: Section) -> bool:
     text = "\n".join(section.lines)
-    if any(form.recognises(text) for form in FORMS) or faulthandler.recognises(text):
+    if any(form.recognises(text) for form in FORMS) or faulthandler.recognises(text) or interrupted.read(text):
         return True
     return bare_frames.read(section.lines, DEFAULTS) is not None
 
@@ -97,8 +99,8 @@ def _read_section(section: Section, limits: Limits) -> list[DumpedProcess]:
     ranks: tuple[Rank, ...] = tuple(sorted(section.ranks))
     if any(form.recognises(text[:_HEAD]) for form in FORMS):
         processes = tuple(_read_forms(text, limits))
-    elif faulthandler.recognises(text):
-        processes = faulthandler.read(text, None, limits)  # the ranks of its lines count more
+    elif found := stacks_in_log.read(text, None, limits):  # the ranks of its lines count more
+        processes = found
     else:
         alone = bare_frames.read(section.lines, limits)
         processes = (alone,) if alone is not None else ()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.json_document import text_of
 from hangdog_models.reading.limits import DEFAULTS, Limits
+from hangdog_models.reading.stacks.debuggers.gdb_sections import GdbThread, processes_of
 from hangdog_models.reading.stacks.dumped_process import MAIN, DumpedProcess, installed_path, lines_of
-from hangdog_models.reading.stacks.gdb_sections import GdbThread, processes_of
 from hangdog_models.stack import Frame, Thread
 
 _BEGINS = "Traceback (most recent call first):"

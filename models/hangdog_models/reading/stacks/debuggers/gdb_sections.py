@@ -8,8 +8,10 @@ from hangdog_models.reading.json_document import text_of
 from hangdog_models.reading.limits import Limits
 from hangdog_models.reading.stacks.dumped_process import check_frames, check_threads, lines_of
 
-_THREAD = re.compile(r"Thread (\d{1,9}) \((.*)\):?")
+_THREAD = re.compile(r"(?:Thread|\[Switching to thread) (\d{1,9}) \((.*)\)(?::|\])?")
 _TASK = re.compile(r"(?:LWP|process) (\d{1,18})")
+#: What stands before the first line of an answer where somebody copied a terminal.
+_PROMPT = re.compile(r"(?:\(gdb\) ){1,20}")
 _COMM = re.compile(r'"(.*)"')
 #: What gdb says when it lets go of a process that it attached to.
 _DETACHED = re.compile(r"\[Inferior \d{1,9} \(process (\d{1,18})\) detached\]")
@@ -38,20 +40,28 @@ class GdbProcess:
 
 def header_of(line: str) -> re.Match[str] | None:
     """gdb's header of a thread, if the line is one."""
-    header = _THREAD.fullmatch(line) if line.startswith("Thread ") else None
+    header = _THREAD.fullmatch(line) if line.startswith(("Thread ", "[Switching to thread ")) else None
     return header if header is not None and _TASK.search(header[2]) is not None else None
+
+
+def lines_of_gdb(text: str) -> Iterator[str]:
+    """The lines of gdb's answers, without its prompt."""
+    for line in lines_of(text):
+        prompt = _PROMPT.match(line)
+        yield line[prompt.end() :] if prompt else line
 
 
 def processes_of(text: str, limits: Limits) -> Iterator[GdbProcess]:
     """The listings of a text. A listing ends where gdb detaches or attaches, or where its threads' order starts again."""
     current, count = GdbProcess(), 0
-    for line in lines_of(text):
+    for line in lines_of_gdb(text):
         if header := header_of(line):
             check_threads(count := count + 1, limits)
             task, comm = _TASK.search(header[2]), _COMM.search(header[2])
             tid = int(task[1]) if task else 0
             thread = GdbThread(int(header[1]), tid, text_of(comm[1], limits) if comm else None)
-            if current.begun or _starts_again(current.threads, thread):
+            again = line[0] != "[" and _starts_again(current.threads, thread)  # people choose threads in any order
+            if current.begun or again:
                 yield current
                 current = GdbProcess()
             current.threads.append(thread)
