@@ -19,8 +19,8 @@ _INTERRUPTED = frozenset({STOP_ORDER, "interrupted"})
 _HARDWARE = frozenset({Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS})
 #: Findings in a rank's log if it failed by itself.
 OWN = _HARDWARE | {Impact.PROGRAM, Impact.NUMBERS, Impact.SERVICE}
-#: The launcher's codes for the rank that it saw end first; they do not mark a victim.
-_OF_THE_LAUNCHER = frozenset({"first observed failure", "killed"})
+#: Codes of an end that say nothing of its cause, of the launcher and of the process itself; they do not mark a victim.
+_BARE_ENDS = frozenset({"first observed failure", "killed", "aborted"})
 #: Signals that no order sends: the process itself caused them.
 _BY_ITSELF = frozenset(
     -number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
@@ -120,7 +120,7 @@ def first_failed(exits: Sequence[Exit], findings: Sequence[Finding]) -> Exit | N
 
     None if all say so: then it began elsewhere.
     """
-    victims = {one.rank for one in findings if one.impact is Impact.VICTIM and one.code not in _OF_THE_LAUNCHER}
+    victims = {one.rank for one in findings if one.impact is Impact.VICTIM and one.code not in _BARE_ENDS}
     owners = {one.rank for one in findings if one.impact in OWN}
     fell = [one for one in failed(exits, findings) if one.rank not in victims or one.rank in owners]
     return fell[0] if fell else None

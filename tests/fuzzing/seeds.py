@@ -306,6 +306,32 @@ _CONTAINER_TEXT = """{"log":"[rank3]: CUDA error: uncorrect","stream":"stderr","
 2026-01-02T03:04:05.678+01:00 stdout F  3
 """
 
+_REPORTS_TEXT = """[0]<stderr>:x] One or more tensors were submitted to be reduced, gathered
+[0]<stderr>:Missing ranks:
+[0]<stderr>:0: [broadcast.b]
+[0]<stderr>:1!: [allreduce.a, allreduce.b ...]
+Stalled ops:x_0 [missing ranks: 1, 3]
+y_0 [ready ranks: 5]
+E] This thread has been waiting for 5000ms for and may be stuck: participant AllReduceParticipantData{rank=1, element_count=8, x{run_id=RunId: 0, global_devices=[0,1,2], num_local_participants=3, collective_op_kind=cross_replica, op_id=0}}
+Not all ranks joining collective, sequence number: 4
+group info: 0:default_pg
+collective: nccl:all_reduce
+missing ranks: {1}
+expected ranks: {0, 1}
+  id  group_id    pass_check  collective_seq_id  collective_name    collective_state  missing_ranks
+   4  main_comm   True        4                  nccl:all_reduce    scheduled         {1}
+  id  collective_id  group_id   global_rank  collective_type
+   8                 main_comm            0  nccl:all_reduce
+# of tasks that reached the barrier: 8/16. Some timed out task names:
+/job:jax_worker/replica:0/task:3
+*** SIGSEGV (@0x8), see gl#s15 received by PID 71 (TID 72) on cpu 17; stack trace: ***
+[gpu-a:71] Signal: Aborted (6)
+[pod-1:71  :0:71] Caught signal 11 (Segmentation fault: address not mapped)
+SIGABRT(6), PID: 71, Thread 72:
+[rank1]: RuntimeError: OPS function error: HcclAllreduce, error code is 6
+EI0002: The wait execution of the Notify register times out. Reason: x from remote rank: [3]. group:[hccl_world_group]
+"""
+
 _NUMBERS_TEXT = """[rank3]: step: 14  loss:  3.24405  grad_norm:  0.8319  memory:  9.46GiB(64.99%)
  iteration     5426/  250000 | lm loss: 8.7E-01 | loss scale: 1.0 | grad norm: nan | number of skipped iterations:   1 |
 {'loss': 0.0, 'grad_norm': inf, 'epoch': 0.0}
@@ -352,7 +378,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
     ),
     "nccl_diag": (_DIAG_TEXT,),
     "inspector": (_INSPECTOR_TEXT,),
-    "log": (_LOG_TEXT,),
+    "log": (_LOG_TEXT, _REPORTS_TEXT),
     "numbers": (_NUMBERS_TEXT,),
     "error_file": (_ERROR_FILE,),
     "slurm": (_SLURM_TEXT,),

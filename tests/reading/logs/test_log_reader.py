@@ -46,6 +46,9 @@ def findings(text: str, rank: int | None = 0) -> list[Finding]:
         ("2026-01-02T03:04:05.678Z x", [LogLine("2026-01-02T03:04:05.678Z x", at_s=1767323045.0)]),
         ("2026-01-02 03:04:05,678 x", [LogLine("2026-01-02 03:04:05,678 x")]),
         ("[rank9999999]: x", [LogLine("x")]),
+        ("[1,3]<stderr>:x", [LogLine("x", Rank(3))]),
+        ("Fri Nov  8 14:58:45 2026[3]<stdout>: x", [LogLine("Fri Nov  8 14:58:45 2026"), LogLine("x", Rank(3))]),
+        ("(EngineCore_DP0 pid=71) ERROR 10-24 16:30:27 [core.py:710]   x", [LogLine("  x", process=71)]),
     ],
 )
 def test_prefixes_tell_whose_a_line_is(line: str, expected: list[LogLine]) -> None:
@@ -310,3 +313,37 @@ def test_a_log_in_which_nothing_is_known_says_nothing() -> None:
 )
 def test_a_log_goes_until_the_last_date_that_begins_a_line(text: str, at_s: float | None) -> None:
     assert log_lines.end(text) == at_s
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        ("EI0006: [PID: 7] 2026-01-02-03:04:05.006 Getting socket times out. Reason: it did not send. Solution", ["HCCL no connection"]),
+        ("EI0005: The parameters of operator x are inconsistent between ranks", ["HCCL operations differ"]),
+        ("step 4", []),
+    ],
+)  # fmt: skip
+def test_the_lines_after_an_error_of_an_npu_say_what_its_number_means(after: str, expected: list[str]) -> None:
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n'
+    call = "RuntimeError: InnerRunOpApi:x.cpp:281 OPS function error: HcclAllreduce, error code is 6"
+    text = "".join(f"[rank1]: {line}\n" for line in f"{trace}{call}\n[ERROR] ERR01100\n{after}".splitlines())
+    found = findings(text, None)
+    assert [one.code for one in found] == ["NPU call failed", *expected]
+    assert {one.rank for one in found} == {1}
+
+
+def test_a_time_out_of_an_npu_is_explained_by_the_lines_after_it() -> None:
+    found = findings(
+        "NPU function error: x, error code is 507048\nEI0002: Notify register times out\nCUDA out of memory\n"
+    )
+    assert [(one.code, one.impact) for one in found] == [
+        ("NPU time-out", Impact.VICTIM),
+        ("HCCL time-out", Impact.VICTIM),
+    ]
+
+
+def test_a_traceback_that_vllm_logs_line_by_line_is_read() -> None:
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nTimeoutError\n'
+    head = "(EngineCore_DP0 pid=71) ERROR 10-24 16:30:27 [core.py:710] "
+    found = findings("".join(f"{head}{line}\n" for line in trace.splitlines()), None)
+    assert [(one.code, one.impact) for one in found] == [("distributed call failed", Impact.VICTIM)]

@@ -15,16 +15,22 @@ from hangdog_models.verdict import Kind
 AWAITED_BY_NAME = by_cause("awaited_by_name")
 _KINDS = {"machine": Kind.MACHINE, "software": Kind.SOFTWARE}
 AWAITED_AT_MOST = likelihood("awaited_at_most")
+#: Codes of reports by a coordinator or an analysis: the process that prints them need not wait, and may be one it names.
+_OVERSEEN = frozenset({"stall inspector", "flight recorder analysis", "JAX coordination"})
 
 
 def explain(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]:
     """The ranks that are awaited by name and do not themselves wait in vain for others, with their causes."""
     reports = [finding for finding in findings if finding.impact is Impact.VICTIM and finding.ranks]
-    waiting = {finding.rank for finding in findings if finding.impact is Impact.VICTIM and finding.rank is not None}
+    waiting = {
+        finding.rank
+        for finding in findings
+        if finding.impact is Impact.VICTIM and finding.rank is not None and finding.code not in _OVERSEEN
+    }
     awaited: dict[Rank, list[Finding]] = {}
     for finding in reports:
         for rank in finding.ranks:
-            if rank != finding.rank and rank not in waiting:
+            if (rank != finding.rank or finding.code in _OVERSEEN) and rank not in waiting:
                 awaited.setdefault(rank, []).append(finding)
     if not awaited or len(awaited) > max(1, AWAITED_AT_MOST * topology.world_size):
         return []

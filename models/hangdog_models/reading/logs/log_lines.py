@@ -12,13 +12,18 @@ from hangdog_models.reading.dates import last_lines, moment
 _LONGEST = 1 << 13
 _LINE = re.compile(r"[^\r\n]+")  # a progress bar ends its line with \r
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
-#: PyTorch's own prefix (`[rank3]:`, Lightning's `[rank: 3]`) holds the global rank, torchrun's the local one.
-_WHOSE = re.compile(r"\[(?:rank(?:: )?(\d{1,7})|(?:default|trainer|worker)(\d{1,4}))\]:? ?")
+#: PyTorch's own prefix (`[rank3]:`, Lightning's `[rank: 3]`) holds the global rank, torchrun's the local one. Open MPI
+#: (`[1,3]<stderr>:`) and horovodrun (`[3]<stderr>:`) write the global one, too.
+_WHOSE = re.compile(
+    r"\[(?:rank(?:: )?(\d{1,7})|(?:default|trainer|worker)(\d{1,4}))\]:? ?|\[(?:\d{1,9},)?(\d{1,7})\]<std(?:out|err|diag)>: ?"
+)
 _RAY = re.compile(r"\s{0,8}\([A-Za-z_][\w.<>:]{0,200} pid=(\d{1,18})(?:, ip=[\w.:]{1,64})?\) ?")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,]\d{1,9})? ?(Z|[+-]\d\d:?\d\d)")
 #: The host before NCCL's own lines (`node-2:5776:5902 [0] … NCCL WARN`), and before what srun says of its tasks.
 _NCCL = re.compile(r"(?:\[[\d :.-]{1,32}\] )?([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[-?\d{1,4}\] .{0,128}?NCCL ")
 _SRUN = re.compile(r"(?:\d{1,7}: )?srun: error: ([A-Za-z0-9][\w.-]{0,252}): tasks? \d")
+#: The prefix of vLLM's logger, under which it prints whole tracebacks.
+_LOGGER = re.compile(r"(?:INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]{1,64}:\d{1,6}\] ?")
 #: What a container's runtime writes before each line (CRI): its time, and the stream.
 _CONTAINER = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d) std(?:out|err) F ")
 #: Characters at the start of a line within which a time stamp stands.
@@ -66,6 +71,8 @@ def lines_of_log(text: str) -> Iterator[LogLine]:
         ray = _RAY.match(line)
         process = int(ray[1]) if ray else None
         line = line[ray.end() :] if ray else line
+        if line[:1] in "IWEC" and (logger := _LOGGER.match(line)):
+            line = line[logger.end() :]
         if "[" not in line:
             yield LogLine(line, process=process, at_s=at_s, host=_host(line))
             continue
@@ -75,8 +82,9 @@ def lines_of_log(text: str) -> Iterator[LogLine]:
                 part = line[begin : whose.start()]
                 yield LogLine(part, rank, local, process, at_s, _host(part))
                 rank = local = None
+            number = whose[1] or whose[3]
             rank, local, begin = (
-                _rank(whose[1]) if whose[1] else rank,
+                _rank(number) if number else rank,
                 int(whose[2]) if whose[2] else local,
                 whose.end(),
             )

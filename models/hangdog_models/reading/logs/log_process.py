@@ -12,6 +12,8 @@ from hangdog_models.reading.logs import desync, log_table, nccl_log, startup_lin
 from hangdog_models.reading.logs.failure_summary import FirstFailure
 from hangdog_models.reading.logs.log_counters import LogCounters
 from hangdog_models.reading.logs.log_lines import LogLine
+from hangdog_models.reading.logs.reports import crash_report
+from hangdog_models.reading.logs.reports.overseers import Overseers
 from hangdog_models.reading.logs.traceback_lines import Traceback
 from hangdog_models.reading.printable import printable
 
@@ -25,6 +27,8 @@ _AFTERMATH = 2_000
 _MOST = 64
 #: Bearings that a process's first error does not explain: a broken device is no consequence of an abort.
 _NEW_IMPACTS = (Impact.TELLS_NOTHING, Impact.CONVICTS, Impact.RESET)
+#: Codes of errors that are mere numbers: the lines after them say what the number means.
+_NUMBERED = frozenset({"NPU time-out", "NPU call failed"})
 _MOSTLY = "whoever ends first is mostly a victim"
 
 
@@ -39,6 +43,7 @@ class LogProcess:
     arrivals: startup_lines.Arrivals = field(default_factory=startup_lines.Arrivals)
     first_failure: FirstFailure = field(default_factory=FirstFailure)
     traceback: Traceback = field(default_factory=Traceback)
+    reports: Overseers = field(default_factory=Overseers)
     timed_out_at: tuple[str, int] | None = None
     lags: list[desync.Lag] = field(default_factory=list)
     checked: dict[Rank, CollectiveRecord] = field(default_factory=dict)
@@ -57,6 +62,8 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
     if process.first_failure.take(text):
         if not process.first_failure.lines:
             _take_first_failure(process, line.at_s, limits)
+        return
+    if process.reports.take(text):
         return
     ended = process.traceback.ends_with(text)
     if "opCount" in text or "commId" in text:
@@ -78,7 +85,9 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
 
 
 def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Finding | None:
-    """What the table says of a line, else of the exception that it ends a traceback with."""
+    """What a line says by itself: that a signal ended a process, what the table knows, or how a traceback ends."""
+    if crash := crash_report.finding(text, SOURCE):
+        return crash
     known = log_table.packaged().find(text)
     if known is not None:
         row, match = known
@@ -121,13 +130,15 @@ def _shown(record: CollectiveRecord) -> str:
 def _note_error(process: LogProcess, finding: Finding, line: LogLine, number: int) -> None:
     """Notes an error, unless it is a consequence of the process's first; a broken device is never a consequence.
 
-    The same error of another path or of other ranks is none either: which ones fail tells where.
+    The same error of another path or of other ranks is none either: which ones fail tells where. Nor is a signal that
+    ended one more process.
     """
     key = _key(finding)
+    codes = {one.code for one in process.found.values()}
     after = process.failed_at is not None and number - process.failed_at < _AFTERMATH
-    again = (finding.impact is Impact.PATH or finding.ranks) and any(
-        one.code == finding.code for one in process.found.values()
-    )
+    again = (finding.impact is Impact.PATH or finding.ranks) and finding.code in codes
+    again = again or (bool(codes) and codes <= _NUMBERED)
+    again = again or (finding.code in crash_report.CODES and not codes.isdisjoint(crash_report.CODES))
     if after and key not in process.found and finding.impact not in _NEW_IMPACTS and not again:
         return
     if finding.impact is not Impact.TELLS_NOTHING and not after:
@@ -145,7 +156,8 @@ def _note(process: LogProcess, finding: Finding, at_s: float | None) -> None:
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
-    return finding.code, finding.impact, finding.device, finding.ranks, finding.peers, finding.machine
+    process = finding.what if finding.code in crash_report.CODES else ""
+    return finding.code, finding.impact, finding.device, finding.ranks, finding.peers, finding.machine, process
 
 
 def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits) -> None:
@@ -166,7 +178,7 @@ def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits)
 
 
 def findings(process: LogProcess, limits: Limits) -> tuple[Finding, ...]:
-    """All findings of the process, those of the watchdog and of start-up last; each belongs to the process's rank."""
+    """All findings of the process, those of the watchdog, of start-up and of others last; each belongs to the process's rank."""
     if process.first_failure.lines and process.first_failure.exitcode:  # the log was cut inside of the list
         _take_first_failure(process, None, limits)
     counted = process.watched.counted
@@ -184,6 +196,7 @@ def findings(process: LogProcess, limits: Limits) -> tuple[Finding, ...]:
     for barrier in process.arrivals.barriers.values():
         if meaning := startup_lines.meaning(barrier):
             found.append(Finding(SOURCE, *meaning, times=barrier.lines))
+    found += process.reports.findings(SOURCE, process.rank is not None)
     return tuple(f if f.rank is not None or process.rank is None else replace(f, rank=process.rank) for f in found)
 
 
@@ -218,7 +231,7 @@ def _group_of_report(process: LogProcess) -> str:
 
 def hearsay(process: LogProcess) -> dict[Rank, LogCounters]:
     """What the process reports of the counters of other ranks, and of its own."""
-    reported: dict[Rank, LogCounters] = {}
+    reported = process.reports.analysis.positions(WATCHDOG)
     if process.lags and _global(process):
         group = _group_of_report(process)
         for lag in process.lags:

@@ -16,6 +16,7 @@ from hangdog_models.reading.logs import log_process, log_table, nccl_log, watchd
 from hangdog_models.reading.logs.log_counters import LogCounters
 from hangdog_models.reading.logs.log_lines import LogLine, lines_of_log
 from hangdog_models.reading.logs.log_process import LogProcess
+from hangdog_models.reading.logs.reports import crash_report, overseers
 from hangdog_models.reading.logs.startup_lines import Arrivals
 
 #: What only logs of training jobs hold; one of them is enough.
@@ -25,11 +26,16 @@ _MARKS = (
     "[c10d]", "Traceback (most recent call last)", "[rank0]", "first observed failure", "torch.distributed",
     "torch/distributed", "monitoredBarrier", "DataLoader worker", "store based barrier", "site-packages/torch/",
     "torchrun", "NCCL version", "desync", "srun: error:", "srun: Job step aborted", "slurmstepd: error:",
+    "tensors were submitted to be reduced", "[missing ranks:", "may be stuck: participant", "Not all ranks joining collective",
+    "missing_ranks", "imed out task names:", "XlaRuntimeError", "coordination service", "Accelerator device halted",
+    "*** SIGSEGV", "*** SIGABRT", "*** SIGBUS", "*** SIGFPE", "*** SIGILL", "*** SIGTERM", "] Signal: ", "] Caught signal ",
+    "torch_npu", " EI00", "EI0002:", "EI0006:", "runtime result =", "broadcast block found", "EngineCore", "watchdog_timeout=",
 )  # fmt: skip
 #: Parts of lines that say something, beside those of the table.
 _HINTS = (
     "WorkNCCL(", "[PG ", "opCount", "commId", "barrier", "collective", 'File "', "Root Cause", "Error", "Exception",
     "Interrupt", "Exit", "Timeout", "Fault", "Failure", "ast enqueued", " joined", "NCCL INFO", "localGid",
+    *crash_report.HINTS, *overseers.HINTS,
 )  # fmt: skip
 #: Lines of the kernel in the journal of a machine: another reader's.
 _OF_KERNEL = ("NVRM: ", " kernel: ")
@@ -76,7 +82,7 @@ def read(
     Never raises; of a log in which nothing is known nothing comes out. Work is linear in the size of the text.
     """
     processes: dict[_Owner, LogProcess] = {}
-    listing: LogProcess | None = None  # the process in whose lines torchrun's list of failures stands
+    listing: LogProcess | None = None  # the process in whose lines a list stands, of failures or of ranks
     # Looking through the whole text for each hint first is cheap, and leaves few of them to look for in each line.
     hints = tuple(hint for hint in dict.fromkeys(_HINTS + log_table.packaged().hints) if hint in text)
     for number, line in enumerate(lines_of_log(text)):
@@ -93,7 +99,10 @@ def read(
                 continue
             process = processes[key] = LogProcess(key[0])
         log_process.take(process, line, number, limits)
-        listing = process if process.first_failure.lines else None
+        if process.first_failure.lines or process.reports.expecting:
+            listing = process
+        elif process is listing:
+            listing = None
     return tuple(_streams(processes, limits))
 
 

@@ -1,0 +1,59 @@
+"""The line by which a library says that a signal ended its process: whose it is, and when it follows from something else."""
+
+import pytest
+
+from hangdog_models.findings import Finding, Impact
+from hangdog_models.ranks import Rank
+from hangdog_models.reading.logs import training_log
+
+SEGV = "*** SIGSEGV (@0x8), see gl#s15 received by PID 71 (TID 72) on cpu 17; stack trace: ***"
+UCX = "[pod-1:71  :0:71] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x28)"
+
+
+def findings(text: str, rank: int | None = None) -> list[Finding]:
+    streams = training_log.read(text, None if rank is None else Rank(rank))
+    return [finding for stream in streams for finding in stream.findings]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "impact", "machine", "who"),
+    [
+        (SEGV, "segmentation fault", Impact.PROGRAM, "", "process 71"),
+        ("*** SIGABRT received at time=1700000000 on cpu 3 ***", "aborted", Impact.VICTIM, "", "a process"),
+        ("W1108 x.cc:2] *** SIGABRT (@0x1f8) received by PID 71 (TID 0x7f) from PID 71; stack trace: ***", "aborted", Impact.VICTIM, "", "process 71"),
+        ("*** SIGTERM received by PID 71 (TID 71) on cpu 3 from PID 1; stack trace: ***", "told to stop", Impact.TELLS_NOTHING, "", "process 71"),
+        ("[gpu-a:71] Signal: Aborted (6)", "aborted", Impact.VICTIM, "gpu-a", "process 71"),
+        ("[gpu-a:71] Signal: Bus error (7)", "bus error", Impact.PROGRAM, "gpu-a", "process 71"),
+        (UCX, "segmentation fault", Impact.PROGRAM, "pod-1", "process 71"),
+        ("[pod-1:71:0] Caught signal 8 (Floating point exception)", "arithmetic error", Impact.PROGRAM, "pod-1", "process 71"),
+        ("SIGSEGV(11), PID: 71, Thread 72: ", "segmentation fault", Impact.PROGRAM, "", "process 71"),
+    ],
+)  # fmt: skip
+def test_each_form_tells_the_process(line: str, code: str, impact: Impact, machine: str, who: str) -> None:
+    (one,) = findings(f"torch.distributed\n{line}\n")
+    assert (one.code, one.impact, one.machine) == (code, impact, machine)
+    assert one.what.startswith(who)
+
+
+def test_the_prefix_tells_the_rank() -> None:
+    (one,) = findings(f"Fri Nov  8 14:58:45 2026[1,9]<stdout>:{SEGV}\n")
+    assert one.rank == 9
+
+
+def test_several_processes_of_one_log_are_told_apart() -> None:
+    found = findings(f"{UCX}\n{UCX.replace('71', '72')}\n{UCX}\n")
+    assert [(one.what.split()[1], one.times) for one in found] == [("71", 2), ("72", 1)]
+
+
+def test_an_abort_hides_no_segmentation_fault_after_it() -> None:
+    found = findings(f"[gpu-a:71] Signal: Aborted (6)\n{UCX}\n")
+    assert [one.code for one in found] == ["aborted", "segmentation fault"]
+
+
+def test_a_crash_after_an_error_of_the_rank_follows_from_it() -> None:
+    found = findings(f"ncclRemoteError: x\n{SEGV}\n", rank=3)
+    assert [one.code for one in found] == ["NCCL remote error"]
+
+
+def test_signals_that_end_nothing_say_nothing() -> None:
+    assert findings("torch.distributed\n[a:1] Signal: Child exited (17)\n[a:1:0:1] Caught signal 99 (x)\n") == []
