@@ -310,3 +310,25 @@ def test_a_log_in_which_nothing_is_known_says_nothing() -> None:
 )
 def test_a_log_goes_until_the_last_date_that_begins_a_line(text: str, at_s: float | None) -> None:
     assert log_lines.end(text) == at_s
+
+
+@pytest.mark.parametrize(
+    ("ending", "impact"),
+    [
+        ("ValueError: the timeout of a connection must be positive", Impact.PROGRAM),
+        ("RuntimeError: Expected all tensors to be on the same device, but found cuda:0 and cpu!", Impact.PROGRAM),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 4x8)", Impact.PROGRAM),
+        ("jaxlib.xla_extension.XlaRuntimeError: INVALID_ARGUMENT: deadline of shape f32[4]", Impact.PROGRAM),
+        ("jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: the barrier was not passed", Impact.VICTIM),
+        ("RuntimeError: npuSynchronizeDevice:csrc/NPUStream.cpp:4 NPU function error: aclrtSynchronize", Impact.VICTIM),
+        ("RuntimeError: HCCL error in: csrc/ProcessGroup.cpp:6", Impact.VICTIM),
+        ("RuntimeError: HIP error: something that is new", Impact.VICTIM),
+        ("OSError: [Errno 110] Connection timed out", Impact.VICTIM),
+        ("ray.exceptions.GetTimeoutError: Get timed out", Impact.VICTIM),
+    ],
+)
+def test_an_error_from_below_the_program_is_not_its_code_by_itself(ending: str, impact: Impact) -> None:
+    log = f'Traceback (most recent call last):\n  File "train.py", line 8, in main\n    step()\n{ending}\n'
+    ((found,),) = (stream.findings for stream in training_log.read(log, Rank(3)))
+    assert (found.impact, found.rank) == (impact, Rank(3))
+    assert ending.partition(": ")[2] in found.what

@@ -12,7 +12,7 @@ from hangdog_models.reading.logs import desync, log_table, nccl_log, startup_lin
 from hangdog_models.reading.logs.failure_summary import FirstFailure
 from hangdog_models.reading.logs.log_counters import LogCounters
 from hangdog_models.reading.logs.log_lines import LogLine
-from hangdog_models.reading.logs.traceback_lines import Traceback
+from hangdog_models.reading.logs.traceback_lines import Traceback, impact_of
 from hangdog_models.reading.printable import printable
 
 SOURCE = "log"
@@ -92,8 +92,11 @@ def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Findin
         )  # fmt: skip
     if ended is None:
         return None
+    impact = impact_of(*ended)
     what = f"the program ended with {ended[0]}" + (f": {printable(ended[1], 200)}" if ended[1] else "")
-    return Finding(SOURCE, ended[0], Impact.PROGRAM, what)
+    if impact is Impact.VICTIM:
+        what += "; that comes from below the program, and the cause may be elsewhere"
+    return Finding(SOURCE, ended[0], impact, what)
 
 
 def _take_report(process: LogProcess, line: LogLine, limits: Limits) -> None:
@@ -158,7 +161,9 @@ def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits)
     what = f"the launcher saw {who} end first, with exit code {text_of(failure.exitcode, limits)}: {why}"
     if failure.error is not None:
         ending = f"{failure.error[0]}: {failure.error[1]}"
-        error = _of_text(ending, failure.error, limits) or Finding(SOURCE, failure.error[0], Impact.PROGRAM, ending)
+        error = _of_text(ending, failure.error, limits) or Finding(
+            SOURCE, failure.error[0], impact_of(*failure.error), ending
+        )
         # Not a consequence of what stands before: the launcher's own error does, which follows from this one.
         _note(process, replace(error, machine=host, rank=rank), at_s)
         code, impact, what = "first observed failure", Impact.VICTIM, f"{what} ({printable(ending, 200)})"
