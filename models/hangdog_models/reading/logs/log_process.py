@@ -84,10 +84,13 @@ def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Findin
         row, match = known
         named = match.groupdict()
         quote = f" ({printable(named['quote'], 200)})" if named.get("quote") else ""
+        ranks = desync.ranks_in(named.get("ranks") or "")
+        if ranks and row.impact is Impact.VICTIM:
+            quote += f" (rank{'' if len(ranks) == 1 else 's'} {format_ranks(ranks)})"
         return Finding(
             SOURCE, row.code, row.impact, row.what + quote, text_of(named.get("host"), limits),
             device=text_of(named.get("device"), limits),
-            ranks=desync.ranks_in(named.get("ranks") or ""),
+            ranks=ranks,
             peers=tuple(dict.fromkeys(text_of(named[key], limits) for key in ("peer", "peer_gid") if named.get(key))),
         )  # fmt: skip
     if ended is None:
