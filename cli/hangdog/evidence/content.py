@@ -237,8 +237,8 @@ def _ends(text: str, head: str, of_job: bool) -> Iterator[LogEnd | None]:
 
 
 def _is_json_lines(head: str) -> bool:
-    """Whether a text is a log whose lines are JSON objects of their own."""
-    return "}\n{" in head or "}\r\n{" in head
+    """Whether a text is a log whose lines are JSON objects of their own; Ray's events are such, however few there are."""
+    return "}\n{" in head or "}\r\n{" in head or head.startswith('{"custom_fields":')
 
 
 def shared(stacks: StackFile, seen: dict[tuple[Frame, ...], tuple[Frame, ...]]) -> StackFile:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hangdog.evidence.content import Logged
 from hangdog.evidence.machine_names import only_machine
 from hangdog.evidence.placed import Placed
-from hangdog_models.findings import CLUSTER_WIDE, Finding, LogEnd
+from hangdog_models.findings import CLUSTER_WIDE, Finding, Impact, LogEnd
 from hangdog_models.reading.collectives import nccl_diag
 from hangdog_models.reading.logs import roll_call
 from hangdog_models.reading.logs.log_process import SOURCE
@@ -40,7 +40,8 @@ def _all(ordered: Iterable[Placed], layout: Layout) -> Iterator[tuple[Placed, st
         if isinstance(placed.content, Logged):
             for stream in placed.content.streams:
                 for finding in stream.findings:
-                    yield placed, stream.host, finding
+                    failed = finding.rank is None and finding.impact in (Impact.CONVICTS, Impact.RESET)
+                    yield placed, stream.host or (_stands_for(placed, layout) if failed else ""), finding
             machine = _stands_for(placed, layout)
             for finding in placed.content.findings:
                 named = finding.source in (SOURCE, *CLUSTER_WIDE)

@@ -25,6 +25,8 @@ _AFTERMATH = 2_000
 _MOST = 64
 #: Bearings that a process's first error does not explain: a broken device is no consequence of an abort.
 _NEW_IMPACTS = (Impact.TELLS_NOTHING, Impact.CONVICTS, Impact.RESET)
+#: Impacts of a device that failed: the watchdog's own number tells whose it is, where the line bears no other.
+_OF_A_DEVICE = (Impact.CONVICTS, Impact.RESET)
 _MOSTLY = "whoever ends first is mostly a victim"
 
 
@@ -45,6 +47,7 @@ class LogProcess:
     failed_at: int | None = None
     called_rank: Rank | None = None
     host: str = ""
+    address: str = ""
     addresses: set[str] = field(default_factory=set)
 
 
@@ -54,6 +57,7 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
     if line.host:
         process.host = process.host or line.host
         process.addresses.update(nccl_log.own_addresses(text))
+    process.address = process.address or line.address
     if process.first_failure.take(text):
         if not process.first_failure.lines:
             _take_first_failure(process, line.at_s, limits)
@@ -65,6 +69,8 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
         return
     if "barrier" in text or " joined" in text:
         process.arrivals.take(text)
+    if "/task:" in text or "task names:" in text or process.arrivals.lists_tasks:
+        process.arrivals.take_tasks(text)
     if "[PG " in text or "WorkNCCL(" in text or "ast enqueued" in text:
         watchdog.take(process.watched, text, watchdog.group_of(text, limits), limits)
     if "collective" in text:
@@ -74,6 +80,8 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
         process.failed_at = number
     finding = _of_text(text, ended, limits)
     if finding is not None:
+        if process.rank is None and finding.impact in _OF_A_DEVICE and (speaker := watchdog.speaker(text)) is not None:
+            finding = replace(finding, rank=speaker)
         _note_error(process, finding, line, number)
 
 
@@ -86,12 +94,15 @@ def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Findin
         quote = f" ({printable(named['quote'], 200)})" if named.get("quote") else ""
         ranks = desync.ranks_in(named.get("ranks") or "")
         if ranks and row.impact is Impact.VICTIM:
-            quote += f" (rank{'' if len(ranks) == 1 else 's'} {format_ranks(ranks)})"
+            quote += f" ({_ranks_of(ranks)})"
+        peers = tuple(dict.fromkeys(text_of(named[key], limits) for key in ("peer", "peer_gid") if named.get(key)))
+        if peers and row.impact in (Impact.VICTIM, Impact.PATH):
+            quote += f" (the other end: {peers[0]})"
         return Finding(
             SOURCE, row.code, row.impact, row.what + quote, text_of(named.get("host"), limits),
             device=text_of(named.get("device"), limits),
             ranks=ranks,
-            peers=tuple(dict.fromkeys(text_of(named[key], limits) for key in ("peer", "peer_gid") if named.get(key))),
+            peers=peers,
         )  # fmt: skip
     if ended is None:
         return None
@@ -143,6 +154,9 @@ def _note_error(process: LogProcess, finding: Finding, line: LogLine, number: in
 
 def _note(process: LogProcess, finding: Finding, at_s: float | None) -> None:
     key = _key(finding)
+    unnamed = _key(replace(finding, rank=None))
+    if finding.rank is not None and unnamed in process.found and finding.impact in _OF_A_DEVICE:
+        process.found[key] = replace(process.found.pop(unnamed), rank=finding.rank)
     known = process.found.get(key)
     if known is not None:
         process.found[key] = replace(known, times=known.times + 1)
@@ -151,7 +165,7 @@ def _note(process: LogProcess, finding: Finding, at_s: float | None) -> None:
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
-    return finding.code, finding.impact, finding.device, finding.ranks, finding.peers, finding.machine
+    return finding.code, finding.impact, finding.device, finding.ranks, finding.peers, finding.machine, finding.rank
 
 
 def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits) -> None:
@@ -186,23 +200,42 @@ def findings(process: LogProcess, limits: Limits) -> tuple[Finding, ...]:
         found.append(Finding(SOURCE, "watchdog time-out", Impact.VICTIM, what))
     if process.lags:
         ranks = tuple(sorted({rank for lag in process.lags for rank in lag.ranks})) if _global(process) else ()
-        named = f"rank{'' if len(ranks) == 1 else 's'} {format_ranks(ranks)}" if ranks else "other members of its group"
+        named = _ranks_of(ranks) if ranks else "other members of its group"
         what = f"the desync report says that {named} did not come to the operation this rank waits in: a position, not yet a cause"
         found.append(Finding(SOURCE, "desync report", Impact.VICTIM, what, ranks=ranks))
+    if (tasks := process.arrivals.tasks) and (missed := desync.ranks_in(",".join(map(str, sorted(tasks))))):
+        what = f"a barrier was given up because {_ranks_of(missed)} did not come (its tasks by their numbers)"
+        found.append(Finding(SOURCE, "barrier timed out", Impact.VICTIM, what, ranks=missed))
+    if process.rank is None and (sides := watchdog.sides(process.watched)):
+        found.append(_mismatch(sides))
     for barrier in process.arrivals.barriers.values():
         if meaning := startup_lines.meaning(barrier):
             found.append(Finding(SOURCE, *meaning, times=barrier.lines))
     return tuple(f if f.rank is not None or process.rank is None else replace(f, rank=process.rank) for f in found)
 
 
+def _ranks_of(ranks: tuple[Rank, ...]) -> str:
+    return f"rank{'' if len(ranks) == 1 else 's'} {format_ranks(ranks)}"
+
+
+def _mismatch(sides: list[tuple[str, tuple[Rank, ...]]]) -> Finding:
+    """Ranks that gave up different operations: the few are named, where one side is smaller than all others."""
+    said = "; ".join(f"{_ranks_of(ranks)}: {operation.removeprefix('nccl:')}" for operation, ranks in sides)
+    what = f"ranks of one group waited in different collectives when their time was over ({said})"
+    fewest, more = sides[0][1], sides[1][1]
+    ranks = fewest if len(fewest) < len(more) else tuple(sorted(rank for _, side in sides for rank in side))
+    return Finding(SOURCE, "mismatched collectives", Impact.PROGRAM, what, ranks=ranks)
+
+
 def _timed_out(work: watchdog.TimedOut, counted: LogCounters) -> Finding:
     unnamed = _nameless(work.group)
     name = "" if unnamed else f" of group {counted.descriptions.get(work.group) or work.group}"
     after = "" if work.ran_ms is None else f" after {work.ran_ms / 1000:.0f} s"
-    what = f"{watchdog.operation_of(work.operation).removeprefix('nccl:')} {work.sequence}{name} was given up{after}"
+    number = "" if work.sequence < 0 else f" {work.sequence}"
+    what = f"{watchdog.operation_of(work.operation).removeprefix('nccl:')}{number}{name} was given up{after}"
     if work.ran_ms is not None and work.ran_ms * 2 < work.timeout_ms:
         what += ", long before its time: a connection was closed"
-    elif counted.completed.get(work.group, 0) < 1 and work.sequence <= 1:
+    elif counted.completed.get(work.group, 0) < 1 and 0 <= work.sequence <= 1:
         what += ", and it was the group's first: start-up or transport"
     return Finding(SOURCE, "watchdog time-out", Impact.VICTIM, what + "; who waits is not the cause")
 

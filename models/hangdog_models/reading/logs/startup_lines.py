@@ -13,6 +13,10 @@ _WAITING = re.compile(
 _SPEAKER = re.compile(r"\brank:? (\d{1,7})\b")
 _PASSED = re.compile(r"Completed store-based barrier for key: ?(\S{1,128}) ")
 _CLIENTS = re.compile(r"waiting for (?:clients|workers)\. (\d{1,9})/(\d{1,9}) (?:clients|workers) joined")
+#: What JAX's coordination service says of a barrier, with the tasks that did not come behind it or below it.
+_TASKS = re.compile(r"[Tt]imed out task names:")
+_TASK = re.compile(r"/job:\w{1,64}/replica:\d{1,7}/task:(\d{1,7})")
+_MOST_TASKS = 4_096
 #: A job has a barrier for each process group it makes.
 _MOST = 64
 
@@ -29,11 +33,16 @@ class StoreBarrier:
 
 @dataclass(slots=True)
 class Arrivals:
-    """What one log tells of start-up: barriers by their keys, the keys of those that were passed, and the store's clients."""
+    """What one log tells of start-up: barriers by their keys, the keys of those that were passed, and the store's clients.
+
+    `tasks` are those that a barrier of JAX names as missing; `lists_tasks`: the next line may name another.
+    """
 
     barriers: dict[str, StoreBarrier] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
     clients: tuple[int, int] | None = None
+    tasks: set[int] = field(default_factory=set)
+    lists_tasks: bool = False
 
     @property
     def mentioned(self) -> bool:
@@ -58,6 +67,13 @@ class Arrivals:
                 self.passed.add(key)
         elif found := _CLIENTS.search(line):
             self.clients = int(found[1]), int(found[2])
+
+    def take_tasks(self, line: str) -> None:
+        """Notes the tasks that a barrier waited for in vain."""
+        begins = _TASKS.search(line)
+        self.lists_tasks = begins is not None or (self.lists_tasks and line.startswith("/job:"))
+        if self.lists_tasks and len(self.tasks) < _MOST_TASKS:
+            self.tasks.update(int(task[1]) for task in _TASK.finditer(line, begins.end() if begins else 0))
 
 
 def meaning(barrier: StoreBarrier) -> tuple[str, Impact, str] | None:

@@ -25,11 +25,14 @@ _MARKS = (
     "[c10d]", "Traceback (most recent call last)", "[rank0]", "first observed failure", "torch.distributed",
     "torch/distributed", "monitoredBarrier", "DataLoader worker", "store based barrier", "site-packages/torch/",
     "torchrun", "NCCL version", "desync", "srun: error:", "srun: Job step aborted", "slurmstepd: error:",
+    "CUDA_ERROR_", "cuda runtime error", "cudaGetDeviceCount", "HIP error", "HW Exception by GPU", "Memory access fault by GPU",
+    "loss scale already at minimum", "/job:jax_worker/", "XlaRuntimeError", "!!!! FATAL ERROR !!!!", "ORTE has lost communication",
+    "MPI communication peer process", '"label":"RAY_NODE_REMOVED"', '"label":"RAYLET_MARKED_DEAD"',
 )  # fmt: skip
 #: Parts of lines that say something, beside those of the table.
 _HINTS = (
     "WorkNCCL(", "[PG ", "opCount", "commId", "barrier", "collective", 'File "', "Root Cause", "Error", "Exception",
-    "Interrupt", "Exit", "Timeout", "Fault", "Failure", "ast enqueued", " joined", "NCCL INFO", "localGid",
+    "Interrupt", "Exit", "Timeout", "Fault", "Failure", "ast enqueued", " joined", "NCCL INFO", "localGid", "/task:",
 )  # fmt: skip
 #: Lines of the kernel in the journal of a machine: another reader's.
 _OF_KERNEL = ("NVRM: ", " kernel: ")
@@ -144,7 +147,7 @@ def _stream(
     process: LogProcess, local: int | None, counters: RankCounters | None, found: tuple[Finding, ...]
 ) -> Stream:
     return Stream(
-        process.rank, local, counters, found, host=process.host, addresses=frozenset(process.addresses),
+        process.rank, local, counters, found, host=process.host or process.address, addresses=frozenset(process.addresses),
         arrivals=process.arrivals if process.arrivals.mentioned else None,
     )  # fmt: skip
 
