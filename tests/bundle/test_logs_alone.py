@@ -193,6 +193,12 @@ def test_xid_45_follows_its_cause_and_names_nothing_itself(tmp_path: Path) -> No
     assert verdict.evict.machines == () and "ran out of memory" in verdict.because[0]
 
 
+def test_the_folder_counts_before_the_host_in_a_line(tmp_path: Path) -> None:
+    line = "Feb 23 16:24:18 ip-10-0-0-9 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
+    assert judged(tmp_path / "a", {"machine-gpu-1/messages": line}).suspects[0].machines == ("gpu-1",)
+    assert judged(tmp_path / "b", {"messages": line}, "").suspects[0].machines == ("ip-10-0-0-9",)
+
+
 def test_dmesg_with_dates_is_a_kernel_log_however_it_begins(tmp_path: Path) -> None:
     boot = "".join(f"[Tue Nov 24 23:{minute:02}:00 2026] usb 1-1: new device number {minute}\n" for minute in range(60))
     lost = "[Wed Nov 25 09:00:00 2026] NVRM: Xid (PCI:0000:3b:00): 79, pid=71, GPU has fallen off the bus.\n"

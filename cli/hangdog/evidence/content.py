@@ -30,6 +30,7 @@ from hangdog_models.reading.hardware import (
     npu_smi,
     nvidia_smi,
     nvidia_smi_table,
+    rdma_link,
 )
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
@@ -145,6 +146,7 @@ _SYSTEM_TEXTS = (
     (npu_smi.recognises, npu_smi.read),
     (dcgm_table.recognises, _dcgm_table),
     (kernel_log.recognises, kernel_log.read),
+    (rdma_link.recognises, rdma_link.read),
     (slurm_text.recognises, slurm_text.read),
     (kubernetes_text.recognises, kubernetes_text.read),
 )

@@ -159,7 +159,7 @@ def sides(watched: Watched) -> list[tuple[str, tuple[Rank, ...]]]:
     for rank, operations in watched.unnumbered.items():
         if len(operations) > 1:
             return []
-        by_operation.setdefault(*operations, []).append(rank)
+        by_operation.setdefault(min(operations), []).append(rank)
     if len(by_operation) < 2:
         return []
     found = [(operation, tuple(sorted(ranks))) for operation, ranks in by_operation.items()]
