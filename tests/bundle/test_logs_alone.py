@@ -61,7 +61,7 @@ def test_one_pair_is_a_path_with_two_ends(tmp_path: Path) -> None:
 def test_one_pair_is_named_by_an_address_where_nothing_tells_whose_it_is(tmp_path: Path) -> None:
     verdict = judged(tmp_path, {"job.log": IB.format(host="gpu-0", peer="10.0.0.9")}, "")
     assert (verdict.kind, verdict.evict.machines) == (Kind.GROUP, ())
-    assert {name for suspect in verdict.suspects for name in suspect.machines} == {"gpu-0", "10.0.0.9"}
+    assert verdict.culprit is not None and set(verdict.culprit.machines) == {"gpu-0", "10.0.0.9"}
 
 
 def test_a_request_that_an_adapter_refused_blames_no_machine(tmp_path: Path) -> None:

@@ -356,7 +356,7 @@ def test_ranks_of_one_group_in_different_operations_are_a_mismatch() -> None:
     assert (found.impact, found.ranks) == (Impact.PROGRAM, (0,))
     assert "rank 0: all_reduce; ranks 1-2: broadcast" in found.what
     assert gave_up((0, "ALLREDUCE"), (1, "BROADCAST"))["mismatched collectives"].ranks == (0, 1)
-    several = gave_up((0, "ALLREDUCE"), (1, "BROADCAST"), (1, "ALLREDUCE"))
+    several = gave_up((0, "ALLREDUCE"), (1, "BROADCAST"), (2, "BROADCAST"), (2, "ALLREDUCE"))
     assert several.keys() == {"watchdog time-out"}
 
 
