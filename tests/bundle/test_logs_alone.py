@@ -58,6 +58,36 @@ def test_one_pair_is_a_path_with_two_ends(tmp_path: Path) -> None:
     assert (verdict.kind, verdict.suspects[0].machines) == (Kind.GROUP, ("gpu-0", "gpu-5"))
 
 
+def test_one_pair_is_named_by_an_address_where_nothing_tells_whose_it_is(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"job.log": IB.format(host="gpu-0", peer="10.0.0.9")}, "")
+    assert (verdict.kind, verdict.evict.machines) == (Kind.GROUP, ())
+    assert verdict.culprit is not None and set(verdict.culprit.machines) == {"gpu-0", "10.0.0.9"}
+
+
+def test_a_request_that_an_adapter_refused_blames_no_machine(tmp_path: Path) -> None:
+    refused = IB.format(host="gpu-0", peer="10.0.0.9").replace("status=12", "status=4")
+    verdict = judged(tmp_path, {"job.log": refused}, "")
+    assert (verdict.kind, verdict.suspects, verdict.evict.machines) == (Kind.SOFTWARE, (), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "machines", "ranks"),
+    [
+        ("[rank5]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n", (), (5,)),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered\n", ("(machine of job.log)",), ()),
+        ("HW Exception by GPU node-9 (Agent handle: 0x63) reason :GPU Hang\n", ("(machine of job.log)",), ()),
+        ("Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized\n", ("(machine of job.log)",), ()),
+        ('{"custom_fields":{},"label":"RAY_NODE_REMOVED","message":"The node with node id: ab and address: 10.0.0.4 and name: a has been marked dead"}\n', ("10.0.0.4",), ()),
+    ],
+)  # fmt: skip
+def test_a_device_that_failed_is_of_a_machine_whose_name_nothing_tells(
+    tmp_path: Path, text: str, machines: tuple[str, ...], ranks: tuple[int, ...]
+) -> None:
+    verdict = judged(tmp_path, {"job.log": text}, "")
+    assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ())
+    assert (verdict.suspects[0].machines, verdict.suspects[0].ranks) == (machines, ranks)
+
+
 def test_the_result_of_one_machine_is_about_that_machine(tmp_path: Path) -> None:
     failed = dcgm("Fail", "GPU 3 has uncorrectable memory errors and row remappings are pending")
     verdict = judged(tmp_path, {"machine-node-7/dcgm.json": failed}, WIDE)
@@ -122,6 +152,9 @@ def test_of_a_log_in_which_every_rank_times_out_no_machine_is_accused(tmp_path: 
         ("slurmstepd: error: *** STEP 7.0 ON gpu-0 CANCELLED AT 2026-11-25T09:00:00 DUE TO PREEMPTION ***\n", "nothing is at fault"),
         ("slurmstepd: error: *** STEP 7.0 ON gpu-0 CANCELLED AT 2026-11-25T09:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n", "does not say which failed"),
         ("srun: error: gpu-3: task 24: Killed\n", "log of gpu-3: a process there was killed"),
+        ("ORTE has lost communication with a remote daemon.\n\nRemote daemon: [[11,0],1] on node gpu-3\n", "log of gpu-3: mpirun lost its daemon"),
+        ("An MPI communication peer process has unexpectedly disconnected.\n\n  Local host: gpu-1\n  Peer host:  gpu-3\n", "log of gpu-3: an MPI process on this machine ended"),
+        ("[rank0]: Exception: Current loss scale already at minimum - cannot decrease\n", "smallest loss scale"),
         ("[rank0]: step 10, loss 2.0, torch.distributed is up\n", "names a fault"),
         ("gpu-0:1:2 [0] NCCL INFO socketPollConnect: connect to 10.0.0.7<41> returned Connection refused, retrying (1/34)\n", "tries a connection again"),
         ("LAST SEEN   TYPE   REASON   OBJECT   MESSAGE\n3m   Normal   NodeNotReady   node/cpu-77   Node cpu-77 status is now: NodeNotReady\n", "names a fault of the job"),
@@ -173,6 +206,12 @@ def test_xid_45_follows_its_cause_and_names_nothing_itself(tmp_path: Path) -> No
     killed = "[4241.000000] Out of memory: Killed process 71 (python) total-vm:1kB, anon-rss:1kB\n"
     verdict = judged(tmp_path, {"machine-gpu-1/dmesg.log": killed + alone})
     assert verdict.evict.machines == () and "ran out of memory" in verdict.because[0]
+
+
+def test_the_folder_counts_before_the_host_in_a_line(tmp_path: Path) -> None:
+    line = "Feb 23 16:24:18 ip-10-0-0-9 kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
+    assert judged(tmp_path / "a", {"machine-gpu-1/messages": line}).suspects[0].machines == ("gpu-1",)
+    assert judged(tmp_path / "b", {"messages": line}, "").suspects[0].machines == ("ip-10-0-0-9",)
 
 
 def test_dmesg_with_dates_is_a_kernel_log_however_it_begins(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from hangdog_models.reading.hardware import (
     kernel_log,
     npu_smi,
     nvidia_smi,
+    rdma_link,
     test_report,
 )
 from hangdog_models.reading.json_document import read_json
@@ -82,6 +83,10 @@ def _amd_smi(text: str) -> object:
 
 def _npu_smi(text: str) -> object:
     return npu_smi.recognises(text), npu_smi.read(text)
+
+
+def _rdma_link(text: str) -> object:
+    return rdma_link.recognises(text), rdma_link.read(text)
 
 
 def _kernel_log(text: str) -> object:
@@ -187,6 +192,7 @@ TARGETS: dict[str, Target] = {
     "amd_smi": _text(_amd_smi),
     "amd_smi_json": _document(amd_smi.read_document),
     "npu_smi": _text(_npu_smi),
+    "rdma_link": _text(_rdma_link),
     "dcgm": _document(_dcgm),
     "dcgm_table": _text(lambda text: dcgm.read(dcgm_table.read(text))),
     "diagnosis": _text(test_report.read_diagnosis),

@@ -390,6 +390,10 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "amd_smi": (_AMD_TEXT, "gpu,total_uncorrectable_count\n0,3\n1,N/A\n"),
     "amd_smi_json": (_AMD_JSON, {"card0": {"XGMI Error count": "1 (Single error)"}}),
     "npu_smi": (_NPU_TEXT,),
+    "rdma_link": (
+        (b"link mlx5_0/1 subnet_prefix fe80:0000 lid 3 sm_lid 1 lmc 0 state ACTIVE physical_state LINK_UP\n"
+        b"8/1: mlx5_7/1: state DOWN physical_state POLLING\n"),
+    ),
     "faulthandler": (_DUMP_TEXT,),
     "interrupted": (_INTERRUPTED_TEXT,),
     "gdb_python": (

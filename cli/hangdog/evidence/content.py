@@ -31,6 +31,7 @@ from hangdog_models.reading.hardware import (
     npu_smi,
     nvidia_smi,
     nvidia_smi_table,
+    rdma_link,
 )
 from hangdog_models.reading.json_document import looks_like_json, read_json
 from hangdog_models.reading.limits import Limits
@@ -153,6 +154,7 @@ _SYSTEM_TEXTS = (
     (npu_smi.recognises, npu_smi.read),
     (dcgm_table.recognises, _dcgm_table),
     (kernel_log.recognises, kernel_log.read),
+    (rdma_link.recognises, rdma_link.read),
     (slurm_text.recognises, slurm_text.read),
     (kubernetes_text.recognises, kubernetes_text.read),
 )
@@ -268,8 +270,8 @@ def _ends(text: str, head: str, of_job: bool) -> Iterator[LogEnd | None]:
 
 
 def _is_json_lines(head: str) -> bool:
-    """Whether a text is a log whose lines are JSON objects of their own."""
-    return "}\n{" in head or "}\r\n{" in head
+    """Whether a text is a log whose lines are JSON objects of their own; Ray's events are such, however few there are."""
+    return "}\n{" in head or "}\r\n{" in head or head.startswith('{"custom_fields":')
 
 
 def shared(stacks: StackFile, seen: dict[tuple[Frame, ...], tuple[Frame, ...]]) -> StackFile:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from hangdog.evidence.content import Logged
 from hangdog.evidence.machine_names import only_machine
 from hangdog.evidence.placed import Placed
-from hangdog_models.findings import CLUSTER_WIDE, Finding, LogEnd
+from hangdog_models.findings import CLUSTER_WIDE, Finding, Impact, LogEnd
 from hangdog_models.reading.collectives import nccl_diag
+from hangdog_models.reading.hardware import kernel_log
 from hangdog_models.reading.logs import roll_call
 from hangdog_models.reading.logs.log_process import SOURCE
 from hangdog_models.reading.logs.training_log import Stream
@@ -25,7 +26,8 @@ def findings_of(ordered: Sequence[Placed], layout: Layout) -> tuple[Finding, ...
     for placed, host, finding in _all(ordered, layout):
         rank = placed.name.rank if finding.rank is None else finding.rank
         placed_by_rank = rank is not None and bool(layout.machines or layout.ranks_per_machine)
-        machine = finding.machine or placed.name.machine or ("" if placed_by_rank else host)
+        said = "" if finding.source == kernel_log.SOURCE and _place(placed, layout) else finding.machine
+        machine = said or placed.name.machine or ("" if placed_by_rank else host)
         peers = tuple(dict.fromkeys(named.get(peer, peer) for peer in finding.peers))
         whose = replace(finding, rank=rank, machine=machine, peers=peers)
         key = replace(whose, times=1)
@@ -40,7 +42,8 @@ def _all(ordered: Iterable[Placed], layout: Layout) -> Iterator[tuple[Placed, st
         if isinstance(placed.content, Logged):
             for stream in placed.content.streams:
                 for finding in stream.findings:
-                    yield placed, stream.host, finding
+                    failed = finding.rank is None and finding.impact in (Impact.CONVICTS, Impact.RESET)
+                    yield placed, stream.host or (_stands_for(placed, layout) if failed else ""), finding
             machine = _stands_for(placed, layout)
             for finding in placed.content.findings:
                 named = finding.source in (SOURCE, *CLUSTER_WIDE)
@@ -50,11 +53,16 @@ def _all(ordered: Iterable[Placed], layout: Layout) -> Iterator[tuple[Placed, st
 def log_ends(ordered: Iterable[Placed], layout: Layout) -> tuple[LogEnd, ...]:
     """Until when each log goes, with the machine it is of."""
     return tuple(
-        replace(end, machine=placed.name.machine or _stands_for(placed, layout))
+        replace(end, machine=_place(placed, layout) or end.machine or _stands_for(placed, layout))
         for placed in ordered
         if isinstance(placed.content, Logged)
         for end in placed.content.ends
     )
+
+
+def _place(placed: Placed, layout: Layout) -> str:
+    """The machine that the file's place, or the job, tells; empty where its lines may tell it."""
+    return placed.name.machine or only_machine(layout) or ""
 
 
 def _stands_for(placed: Placed, layout: Layout) -> str:

@@ -7,7 +7,8 @@ import pytest
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
-from hangdog_models.verdict import Kind, Verdict
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import Kind, StallCause, Verdict
 from support.cases.stories import job, look, snapshot
 
 EIGHT = job(dp=8, per_machine=2)
@@ -22,10 +23,24 @@ def said(*findings: Finding) -> Verdict:
     return diagnose(replace(snapshot(), findings=findings), EIGHT)
 
 
-def test_the_rank_that_a_barrier_misses_is_named() -> None:
-    verdict = said(waited(0, 5))
+def test_the_rank_that_did_not_come_to_start_up_is_named() -> None:
+    verdict = said(waited(0, 5, code="store key not set"))
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (5,), ())
-    assert verdict.because[0].startswith("rank 0 waited in vain for rank 5")
+    assert verdict.because[0].startswith("rank 0 waited in vain for rank 5") and verdict.confidence < 0.7
+
+
+@pytest.mark.parametrize("code", ["monitored barrier", "barrier timed out", "task lost"])
+def test_the_rank_that_a_barrier_misses_is_named(code: str) -> None:
+    """It says that the rank did not come, and nothing of why: no cause is likelier than another."""
+    verdict = said(waited(0, 5, code=code))
+    assert (verdict.suspects[0].ranks, verdict.evict.machines) == ((5,), ())
+    assert "rank 0 waited in vain for rank 5" in verdict.because[0]
+    assert verdict.causes[StallCause.MACHINE] == pytest.approx(verdict.causes[StallCause.SOFTWARE])
+
+
+def test_the_ranks_that_a_barrier_misses_are_named_where_nothing_tells_how_many_there_are() -> None:
+    verdict = diagnose(replace(snapshot(), findings=(waited(0, 4, 5, 6, 7),)), Topology(0, {}, {}))
+    assert "waited in vain for ranks 4-7" in verdict.because[0] and verdict.evict.machines == ()
 
 
 def test_the_code_stays_possible() -> None:

@@ -60,6 +60,12 @@ def test_every_spelling_convicts_the_same_device(line: str, device: str, code: s
         ("Okt  6 16:24:18 host-a kernel: [   12.500000] ", None, 12.5),
         ("10月 06 16:24:18 host-a kernel: ", None, None),
         ("окт 06 16:24:18 host-a kernel: ", None, None),
+        ("[  +0.000844] ", None, None),
+        ("[Feb23 16:24] ", None, None),
+        ("messages:Feb 23 16:24:18 host-a kernel: ", None, None),
+        ("/var/log/kern.log.1:4711:Feb 23 16:24:18 host-a kernel: [   12.500000] ", None, 12.5),
+        ("kern.log:[   12.500000] ", None, 12.5),
+        ("10.0.0.9: kern:     err: [2025-02-23T16:24:18.500000000Z]: ", 1740327858.5, None),
     ],
 )
 def test_every_tools_prefix_is_taken_off_and_its_clock_read(
@@ -78,6 +84,9 @@ def test_every_tools_prefix_is_taken_off_and_its_clock_read(
         "user  :err   : [ 1.5] NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",
         "Oct  6 17:59:27 host-a gpud[22]: NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",
         "Oct  6 17:59:27 host-a kernel: python: NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",
+        "messages:Oct  6 17:59:27 host-a gpud[22]: NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",
+        "kern.log:<14>[  1.5] NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",
+        "10.0.0.9: user: warning: [2025-02-23T16:24:18.5Z]: NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.",
         "NVRM: Xid error: xyz, invalid data",
         "NVRM: loading NVIDIA UNIX Open Kernel Module  570.86.15",
     ],
@@ -166,6 +175,35 @@ def test_xid_45_is_noise_unless_it_names_what_caused_it() -> None:
     assert one(f"{head} caused by previous Xid 45").impact is Impact.TELLS_NOTHING
 
 
+def test_what_caused_an_xid_45_is_named_and_the_other_end_of_its_link_suffers() -> None:
+    line = "NVRM: Xid (PCI:0000:{gpu}:00): 45, pid=18, name=python3, Ch 00000001 caused by previous Xid {other}\n"
+    near, far = line.format(gpu="dc", other=149), line.format(gpu="ba", other=145)
+    found = {one.device: (one.code, one.impact) for one in kernel_log.read(near + far)}
+    assert found["0000:dc:00"] == ("Xid 149 behind Xid 45", Impact.SUSPECTS)
+    assert found["0000:ba:00"] == ("Xid 145 behind Xid 45", Impact.VICTIM)
+    assert one(far).impact is Impact.SUSPECTS
+
+
+@pytest.mark.parametrize(
+    ("prefix", "machine"),
+    [
+        ("Feb 23 16:24:18 gpu-a kernel: ", "gpu-a"),
+        ("[   12.500000] gpu-a kernel: ", "gpu-a"),
+        ("10.0.0.9: kern: warning: [2025-02-23T16:24:18.5Z]: ", "10.0.0.9"),
+        ("[   12.500000] ", ""),
+        ("kernel: ", ""),
+    ],
+)
+def test_the_machine_is_whom_the_line_names(prefix: str, machine: str) -> None:
+    assert one(f"{prefix}NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.").machine == machine
+
+
+def test_what_two_machines_wrote_into_one_log_is_of_each() -> None:
+    line = "Feb 23 16:24:18 {host} kernel: NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus.\n"
+    found = kernel_log.read(line.format(host="gpu-a") + line.format(host="gpu-b"))
+    assert [one.machine for one in found] == ["gpu-a", "gpu-b"]
+
+
 def test_driver_errors_without_an_xid_are_read() -> None:
     fabric = "[1891044.5] NVRM: nvCheckOkFailedNoLog: Check failed: out of sync [NV_ERR_X] (0x00000087) returned from s @ m.c:1\n"
     found = one(fabric * 688)
@@ -184,6 +222,8 @@ def test_driver_errors_without_an_xid_are_read() -> None:
         ("Memory cgroup out of memory: Killed process 4711 (python3)", "out of memory", Impact.PROGRAM),
         ("pt_main_thread[99]: segfault at 0 ip 00007f sp 00007f error 4 in libnccl.so.2.21[7f+1]", "crash in NCCL", Impact.PROGRAM),
         ("nvidia 0000:4b:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer", "PCIe fatal", Impact.CONVICTS),
+        ("nvidia 0000:4b:00.0: AER: can't recover (no error_detected callback)", "PCIe not recovered", Impact.RESET),
+        ("pcieport 0000:00:03.0: AER: device recovery failed", "PCIe not recovered", Impact.SUSPECTS),
         ("nvidia 0000:4b:00.0: AER: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=T", "PCIe uncorrected", Impact.SUSPECTS),
         ("pcieport 0000:00:01.0: PCIe Bus Error: severity=Corrected, type=Physical Layer", "PCIe corrected", Impact.TELLS_NOTHING),
         ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0", "host memory", Impact.SUSPECTS),
@@ -235,6 +275,10 @@ def test_a_hung_task_is_judged_by_where_its_stack_hangs(frames: list[str], code:
     text = "\n".join(f"[ 99.0] {line}" for line in [*lines, *(f" {name}+0x1a/0x90" for name in frames), " </TASK>"])
     assert (one(text).code, one(text).impact) == (code, bearing)
     assert "python3" in one(text).what
+    addressed = "\n".join(
+        f"[ 99.0] {line}" for line in [*lines, *(f"[<ffffffffa1766f60>] ? {name}+0x1a/0x90" for name in frames)]
+    )
+    assert (one(addressed).code, one(addressed).impact) == (code, bearing)
 
 
 XID = "NVRM: Xid (PCI:0000:4b:00): 48, An uncorrectable error"

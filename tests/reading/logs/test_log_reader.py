@@ -38,7 +38,10 @@ def findings(text: str, rank: int | None = 0) -> list[Finding]:
         ("[rank3]:[E1] x", [LogLine("[E1] x", Rank(3))]),
         ("[rank: 3] seed", [LogLine("seed", Rank(3))]),
         ("[default2]:[rank10]: x", [LogLine("x", Rank(10), 2)]),
-        ("\x1b[36m(Worker pid=71, ip=10.0.0.1)\x1b[0m [rank1]: x", [LogLine("x", Rank(1), process=71)]),
+        (
+            "\x1b[36m(Worker pid=71, ip=10.0.0.1)\x1b[0m [rank1]: x",
+            [LogLine("x", Rank(1), process=71, address="10.0.0.1")],
+        ),
         ("(Worker pid=71) x", [LogLine("x", process=71)]),
         ("step 3:  40%|####   | 4/10 [rank5]: x", [LogLine("step 3:  40%|####   | 4/10 "), LogLine("x", Rank(5))]),
         ("[rank0]: a[rank1]: b", [LogLine("a", Rank(0)), LogLine("b", Rank(1))]),
@@ -347,3 +350,73 @@ def test_a_traceback_that_vllm_logs_line_by_line_is_read() -> None:
     head = "(EngineCore_DP0 pid=71) ERROR 10-24 16:30:27 [core.py:710] "
     found = findings("".join(f"{head}{line}\n" for line in trace.splitlines()), None)
     assert [(one.code, one.impact) for one in found] == [("distributed call failed", Impact.VICTIM)]
+
+
+@pytest.mark.parametrize(
+    ("ending", "impact"),
+    [
+        ("ValueError: the timeout of a connection must be positive", Impact.PROGRAM),
+        ("RuntimeError: Expected all tensors to be on the same device, but found cuda:0 and cpu!", Impact.PROGRAM),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 4x8)", Impact.PROGRAM),
+        ("jaxlib.xla_extension.XlaRuntimeError: INVALID_ARGUMENT: deadline of shape f32[4]", Impact.PROGRAM),
+        ("jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: the barrier was not passed", Impact.VICTIM),
+        ("RuntimeError: npuSynchronizeDevice:csrc/NPUStream.cpp:4 NPU function error: aclrtSynchronize", Impact.VICTIM),
+        ("RuntimeError: HCCL error in: csrc/ProcessGroup.cpp:6", Impact.VICTIM),
+        ("RuntimeError: HIP error: something that is new", Impact.VICTIM),
+        ("OSError: [Errno 110] Connection timed out", Impact.VICTIM),
+        ("ray.exceptions.GetTimeoutError: Get timed out", Impact.VICTIM),
+    ],
+)
+def test_an_error_from_below_the_program_is_not_its_code_by_itself(ending: str, impact: Impact) -> None:
+    log = f'Traceback (most recent call last):\n  File "train.py", line 8, in main\n    step()\n{ending}\n'
+    ((found,),) = (stream.findings for stream in training_log.read(log, Rank(3)))
+    assert (found.impact, found.rank) == (impact, Rank(3))
+    assert ending.partition(": ")[2] in found.what
+
+
+OLD = "[E ProcessGroupNCCL.cpp:566] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(OpType={operation}, Timeout(ms)=1800000) ran for 1801060 milliseconds before timing out.\n"
+
+
+def gave_up(*sides: tuple[int, str]) -> dict[str, Finding]:
+    text = "".join(OLD.format(rank=rank, operation=operation) for rank, operation in sides)
+    return {one.code: one for stream in training_log.read(text, None) for one in stream.findings}
+
+
+def test_without_a_number_nothing_is_said_of_order() -> None:
+    found = gave_up((0, "ALLREDUCE"), (1, "ALLREDUCE"))
+    assert found.keys() == {"watchdog time-out"}
+    assert "-1" not in found["watchdog time-out"].what and "first" not in found["watchdog time-out"].what
+
+
+def test_ranks_of_one_group_in_different_operations_are_a_mismatch() -> None:
+    found = gave_up((0, "ALLREDUCE"), (1, "BROADCAST"), (2, "BROADCAST"))["mismatched collectives"]
+    assert (found.impact, found.ranks) == (Impact.PROGRAM, (0,))
+    assert "rank 0: all_reduce; ranks 1-2: broadcast" in found.what
+    assert gave_up((0, "ALLREDUCE"), (1, "BROADCAST"))["mismatched collectives"].ranks == (0, 1)
+    several = gave_up((0, "ALLREDUCE"), (1, "BROADCAST"), (2, "BROADCAST"), (2, "ALLREDUCE"))
+    assert several.keys() == {"watchdog time-out"}
+
+
+def test_the_watchdog_tells_on_whose_gpu_an_error_was() -> None:
+    error = "CUDA error: uncorrectable ECC error encountered"
+    text = f"RuntimeError: {error}\n[E ProcessGroupNCCL.cpp:916] [Rank 5] NCCL watchdog thread terminated with exception: {error}\n"
+    (found,) = training_log.read(text, None)[0].findings
+    assert (found.rank, found.impact, found.times) == (Rank(5), Impact.CONVICTS, 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: a. Timed out task names:\n/job:w/replica:0/task:3\n/job:w/replica:0/task:0\nnext /job:w/replica:0/task:9\n",
+        "x Barrier timed out. Some timed out task names:\\n/job:w/replica:0/task:3\\n/job:w/replica:0/task:0\\n\n",
+    ],
+)
+def test_a_barrier_of_jax_names_the_tasks_that_did_not_come(text: str) -> None:
+    found = [one for stream in training_log.read(text, None) for one in stream.findings if one.ranks]
+    assert [(one.code, one.impact, one.ranks) for one in found] == [("barrier timed out", Impact.VICTIM, (0, 3))]
+
+
+def test_rays_prefix_names_the_machine_where_nothing_else_does() -> None:
+    line = "(train pid=39, ip=10.0.0.5) E0827 driver.cc:8] !!!! FATAL ERROR !!!! for [/dev/accel0 t]\n"
+    (stream,) = training_log.read(line, None)
+    assert (stream.host, stream.findings[0].device) == ("10.0.0.5", "/dev/accel0")

@@ -81,12 +81,15 @@ def shared(findings: Sequence[Finding], topology: Topology) -> tuple[str, ...]:
 
 
 def _placed(findings: Iterable[Finding], topology: Topology) -> list[tuple[str, Finding]]:
-    """Findings against machines, with the machine they belong to; without a known machine they are ignored."""
+    """Findings against machines, with the machine they belong to.
+
+    Without a known machine they are ignored, but for a device that failed: its rank stands for the machine.
+    """
     placed = []
     for finding in findings:
         machine = finding.machine
         if not machine and finding.rank is not None:
-            machine = topology.machine(finding.rank) or ""
+            machine = topology.machine(finding.rank) or (f"rank {finding.rank}" if finding.impact in _STRONG else "")
         if machine and finding.impact in _STRENGTH:
             placed.append((machine, finding))
     return placed

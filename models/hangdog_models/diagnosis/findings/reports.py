@@ -26,8 +26,8 @@ ALONE: Mapping[Impact, Kind] = {
     Impact.PATH: Kind.GROUP,
     Impact.SERVICE: Kind.DEPENDENCY,
 }
-#: Faults of the job's launch: the rank whose log reports it is not to blame.
-OF_THE_LAUNCH = ("store barrier, too many",)
+#: Faults of the job's launch or its libraries: the rank or machine whose log reports it is not to blame.
+OF_THE_LAUNCH = ("store barrier, too many", "IB request refused")
 _STRONG = (Impact.CONVICTS, Impact.RESET)
 
 
@@ -133,7 +133,9 @@ def _units(finding: Finding, topology: Topology) -> tuple[str, ...]:
     ranks = finding.ranks or ((finding.rank,) if finding.rank is not None else ())
     if ranks:
         return tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in ranks))
-    ends = (finding.machine, *(peer for peer in finding.peers if peer in topology.machines))
+    known = tuple(peer for peer in finding.peers if peer in topology.machines)
+    # a path has two ends: whose address the other one has nothing may tell
+    ends = (finding.machine, *(known or (finding.peers[:1] if finding.impact is Impact.PATH else ())))
     return tuple(end for end in dict.fromkeys(ends) if end)
 
 

@@ -19,6 +19,8 @@ from hangdog_models.verdict import Kind
 
 WRONG_FIRST = by_cause("wrong_first")
 _KINDS = {"machine": Kind.MACHINE, "software": Kind.SOFTWARE}
+#: Codes of numbers that all ranks have alike, because they were combined: who logs it first is no culprit.
+_SHARED = ("loss scale at minimum",)
 #: Ranks whose numbers are shown one by one.
 _SHOWN = 3
 #: Why no machine is evicted.
@@ -62,7 +64,7 @@ def _alone(snapshot: Snapshot) -> tuple[Rank, str] | None:
 
     None if several report it: what reached all of them may have come from any rank.
     """
-    those = crash_reports(snapshot)
+    those = [one for one in crash_reports(snapshot) if one.code not in _SHARED]
     ranks = {rank for one in those for rank in _ranks(one)}
     if len(ranks) != 1:
         return None

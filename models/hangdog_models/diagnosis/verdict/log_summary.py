@@ -13,7 +13,8 @@ from hangdog_models.topology import Topology
 #: Codes of how the job ended: they come before what some rank suffered on the way.
 _ENDINGS = (
     "node failure somewhere", "preempted", "time limit", "killed", "first observed failure", "cancelled", "monitored barrier",
-    "stall inspector", "flight recorder analysis", "JAX coordination", "XLA rendezvous", "not heard at start-up", "store barrier, ranks missing", "store time-out",
+    "stall inspector", "flight recorder analysis", "JAX coordination", "XLA rendezvous", "launcher lost a daemon", "peer process ended",
+    "not heard at start-up", "store barrier, ranks missing", "store time-out",
 )  # fmt: skip
 #: The most telling impact first; those left out decide by themselves.
 _ORDER = (

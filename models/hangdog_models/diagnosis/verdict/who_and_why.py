@@ -59,7 +59,8 @@ def _probability(members: _Members) -> float:
 def names_most(hypothesis: Hypothesis, topology: Topology) -> bool:
     """Whether it finds one cause behind more than half of a job's machines, which blames none of them."""
     common = hypothesis.kind is not Kind.MACHINE and hypothesis.hold is None
-    return common and 2 * len(hypothesis.units) > max(2, _machines(topology))
+    few = 4 if hypothesis.kind is Kind.GROUP else 2  # a path has two ends, whatever the job's other machines are called
+    return common and 2 * len(hypothesis.units) > max(few, _machines(topology))
 
 
 def _candidates(weighed: Sequence[tuple[Hypothesis, float]], topology: Topology) -> dict[_Key, _Members]:

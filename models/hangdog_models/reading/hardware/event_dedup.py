@@ -32,7 +32,7 @@ class EventDedup:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._entries: dict[tuple[str, str, Impact], _Entry] = {}
+        self._entries: dict[tuple[str, str, Impact, str], _Entry] = {}
         self._dropped = 0
         self._boot = 0
         self._year = 0
@@ -63,7 +63,7 @@ class EventDedup:
         echo: bool = False,
     ) -> None:
         """Counts an event of the line that was passed by last; an `echo` counts only where its event was not seen."""
-        key = (code, device or ",".join(peers), impact)
+        key = (code, device or ",".join(peers), impact, line.host)
         entry = self._entries.get(key)
         if entry is None and len(self._entries) >= _MOST:
             self._dropped += 1
@@ -108,7 +108,7 @@ class EventDedup:
             impact, what = Impact.TELLS_NOTHING, f"{what} (old: before the machine's last start)"
         uptime = line.uptime_s if entry.boot == self._boot else None
         return Finding(
-            self._source, entry.code, impact, what,
+            self._source, entry.code, impact, what, line.host,
             device=entry.device, peers=entry.peers, at_s=line.at_s, uptime_s=uptime, times=entry.times,
         )  # fmt: skip
 

@@ -1,7 +1,8 @@
 """Takes a line of a kernel log apart: its clock, and the message without whatever a tool wrote before it.
 
-Known writings: /dev/kmsg records, `dmesg` plain, -T, -x, -r and --time-format iso, `journalctl` short, short-iso,
-short-precise, short-monotonic, short-unix and short-full, and syslog files with and without a year.
+Known writings: /dev/kmsg records, `dmesg` plain, -T, -x, -r, -H and --time-format iso, `journalctl` short, short-iso,
+short-precise, short-monotonic, short-unix and short-full, syslog files with and without a year, `talosctl dmesg`, and each
+of these as `grep` writes it, with the name of its file.
 """
 
 import re
@@ -9,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from hangdog_models.reading.dates import LAST_LINES, SOME_YEAR, moment, month_of, written_out
+from hangdog_models.reading.printable import printable
 
 #: Facility of the kernel: what a user writes into /dev/kmsg gets another one, so nobody can talk a machine out of a job.
 _KERNEL = 0
@@ -18,6 +20,9 @@ _PRIORITY = re.compile(r"<(\d{1,5})>")
 _DECODED = re.compile(r"([a-z]{3,8}\d?)\s{0,4}:(?:emerg|alert|crit|err|warn|notice|info|debug)\s{0,4}: ")
 _UPTIME = re.compile(r"\[\s{0,12}(\d{1,12}\.\d{1,9})\]\s?")
 _CALLER = re.compile(r"\[\s{0,8}[CT]\d{1,9}\]\s?")
+#: `dmesg -H`: a date without seconds, and on the lines below it the seconds since the line before.
+_HOUR = re.compile(r"\[([A-Z][a-z]{2}) ?(\d{1,2}) (\d\d):(\d\d)\]\s?")
+_RELATIVE = re.compile(r"\[\s{0,12}\+\d{1,7}\.\d{1,9}\]\s?")
 _CUT = re.compile(r"\[\.\.\.\]\s?")
 _CLOCK = r"(\d{1,2}):(\d\d):(\d\d)"
 _HUMAN = re.compile(r"\[([^\[\]]{15,40}\d{4})\]\s?")
@@ -26,9 +31,17 @@ _ISO = re.compile(
 )
 # months of any language, so that the message is found: the clock of one that is not English stays unknown
 _SYSLOG = re.compile(rf"([^\s\d:\[]{{3,9}}|\d{{1,2}}月)\s{{1,2}}(\d{{1,2}}) {_CLOCK}(?:\.(\d{{1,9}}))? ")
+_TALOS = re.compile(
+    rf"([0-9A-Za-z][\w.:-]{{0,252}}): (\w{{1,8}}):\s{{1,10}}[a-z]{{3,8}}: \[(\d{{4}})-(\d\d)-(\d\d)T{_CLOCK}(?:\.(\d{{1,9}}))?(Z)\]: "
+)
+#: The name of a file that `grep` writes before a line, and the line's number; a date or a clock follows.
+_GREP = re.compile(
+    r"(?:[\w.@+/-]{1,255}:)?(?:\d{1,9}:)?(?=[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d |\d{4}-\d\d-\d\dT\d|\[\s{0,12}\d{1,12}\.\d|<\d{1,5}>)"
+)
 _UNIX = re.compile(r"(\d{9,10}\.\d{1,9}) ")
+_NAME = re.compile(r"[0-9A-Za-z][\w.-]{0,252}")
 _TAG = re.compile(r"([^\s:]{1,255}) ([^\s:\[\]]{1,64})(?:\[\d{1,9}\])?: ")
-_HOST_KERNEL = re.compile(r"(?:[^\s:]{1,255} )?kernel: ")
+_HOST_KERNEL = re.compile(r"(?:([^\s:]{1,255}) )?kernel: ")
 #: NVIDIA's driver writes one record of several lines: that of a GPU which is gone. `dmesg` and `journalctl` pad those below
 #: the first, /dev/kmsg and rsyslog write the line ends out. No other message is taken apart so: it may hold a user's text,
 #: such as the name of a process or of a file.
@@ -44,13 +57,15 @@ _MOST_BELOW = 8
 class KernelLine:
     """One message. `at_s` is Unix time, of a clock without a zone as if it were UTC: right for differences on one machine.
 
-    `yearless_s` orders dates that come without a year among each other, and means nothing beyond that.
+    `yearless_s` orders dates that come without a year among each other, and means nothing beyond that. `host` is the machine
+    that wrote it, where the line says so.
     """
 
     text: str
     at_s: float | None = None
     uptime_s: float | None = None
     yearless_s: float | None = None
+    host: str = ""
 
 
 def split(line: str) -> KernelLine | None:
@@ -58,8 +73,12 @@ def split(line: str) -> KernelLine | None:
     record = _RECORD.fullmatch(line)
     if record is not None:
         return KernelLine(record[3], uptime_s=int(record[2]) / 1e6) if int(record[1]) >> 3 == _KERNEL else None
+    if talos := _TALOS.match(line):
+        return _of_talos(talos, line[talos.end() :])
     at = uptime = yearless = None
-    rest = line
+    name = ""
+    grep = _GREP.match(line)
+    rest = line[grep.end() :] if grep else line
     if priority := _PRIORITY.match(rest):
         if int(priority[1]) >> 3 != _KERNEL:
             return None
@@ -82,16 +101,31 @@ def split(line: str) -> KernelLine | None:
     if tagged and (tag := _TAG.match(rest)) and tag[2] != "kernel":
         return None
     if host := _HOST_KERNEL.match(rest):
-        rest = rest[host.end() :]
+        name, rest = host[1] or "", rest[host.end() :]
     if measured := _UPTIME.match(rest):
         uptime, rest = float(measured[1]), rest[measured.end() :]
         if host := _HOST_KERNEL.match(rest):  # journalctl -o short-monotonic writes them the other way round
-            rest = rest[host.end() :]
+            name, rest = host[1] or name, rest[host.end() :]
+    elif hour := _HOUR.match(rest):
+        yearless = moment(SOME_YEAR, month_of(hour[1]), hour[2], hour[3], hour[4], "0")
+        rest = rest[hour.end() :]
+    elif relative := _RELATIVE.match(rest):
+        rest = rest[relative.end() :]
     elif cut := _CUT.match(rest):
         rest = rest[cut.end() :]
     if caller := _CALLER.match(rest):
         rest = rest[caller.end() :]
-    return KernelLine(rest, at, uptime, yearless)
+    return KernelLine(rest, at, uptime, yearless, printable(name, 253) if _NAME.fullmatch(name) else "")
+
+
+def _of_talos(prefix: re.Match[str], message: str) -> KernelLine | None:
+    """A line of `talosctl dmesg`, which begins with the machine's address."""
+    if prefix[2] != "kern":
+        return None
+    at = moment(int(prefix[3]), int(prefix[4]), prefix[5], prefix[6], prefix[7], prefix[8], prefix[10])
+    return KernelLine(
+        message, None if at is None else at + float(f"0.{prefix[9] or 0}"), host=printable(prefix[1], 253)
+    )
 
 
 def messages(text: str, start: int, raw: str) -> tuple[KernelLine, ...]:

@@ -5,6 +5,7 @@ one finding with the time of its last line; an event that a later line takes bac
 """
 
 import re
+from dataclasses import replace
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding, Impact, LogEnd
@@ -32,16 +33,20 @@ _PID = re.compile(r"pid=(?:'[^']{0,32}'|[^,\s]{0,32}),?\s*", re.IGNORECASE)
 _NAME = re.compile(r"name=('[^']{0,64}'|[^,]{0,64}),?\s*", re.IGNORECASE)
 _NOBODY = {"", "<unknown>", "unknown", "n/a"}
 #: One frame of a kernel stack, `? ` before those that may be left over from earlier calls.
-_FRAME = re.compile(r"\s{0,8}(?:\? )?([A-Za-z_][\w.]{0,120})\+0x[0-9a-f]{1,8}/0x")
+_FRAME = re.compile(r"\s{0,8}(?:\[<[0-9a-f]{1,16}>\] )?(?:\? )?([A-Za-z_][\w.]{0,120})\+0x[0-9a-f]{1,8}/0x")
 #: Messages after a hung-task line within which its stack is looked for; the longest printed stack has 64 frames.
 _TRACE_LINES = 80
 #: Characters of a message that are read: the kernel cuts its own at 1,024.
 _LONGEST = 2_048
 #: Characters of the line that a finding quotes.
 _QUOTED = 120
+#: Between an Xid and the Xid 45 in whose line it stands as the cause.
+_BEHIND = " behind Xid "
 #: How many lines of a head are looked at, and what share of them must bear a mark of the kernel.
 _HEAD_LINES, _MOSTLY = 50, 0.5
-_MARK = re.compile(r"\[\s{0,12}\d{1,12}\.\d{6}\]|\d{1,5},\d+,\d+,[^;]{1,40};|(?:[^\s:]{1,255} )?kernel: ")
+_MARK = re.compile(
+    r"\[\s{0,12}\+?\d{1,12}\.\d{6}\]|\[[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |[\w.:-]{1,253}: kern:\s{1,10}[a-z]{3,8}: \[|\d{1,5},\d+,\d+,[^;]{1,40};|(?:[^\s:]{1,255} )?kernel: "
+)
 _DATED = re.compile(
     r"\[[^\[\]]{8,30} \d\d:\d\d:\d\d (?:[A-Z]{3,5} )?\d{4}\] |\S{1,12}\s{1,2}\d{1,2} \d\d:\d\d:\d\d\S* \S{1,255} kernel: |\S{19,40} \S{1,255} kernel: "
 )
@@ -77,12 +82,14 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
 def end(text: str) -> LogEnd | None:
     """Until when a kernel log goes, by its last lines, of a machine yet to be named; None where no line of them tells."""
     at_s = uptime_s = None
+    host = ""
     for raw in last_lines(text):
         line = split(raw[:_LONGEST].strip())
         if line is not None:
             at_s = at_s if line.at_s is None else line.at_s
             uptime_s = uptime_s if line.uptime_s is None else line.uptime_s
-    return None if at_s is None and uptime_s is None else LogEnd(SOURCE, "", at_s, uptime_s)
+            host = line.host or host
+    return None if at_s is None and uptime_s is None else LogEnd(SOURCE, host, at_s, uptime_s)
 
 
 class _KernelLog:
@@ -118,7 +125,7 @@ class _KernelLog:
 
     def findings(self) -> tuple[Finding, ...]:
         self._flush()
-        return self._events.findings()
+        return _without_peers(self._events.findings())
 
     def _xid(self, xid: re.Match[str], line: KernelLine) -> None:
         address, number, message = canonical(xid[1]), int(xid[3]), xid[4]
@@ -129,15 +136,16 @@ class _KernelLog:
             name, message = named[1].strip("'"), message[named.end() :]
         rules = policy.xid()
         meaning = rules.of(number, message)
-        impact = meaning.impact
+        impact, code = meaning.impact, f"Xid {number}"
         if meaning.defers and meaning.when and (other := meaning.when.search(message)):
             impact = _at_most(impact, rules.of(int(other["other"]), "").impact)
+            code = f"Xid {int(other['other'])}{_BEHIND}{number}" if int(other["other"]) != number else code
         part = printable(xid[2], 64)
         instance = f" ({part})" if part else ""
-        what = _sentence(f"Xid {number} on GPU {address}{instance}", meaning, message)
+        what = _sentence(f"{code} on GPU {address}{instance}", meaning, message)
         if name.lower() not in _NOBODY and impact in (Impact.CONVICTS, Impact.RESET):
             what += f"; {printable(name, 64)}, which the line names, is a victim that asked"
-        self._events.add(f"Xid {number}", impact, what, line, address)
+        self._events.add(code, impact, what, line, address)
 
     def _event(self, event: HardwareEvent, found: re.Match[str], line: KernelLine) -> None:
         groups = found.groupdict()
@@ -176,6 +184,18 @@ class _KernelLog:
             self._events.add(place.code, place.meaning.impact, f"{what}; {place.meaning.says}", line)
         elif event.meaning is not None:
             self._events.add(event.code, event.meaning.impact, what, line)
+
+
+def _without_peers(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings; GPUs whose programs fell for Xid 145 suffer where another's fell for Xid 149: it has the link's fault."""
+    if not any(one.code == f"Xid 149{_BEHIND}45" and one.impact is Impact.SUSPECTS for one in findings):
+        return findings
+    return tuple(
+        replace(one, impact=Impact.VICTIM, what=f"{one.what}; a peer of the GPU with Xid 149")
+        if one.code == f"Xid 145{_BEHIND}45" and one.impact is Impact.SUSPECTS
+        else one
+        for one in findings
+    )
 
 
 def _event_of(text: str) -> tuple[HardwareEvent, re.Match[str]] | None:

@@ -17,7 +17,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
 _WHOSE = re.compile(
     r"\[(?:rank(?:: )?(\d{1,7})|(?:default|trainer|worker)(\d{1,4}))\]:? ?|\[(?:\d{1,9},)?(\d{1,7})\]<std(?:out|err|diag)>: ?"
 )
-_RAY = re.compile(r"\s{0,8}\([A-Za-z_][\w.<>:]{0,200} pid=(\d{1,18})(?:, ip=[\w.:]{1,64})?\) ?")
+_RAY = re.compile(r"\s{0,8}\([A-Za-z_][\w.<>:]{0,200} pid=(\d{1,18})(?:, ip=([\w.:]{1,64}))?\) ?")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,]\d{1,9})? ?(Z|[+-]\d\d:?\d\d)")
 #: The host before NCCL's own lines (`node-2:5776:5902 [0] … NCCL WARN`), and before what srun says of its tasks.
 _NCCL = re.compile(r"(?:\[[\d :.-]{1,32}\] )?([A-Za-z0-9][\w.-]{0,252}):\d{1,10}:\d{1,10} \[-?\d{1,4}\] .{0,128}?NCCL ")
@@ -38,7 +38,7 @@ class LogLine:
     """What stands behind the prefixes. `rank` is the global rank, `local` the rank on its machine, `process` a process id.
 
     None: no prefix tells it. `at_s` is Unix time, known only where the stamp says its zone. `host` is whom NCCL's or
-    srun's prefix names; empty elsewhere.
+    srun's prefix names; empty elsewhere. `address` is that of the machine, which Ray's prefix names.
     """
 
     text: str
@@ -47,6 +47,7 @@ class LogLine:
     process: int | None = None
     at_s: float | None = None
     host: str = ""
+    address: str = ""
 
 
 def end(text: str) -> float | None:
@@ -69,18 +70,18 @@ def lines_of_log(text: str) -> Iterator[LogLine]:
         if line[:1].isdigit() and (runtime := _CONTAINER.match(line)):
             line = line[runtime.end() :]
         ray = _RAY.match(line)
-        process = int(ray[1]) if ray else None
+        process, address = (int(ray[1]), ray[2] or "") if ray else (None, "")
         line = line[ray.end() :] if ray else line
         if line[:1] in "IWEC" and (logger := _LOGGER.match(line)):
             line = line[logger.end() :]
         if "[" not in line:
-            yield LogLine(line, process=process, at_s=at_s, host=_host(line))
+            yield LogLine(line, process=process, at_s=at_s, host=_host(line), address=address)
             continue
         rank, local, begin = None, None, 0
         for whose in _WHOSE.finditer(line):
             if whose.start() > begin:
                 part = line[begin : whose.start()]
-                yield LogLine(part, rank, local, process, at_s, _host(part))
+                yield LogLine(part, rank, local, process, at_s, _host(part), address)
                 rank = local = None
             number = whose[1] or whose[3]
             rank, local, begin = (
@@ -89,7 +90,7 @@ def lines_of_log(text: str) -> Iterator[LogLine]:
                 whose.end(),
             )
         if begin < len(line):
-            yield LogLine(line[begin:], rank, local, process, at_s, _host(line[begin:]))
+            yield LogLine(line[begin:], rank, local, process, at_s, _host(line[begin:]), address)
 
 
 def _host(line: str) -> str:

@@ -14,7 +14,7 @@ from hangdog_models.reading.logs.log_counters import LogCounters
 from hangdog_models.reading.logs.log_lines import LogLine
 from hangdog_models.reading.logs.reports import crash_report
 from hangdog_models.reading.logs.reports.overseers import Overseers
-from hangdog_models.reading.logs.traceback_lines import Traceback
+from hangdog_models.reading.logs.traceback_lines import Traceback, impact_of
 from hangdog_models.reading.printable import printable
 
 SOURCE = "log"
@@ -29,6 +29,8 @@ _MOST = 64
 _NEW_IMPACTS = (Impact.TELLS_NOTHING, Impact.CONVICTS, Impact.RESET)
 #: Codes of errors that are mere numbers: the lines after them say what the number means.
 _NUMBERED = frozenset({"NPU time-out", "NPU call failed"})
+#: Impacts of a device that failed: the watchdog's own number tells whose it is, where the line bears no other.
+_OF_A_DEVICE = (Impact.CONVICTS, Impact.RESET)
 _MOSTLY = "whoever ends first is mostly a victim"
 
 
@@ -50,6 +52,7 @@ class LogProcess:
     failed_at: int | None = None
     called_rank: Rank | None = None
     host: str = ""
+    address: str = ""
     addresses: set[str] = field(default_factory=set)
 
 
@@ -59,6 +62,7 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
     if line.host:
         process.host = process.host or line.host
         process.addresses.update(nccl_log.own_addresses(text))
+    process.address = process.address or line.address
     if process.first_failure.take(text):
         if not process.first_failure.lines:
             _take_first_failure(process, line.at_s, limits)
@@ -81,6 +85,8 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
         process.failed_at = number
     finding = _of_text(text, ended, limits)
     if finding is not None:
+        if process.rank is None and finding.impact in _OF_A_DEVICE and (speaker := watchdog.speaker(text)) is not None:
+            finding = replace(finding, rank=speaker)
         _note_error(process, finding, line, number)
 
 
@@ -93,16 +99,25 @@ def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Findin
         row, match = known
         named = match.groupdict()
         quote = f" ({printable(named['quote'], 200)})" if named.get("quote") else ""
+        ranks = desync.ranks_in(named.get("ranks") or "")
+        if ranks and row.impact is Impact.VICTIM:
+            quote += f" ({_ranks_of(ranks)})"
+        peers = tuple(dict.fromkeys(text_of(named[key], limits) for key in ("peer", "peer_gid") if named.get(key)))
+        if peers and row.impact in (Impact.VICTIM, Impact.PATH):
+            quote += f" (the other end: {peers[0]})"
         return Finding(
             SOURCE, row.code, row.impact, row.what + quote, text_of(named.get("host"), limits),
             device=text_of(named.get("device"), limits),
-            ranks=desync.ranks_in(named.get("ranks") or ""),
-            peers=tuple(dict.fromkeys(text_of(named[key], limits) for key in ("peer", "peer_gid") if named.get(key))),
+            ranks=ranks,
+            peers=peers,
         )  # fmt: skip
     if ended is None:
         return None
+    impact = impact_of(*ended)
     what = f"the program ended with {ended[0]}" + (f": {printable(ended[1], 200)}" if ended[1] else "")
-    return Finding(SOURCE, ended[0], Impact.PROGRAM, what)
+    if impact is Impact.VICTIM:
+        what += "; that comes from below the program, and the cause may be elsewhere"
+    return Finding(SOURCE, ended[0], impact, what)
 
 
 def _take_report(process: LogProcess, line: LogLine, limits: Limits) -> None:
@@ -148,6 +163,9 @@ def _note_error(process: LogProcess, finding: Finding, line: LogLine, number: in
 
 def _note(process: LogProcess, finding: Finding, at_s: float | None) -> None:
     key = _key(finding)
+    unnamed = _key(replace(finding, rank=None))
+    if finding.rank is not None and unnamed in process.found and finding.impact in _OF_A_DEVICE:
+        process.found[key] = replace(process.found.pop(unnamed), rank=finding.rank)
     known = process.found.get(key)
     if known is not None:
         process.found[key] = replace(known, times=known.times + 1)
@@ -157,7 +175,8 @@ def _note(process: LogProcess, finding: Finding, at_s: float | None) -> None:
 
 def _key(finding: Finding) -> tuple[object, ...]:
     process = finding.what if finding.code in crash_report.CODES else ""
-    return finding.code, finding.impact, finding.device, finding.ranks, finding.peers, finding.machine, process
+    where = finding.rank, finding.ranks, finding.machine
+    return finding.code, finding.impact, finding.device, finding.peers, process, where
 
 
 def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits) -> None:
@@ -170,7 +189,9 @@ def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits)
     what = f"the launcher saw {who} end first, with exit code {text_of(failure.exitcode, limits)}: {why}"
     if failure.error is not None:
         ending = f"{failure.error[0]}: {failure.error[1]}"
-        error = _of_text(ending, failure.error, limits) or Finding(SOURCE, failure.error[0], Impact.PROGRAM, ending)
+        error = _of_text(ending, failure.error, limits) or Finding(
+            SOURCE, failure.error[0], impact_of(*failure.error), ending
+        )
         # Not a consequence of what stands before: the launcher's own error does, which follows from this one.
         _note(process, replace(error, machine=host, rank=rank), at_s)
         code, impact, what = "first observed failure", Impact.VICTIM, f"{what} ({printable(ending, 200)})"
@@ -190,9 +211,11 @@ def findings(process: LogProcess, limits: Limits) -> tuple[Finding, ...]:
         found.append(Finding(SOURCE, "watchdog time-out", Impact.VICTIM, what))
     if process.lags:
         ranks = tuple(sorted({rank for lag in process.lags for rank in lag.ranks})) if _global(process) else ()
-        named = f"rank{'' if len(ranks) == 1 else 's'} {format_ranks(ranks)}" if ranks else "other members of its group"
+        named = _ranks_of(ranks) if ranks else "other members of its group"
         what = f"the desync report says that {named} did not come to the operation this rank waits in: a position, not yet a cause"
         found.append(Finding(SOURCE, "desync report", Impact.VICTIM, what, ranks=ranks))
+    if process.rank is None and (sides := watchdog.sides(process.watched)):
+        found.append(_mismatch(sides))
     for barrier in process.arrivals.barriers.values():
         if meaning := startup_lines.meaning(barrier):
             found.append(Finding(SOURCE, *meaning, times=barrier.lines))
@@ -200,14 +223,28 @@ def findings(process: LogProcess, limits: Limits) -> tuple[Finding, ...]:
     return tuple(f if f.rank is not None or process.rank is None else replace(f, rank=process.rank) for f in found)
 
 
+def _ranks_of(ranks: tuple[Rank, ...]) -> str:
+    return f"rank{'' if len(ranks) == 1 else 's'} {format_ranks(ranks)}"
+
+
+def _mismatch(sides: list[tuple[str, tuple[Rank, ...]]]) -> Finding:
+    """Ranks that gave up different operations: the few are named, where one side is smaller than all others."""
+    said = "; ".join(f"{_ranks_of(ranks)}: {operation.removeprefix('nccl:')}" for operation, ranks in sides)
+    what = f"ranks of one group waited in different collectives when their time was over ({said})"
+    fewest, more = sides[0][1], sides[1][1]
+    ranks = fewest if len(fewest) < len(more) else tuple(sorted(rank for _, side in sides for rank in side))
+    return Finding(SOURCE, "mismatched collectives", Impact.PROGRAM, what, ranks=ranks)
+
+
 def _timed_out(work: watchdog.TimedOut, counted: LogCounters) -> Finding:
     unnamed = _nameless(work.group)
     name = "" if unnamed else f" of group {counted.descriptions.get(work.group) or work.group}"
     after = "" if work.ran_ms is None else f" after {work.ran_ms / 1000:.0f} s"
-    what = f"{watchdog.operation_of(work.operation).removeprefix('nccl:')} {work.sequence}{name} was given up{after}"
+    number = "" if work.sequence < 0 else f" {work.sequence}"
+    what = f"{watchdog.operation_of(work.operation).removeprefix('nccl:')}{number}{name} was given up{after}"
     if work.ran_ms is not None and work.ran_ms * 2 < work.timeout_ms:
         what += ", long before its time: a connection was closed"
-    elif counted.completed.get(work.group, 0) < 1 and work.sequence <= 1:
+    elif counted.completed.get(work.group, 0) < 1 and 0 <= work.sequence <= 1:
         what += ", and it was the group's first: start-up or transport"
     return Finding(SOURCE, "watchdog time-out", Impact.VICTIM, what + "; who waits is not the cause")
 

@@ -3,10 +3,39 @@
 import re
 from dataclasses import dataclass
 
+from hangdog_models.findings import Impact
+
 _FRAME = re.compile(r'\s{0,200}File ".{1,4000}", line \d{1,9}(?:, in |$)')
 _ENDS = re.compile(
     r"((?:\w{1,128}\.){0,16}[A-Z]\w{0,128}(?:Error|Exception|Interrupt|Exit|Timeout|Fault|Failure))(?:: ?(.*))?$"
 )
+#: Exceptions that only a program's own steps raise, whatever their message speaks of.
+_OF_THE_PROGRAM = frozenset(
+    f"{name}Error"
+    for name in (
+        "Assertion", "Attribute", "FileNotFound", "Import", "Index", "JSONDecode", "Key", "ModuleNotFound", "Name",
+        "NotImplemented", "Recursion", "Syntax", "Type", "UnboundLocal", "UnicodeDecode", "Value", "ZeroDivision",
+    )
+)  # fmt: skip
+#: What XLA says of a program that it refuses: these need no other process.
+_REFUSED = re.compile(r"(?:INVALID_ARGUMENT|RESOURCE_EXHAUSTED|UNIMPLEMENTED|OUT_OF_RANGE)\b")
+#: Words of a device, of communication, or of something remote. `cuda:0` and `torch.cuda` are a program's own words.
+_BELOW = re.compile(
+    r"CUDA|HIP\b|\bNPU\b|\bnpu[A-Z]|\baclrt|NCCL|RCCL|HCCL|\bXLA\b|\bMPI\b|\bibv_"
+    r"|(?i:gloo\b|hccl|socket|timed[ -]?out|time-?out|deadline|connection|heartbeat|unavailable|unreachable)"
+)
+#: Characters of a message in which such a word is looked for.
+_HEAD = 1_000
+
+
+def impact_of(name: str, message: str) -> Impact:
+    """What an exception that no row knows says, by its name and its message.
+
+    An error of a layer below the program mostly comes from elsewhere: it blames nobody by itself.
+    """
+    if name in _OF_THE_PROGRAM or _REFUSED.match(message):
+        return Impact.PROGRAM
+    return Impact.VICTIM if _BELOW.search(f"{name}: {message[:_HEAD]}") else Impact.PROGRAM
 
 
 @dataclass(slots=True)

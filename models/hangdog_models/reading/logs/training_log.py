@@ -30,6 +30,9 @@ _MARKS = (
     "missing_ranks", "imed out task names:", "XlaRuntimeError", "coordination service", "Accelerator device halted",
     "*** SIGSEGV", "*** SIGABRT", "*** SIGBUS", "*** SIGFPE", "*** SIGILL", "*** SIGTERM", "] Signal: ", "] Caught signal ",
     "torch_npu", " EI00", "EI0002:", "EI0006:", "runtime result =", "broadcast block found", "EngineCore", "watchdog_timeout=",
+    "CUDA_ERROR_", "cuda runtime error", "cudaGetDeviceCount", "HIP error", "HW Exception by GPU", "Memory access fault by GPU",
+    "loss scale already at minimum", "/job:jax_worker/", "XlaRuntimeError", "!!!! FATAL ERROR !!!!", "ORTE has lost communication",
+    "MPI communication peer process", '"label":"RAY_NODE_REMOVED"', '"label":"RAYLET_MARKED_DEAD"',
 )  # fmt: skip
 #: Parts of lines that say something, beside those of the table.
 _HINTS = (
@@ -153,7 +156,7 @@ def _stream(
     process: LogProcess, local: int | None, counters: RankCounters | None, found: tuple[Finding, ...]
 ) -> Stream:
     return Stream(
-        process.rank, local, counters, found, host=process.host, addresses=frozenset(process.addresses),
+        process.rank, local, counters, found, host=process.host or process.address, addresses=frozenset(process.addresses),
         arrivals=process.arrivals if process.arrivals.mentioned else None,
     )  # fmt: skip
 

@@ -28,6 +28,8 @@ _GROUP = re.compile(
 _WORK = re.compile(r"WorkNCCL\(([^()]{1,400}?),? Timeout\(ms\)=(\d{1,20})\)(?: ran for (\d{1,20}) milliseconds)?")
 _FIELD = re.compile(r"(\w{1,20})=([^,\[]{1,64})")
 _AT_WORK = re.compile(r"(?:at NCCL work|at work|at work sequence id): (-?\d{1,20})")
+#: Whose line it is, before torch 2.3: the number in a group that no line names.
+_SPEAKER = re.compile(r"\[Rank (\d{1,7})\]")
 _STATUS = re.compile(r"[Ll]ast (enqueued|started|completed) (?:NCCL )?work: (-?\d{1,20})")
 
 
@@ -65,13 +67,15 @@ class TimedOut:
 class Watched:
     """What the watchdog lines of one process say. Operations without a group wait until a line names it.
 
-    `loose` are the counts of lines that name no group, each line's by its words.
+    `loose` are the counts of lines that name no group, each line's by its words. `unnumbered` are the operations that each
+    speaker gave up, where lines give neither a group nor a number (before torch 1.13).
     """
 
     counted: LogCounters
     timed_out: list[TimedOut] = field(default_factory=list)
     groups: dict[int, str] = field(default_factory=dict)
     loose: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
+    unnumbered: dict[Rank, set[str]] = field(default_factory=dict)
 
 
 #: Timed out operations of one process that are kept: after the first few everything is consequence.
@@ -117,6 +121,8 @@ def take(watched: Watched, line: str, group: GroupPrefix | None, limits: Limits)
         return
     about = dict(_FIELD.findall(work[1]))
     sequence = int_of(about.get("SeqNum"))
+    if sequence is None and group is None and _FAILED not in line and (rank := speaker(line)) is not None:
+        watched.unnumbered.setdefault(rank, set()).add(operation_of(text_of(about.get("OpType"), limits)))
     timed_out = TimedOut(
         group.name if group is not None else "",
         -1 if sequence is None else sequence,
@@ -134,6 +140,28 @@ def take(watched: Watched, line: str, group: GroupPrefix | None, limits: Limits)
         if (known.sequence, known.operation) == same and not timed_out.group:
             return
     watched.timed_out.append(timed_out)
+
+
+def speaker(line: str) -> Rank | None:
+    """The number of the process in its group, where the line says it and names no group."""
+    found = _SPEAKER.search(line) if "[PG " not in line else None
+    return Rank(int(found[1])) if found and int(found[1]) <= MAX_RANK else None
+
+
+def sides(watched: Watched) -> list[tuple[str, tuple[Rank, ...]]]:
+    """The operations without numbers that ranks gave up, the one of the fewest ranks first; empty where all gave up one.
+
+    Empty as well where a rank gave up several: its number then stands for members of several groups.
+    """
+    by_operation: dict[str, list[Rank]] = {}
+    for rank, operations in watched.unnumbered.items():
+        if len(operations) > 1:
+            return []
+        by_operation.setdefault(min(operations), []).append(rank)
+    if len(by_operation) < 2:
+        return []
+    found = [(operation, tuple(sorted(ranks))) for operation, ranks in by_operation.items()]
+    return sorted(found, key=lambda side: (len(side[1]), side[1]))
 
 
 def settled(watched: Watched) -> list[TimedOut]:

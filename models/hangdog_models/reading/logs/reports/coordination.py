@@ -12,6 +12,7 @@ from hangdog_models.ranks import MAX_RANK, Rank, format_ranks
 CODE = "JAX coordination"
 _OPENS = ("imed out task names:", "stopped sending heartbeats")
 _TASK = re.compile(r"\s{0,8}/job:\w{1,64}/replica:\d{1,7}/task:(\d{1,7})\s{0,8}$")
+_LISTED = re.compile(r"\\n ?/job:\w{1,64}/replica:\d{1,7}/task:(\d{1,7})(?!\d)")
 _REACHED = re.compile(r"tasks that reached the barrier: (\d{1,7})/(\d{1,7})")
 _LOST = re.compile(r"/task:(\d{1,7}) heartbeat timeout")
 #: Lines without a task after which a list is over.
@@ -38,6 +39,9 @@ class MissingTasks:
         if any(words in line for words in _OPENS):
             known = self.lost if _OPENS[1] in line else self.late
             self.listing, self.lines = (None, 0) if known else (known, _PATIENCE)
+            if self.listing is not None:  # the list may follow in the same line
+                tasks = (int(task[1]) for task in _LISTED.finditer(line))
+                self.listing.update(Rank(task) for task in tasks if task <= MAX_RANK)
             return False
         if not self.lines or self.listing is None:
             return False
