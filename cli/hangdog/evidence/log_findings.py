@@ -26,8 +26,8 @@ def findings_of(ordered: Sequence[Placed], layout: Layout) -> tuple[Finding, ...
     for placed, host, finding in _all(ordered, layout):
         rank = placed.name.rank if finding.rank is None else finding.rank
         placed_by_rank = rank is not None and bool(layout.machines or layout.ranks_per_machine)
-        said = "" if finding.source == kernel_log.SOURCE and _place(placed, layout) else finding.machine
-        machine = said or placed.name.machine or ("" if placed_by_rank else host)
+        named_machine = "" if finding.source == kernel_log.SOURCE and _place(placed, layout) else finding.machine
+        machine = named_machine or placed.name.machine or ("" if placed_by_rank else host)
         peers = tuple(dict.fromkeys(named.get(peer, peer) for peer in finding.peers))
         whose = replace(finding, rank=rank, machine=machine, peers=peers)
         key = replace(whose, times=1)

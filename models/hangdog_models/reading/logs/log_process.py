@@ -229,8 +229,8 @@ def _ranks_of(ranks: tuple[Rank, ...]) -> str:
 
 def _mismatch(sides: list[tuple[str, tuple[Rank, ...]]]) -> Finding:
     """Ranks that gave up different operations: the few are named, where one side is smaller than all others."""
-    said = "; ".join(f"{_ranks_of(ranks)}: {operation.removeprefix('nccl:')}" for operation, ranks in sides)
-    what = f"ranks of one group waited in different collectives when their time was over ({said})"
+    listed = "; ".join(f"{_ranks_of(ranks)}: {operation.removeprefix('nccl:')}" for operation, ranks in sides)
+    what = f"ranks of one group waited in different collectives when their time was over ({listed})"
     fewest, more = sides[0][1], sides[1][1]
     ranks = fewest if len(fewest) < len(more) else tuple(sorted(rank for _, side in sides for rank in side))
     return Finding(SOURCE, "mismatched collectives", Impact.PROGRAM, what, ranks=ranks)
