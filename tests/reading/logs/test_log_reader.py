@@ -361,7 +361,6 @@ def test_a_traceback_that_vllm_logs_line_by_line_is_read() -> None:
         ("jaxlib.xla_extension.XlaRuntimeError: INVALID_ARGUMENT: deadline of shape f32[4]", Impact.PROGRAM),
         ("jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: the barrier was not passed", Impact.VICTIM),
         ("RuntimeError: npuSynchronizeDevice:csrc/NPUStream.cpp:4 NPU function error: aclrtSynchronize", Impact.VICTIM),
-        ("RuntimeError: HCCL error in: csrc/ProcessGroup.cpp:6", Impact.VICTIM),
         ("RuntimeError: HIP error: something that is new", Impact.VICTIM),
         ("OSError: [Errno 110] Connection timed out", Impact.VICTIM),
         ("ray.exceptions.GetTimeoutError: Get timed out", Impact.VICTIM),
@@ -413,7 +412,7 @@ def test_the_watchdog_tells_on_whose_gpu_an_error_was() -> None:
 )
 def test_a_barrier_of_jax_names_the_tasks_that_did_not_come(text: str) -> None:
     found = [one for stream in training_log.read(text, None) for one in stream.findings if one.ranks]
-    assert [(one.code, one.impact, one.ranks) for one in found] == [("barrier timed out", Impact.VICTIM, (0, 3))]
+    assert [(one.code, one.impact, one.ranks) for one in found] == [("JAX coordination", Impact.VICTIM, (0, 3))]
 
 
 def test_rays_prefix_names_the_machine_where_nothing_else_does() -> None:

@@ -103,7 +103,6 @@ LINES = [
     ("monitored barrier", Impact.VICTIM, "[Rank 0]: Ranks 1, 5 failed to pass monitoredBarrier in 5000 ms"),
     ("monitored barrier", Impact.VICTIM, "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 3000 ms"),
     ("monitored barrier", Impact.VICTIM, "Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0."),
-    ("task lost", Impact.VICTIM, "coordination_service.cc:9] /job:jax_worker/replica:0/task:5 has been set to ERROR: UNAVAILABLE: Task /job:jax_worker/replica:0/task:5 heartbeat timeout. The task has failed"),
     ("store key not set", Impact.VICTIM, "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: wait timeout after 600000ms, keys: /default_pg/0//cuda//0"),
     ("store key not set", Impact.VICTIM, "torch.distributed.DistStoreError: wait timeout after 5000ms, keys: /default_pg/0//cpu//0/3"),
     ("store key not set", Impact.VICTIM, "DistStoreError: wait timeout after 10004ms, keys: /default_pg/0//store_based_barrier_key:x:last_worker"),
@@ -143,7 +142,7 @@ LINES = [
     ("told to stop", Impact.TELLS_NOTHING, "W1125 agent/server/api.py:725] Received Signals.SIGTERM death signal, shutting down workers"),
     ("interrupted", Impact.TELLS_NOTHING, "KeyboardInterrupt"),
     ("another process failed", Impact.VICTIM, "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "),
-    ("another process failed", Impact.VICTIM, "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."),
+    ("workers did not answer", Impact.VICTIM, "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."),
     ("distributed call failed", Impact.VICTIM, "torch.distributed.DistBackendError: something new"),
 ]  # fmt: skip
 
