@@ -373,7 +373,7 @@ def test_an_error_from_below_the_program_is_not_its_code_by_itself(ending: str, 
     assert ending.partition(": ")[2] in found.what
 
 
-OLD = "[E ProcessGroupNCCL.cpp:566] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(OpType={operation}, Timeout(ms)=1800000) ran for 1801060 milliseconds before timing out.\n"
+OLD = "[E ProcessGroupNCCL.cpp:566] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(OpType={operation}, Timeout(ms)=1800000) ran for 1800500 milliseconds before timing out.\n"
 
 
 def gave_up(*sides: tuple[int, str]) -> dict[str, Finding]:
