@@ -138,6 +138,15 @@ def test_the_ranks_whose_lines_name_a_group_are_not_all_its_members_where_others
     assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
 
 
+def test_the_end_of_a_traceback_is_read_whatever_rank_it_is_of(tmp_path: Path) -> None:
+    verdict = judged(
+        tmp_path,
+        {"tail.log": "[rank7]:     os.replace(a, b)\n[rank7]: OSError: [Errno 116] Stale file handle: 'x'\n"},
+        job="",
+    )
+    assert verdict.kind is Kind.DEPENDENCY
+
+
 def test_of_a_log_in_which_every_rank_times_out_no_machine_is_accused(tmp_path: Path) -> None:
     text = "".join(TIMED_OUT.format(rank=rank) for rank in range(64))
     verdict = judged(tmp_path, {"job.log": text})

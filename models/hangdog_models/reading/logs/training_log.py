@@ -23,7 +23,7 @@ from hangdog_models.reading.logs.startup_lines import Arrivals
 _MARKS = (
     "ProcessGroup", "Watchdog caught", "WorkNCCL(", "NCCL WARN", "NCCL INFO", "NCCL error", "CUDA error",
     "CUDA out of memory", "cudaError", "DistBackendError", "worker_count=", "ast enqueued", "Detected mismatch between",
-    "[c10d]", "Traceback (most recent call last)", "[rank0]", "first observed failure", "torch.distributed",
+    "[c10d]", "Traceback (most recent call last)", "[rank", "first observed failure", "torch.distributed",
     "torch/distributed", "monitoredBarrier", "DataLoader worker", "store based barrier", "site-packages/torch/",
     "torchrun", "NCCL version", "desync", "srun: error:", "srun: Job step aborted", "slurmstepd: error:",
     "tensors were submitted to be reduced", "[missing ranks:", "may be stuck: participant", "Not all ranks joining collective",
