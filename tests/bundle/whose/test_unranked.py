@@ -66,6 +66,12 @@ def test_launchers_and_other_programs_get_no_number(fill: Fill) -> None:
     assert snapshot.account.notes[-1] == "not numbered: 1 process of other programs, which may not train"
 
 
+def test_of_as_many_processes_of_two_programs_those_train_that_use_a_library_for_it(fill: Fill) -> None:
+    logger = dump(6, ("wait (threading.py:7)", "<module> (logger.py:4)"), "python logger.py")
+    snapshot, _ = open_bundle(fill({"all.txt": text(logger, dump(11, REDUCES))}))
+    assert pids(snapshot) == {0: 11}
+
+
 @pytest.mark.parametrize("title", ["sglang::scheduler_TP{}", "VLLM::Worker_TP{}_EP{}"])
 def test_an_inference_server_says_the_place_of_a_worker(fill: Fill, title: str) -> None:
     dumps = [dump(90 - place, REDUCES, title.format(place, place)) for place in (3, 1, 2)]

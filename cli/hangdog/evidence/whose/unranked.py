@@ -20,6 +20,19 @@ from hangdog_models.ranks import Rank
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.stack import Reason
 
+#: Packages whose frames a trainer or an inference worker has in some thread, and a logger or a dashboard has not.
+_LIBRARIES = (
+    "torch/",
+    "jax/",
+    "jaxlib/",
+    "megatron/",
+    "deepspeed/",
+    "vllm/",
+    "sglang/",
+    "paddle/",
+    "tensorflow/",
+    "horovod/",
+)
 #: What inference servers call their workers: `sglang::scheduler_PP1_TP3`, `VLLM::Worker_TP0_EP0`.
 _TITLE = re.compile(r"(\w+::\w+?)((?:_[A-Z]{2}\d{1,6})+)\b")
 _PLACE = re.compile(r"_([A-Z]{2})(\d+)")
@@ -63,8 +76,8 @@ def numbered_by_order(found: Sequence[Placed], placing: Placing) -> tuple[list[P
         return list(found), ()
     processes = list(chain.from_iterable(map(_processes, _with_machines(found))))
     families = Counter({one.key: _program(one.dumped) for one in processes}.values())
-    most = max(families.values(), default=0)
-    kept = [one for one in processes if families[_program(one.dumped)] == most]
+    chosen = _training({program for program, number in families.items() if number == max(families.values())}, processes)
+    kept = [one for one in processes if _program(one.dumped) in chosen]
     if not kept:
         return list(found), ()
     numbers = _numbers(kept)
@@ -72,6 +85,18 @@ def numbered_by_order(found: Sequence[Placed], placing: Placing) -> tuple[list[P
     rest += [_absent(kept, *entry) for entry in numbers.absent.items()]
     parts = {(one.file.name.path, one.key): _part(one, numbers.of[one.key]) for one in reversed(kept)}
     return [*rest, *parts.values()], _notes(kept, numbers, sum(families.values()) - len(numbers.of))
+
+
+def _training(programs: set[str], processes: Sequence[_Unranked]) -> set[str]:
+    """Of programs that equally many processes run, those in which a library for training was seen; all where none was."""
+    if len(programs) < 2:
+        return programs
+    return {
+        _program(one.dumped)
+        for one in processes
+        if _program(one.dumped) in programs
+        and any(frame.file.startswith(_LIBRARIES) for thread in one.dumped.threads for frame in thread.frames)
+    } or programs
 
 
 def _speaks(placed: Placed) -> bool:
