@@ -85,6 +85,16 @@ def test_workers_of_pipelines_come_in_the_order_of_their_places(fill: Fill) -> N
     assert pids(snapshot) == {0: 90, 1: 89, 2: 88, 3: 87}
 
 
+def test_a_text_with_the_same_processes_twice_has_two_looks_at_them(fill: Fill) -> None:
+    look = [dump(pid, READS if pid == 903 else REDUCES) for pid in (901, 902, 903, 904)]
+    root = fill({"all.txt": text(*look, *look)})
+    snapshot, _ = open_bundle(root)
+    assert [len(look.traces) for look in snapshot.rounds] == [4, 4]
+    assert "unchanged in 2 looks" in hangdog.triage(root).because[0]
+    snapshot, _ = open_bundle(fill({"all.txt": text(*look, look[0])}))
+    assert [len(look.traces) for look in snapshot.rounds] == [4]
+
+
 def one_text_a_machine(lost: str = "") -> dict[str, bytes]:
     """What `srun --output=trace-%N.out` leaves; the first process of `lost` could not be read."""
     return {

@@ -6,7 +6,7 @@ lacks a stack that the others have.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -83,8 +83,7 @@ def numbered_by_order(found: Sequence[Placed], placing: Placing) -> tuple[list[P
     numbers = _numbers(kept)
     rest = [placed for placed in found if not isinstance(placed.content, StackFile)]
     rest += [_absent(kept, *entry) for entry in numbers.absent.items()]
-    parts = {(one.file.name.path, one.key): _part(one, numbers.of[one.key]) for one in reversed(kept)}
-    return [*rest, *parts.values()], _notes(kept, numbers, sum(families.values()) - len(numbers.of))
+    return [*rest, *_parts(kept, numbers)], _notes(kept, numbers, sum(families.values()) - len(numbers.of))
 
 
 def _training(programs: set[str], processes: Sequence[_Unranked]) -> set[str]:
@@ -176,8 +175,21 @@ def _place(process: DumpedProcess) -> dict[str, int]:
     return {dim: int(number) for dim, number in _PLACE.findall(title[2])} if title else {}
 
 
-def _part(one: _Unranked, number: Rank) -> Placed:
-    return Placed(replace(one.file.name, rank=number), StackFile((one.dumped,)), from_text=True)
+def _parts(processes: Sequence[_Unranked], numbers: _Numbers) -> Iterator[Placed]:
+    """The stacks of each process. If a text has all of its processes several times, these are so many looks at them."""
+    looks: dict[tuple[str, _Key], list[_Unranked]] = {}
+    for one in processes:
+        looks.setdefault((one.file.name.path, one.key), []).append(one)
+    times = {len(found) for found in looks.values()}
+    repeated = len(times) == 1 and all(one.file.name.round is None for one in processes)
+    for found in looks.values():
+        for look, one in enumerate(found if repeated else found[:1]):
+            name = replace(
+                one.file.name,
+                rank=numbers.of[one.key],
+                round=look if len(found) > 1 and repeated else one.file.name.round,
+            )
+            yield Placed(name, StackFile((one.dumped,)), from_text=True)
 
 
 def _absent(processes: Sequence[_Unranked], number: Rank, whose: tuple[str, int]) -> Placed:
