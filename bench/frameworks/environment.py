@@ -61,7 +61,8 @@ FRAMEWORKS = {
         ),
         Framework(
             "jax", ("jax==0.10.2",), "train_jax.py", starter="each", hint="jax",
-            environ={"JAX_PLATFORMS": "cpu"}, without={"build-lock": "it builds no extensions", **NO_WORKERS},
+            environ={"JAX_PLATFORMS": "cpu"},
+            without={"build-lock": "it builds no extensions", "mismatched-collective": ABORTS["uneven-inputs"], **NO_WORKERS},
         ),
         Framework("spawn", (), "train_spawn.py", starter="itself", without=NO_WORKERS),
         Framework(
