@@ -181,3 +181,17 @@ sweeper.ask(full=True)
 def _wakes(pid: int) -> int:
     status = targets.proc.status(pid)
     return status.switches if status else 0
+
+
+class Dead(Sweeper):
+    """Its child has ended before it is asked, as it may on a busy machine."""
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        process = super()._start()
+        process.wait()
+        return process
+
+
+def test_a_child_that_ended_before_it_was_asked_says_why() -> None:
+    sweeper = Dead(SETTINGS, command=(sys.executable, "-c", "raise SystemExit(3)"))
+    assert "ended with status 3" in sweeper.ask(full=True).why

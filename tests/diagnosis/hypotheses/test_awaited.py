@@ -29,7 +29,7 @@ def test_the_rank_that_did_not_come_to_start_up_is_named() -> None:
     assert verdict.because[0].startswith("rank 0 waited in vain for rank 5") and verdict.confidence < 0.7
 
 
-@pytest.mark.parametrize("code", ["monitored barrier", "barrier timed out", "task lost"])
+@pytest.mark.parametrize("code", ["monitored barrier", "JAX coordination", "stall inspector"])
 def test_the_rank_that_a_barrier_misses_is_named(code: str) -> None:
     """It says that the rank did not come, and nothing of why: no cause is likelier than another."""
     verdict = said(waited(0, 5, code=code))

@@ -72,14 +72,18 @@ class Sweeper:
         try:
             process = self._process = self._process or self._start()
             assert process.stdin is not None
-            process.stdin.write(b"full\n" if full else b"light\n")
-            process.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):  # it ended before it was asked: its status says why
+                process.stdin.write(b"full\n" if full else b"light\n")
+                process.stdin.flush()
         except OSError as error:
             self.let_go()
             return NvmlAnswer(why=f"the child that asks NVML cannot be started: {error}")
         line, blown = self._line(process, time.monotonic() + deadline_s)
         if line is None:
             where = _where(process.pid) if blown else ""
+            if not blown:  # it closed its output: it is about to end by itself
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_DEATH_S)
             status = self._end(process)
             why = f"no answer within {deadline_s:g} s" if blown else f"its child ended with status {status}"
             if status in _NOT_STARTED:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from hangdog_models.diagnosis.findings.event_dates import weight
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.policy import OLD_S, STALE_S
 from hangdog_models.topology import Topology
@@ -89,10 +90,15 @@ def _placed(findings: Iterable[Finding], topology: Topology) -> list[tuple[str, 
     for finding in findings:
         machine = finding.machine
         if not machine and finding.rank is not None:
-            machine = topology.machine(finding.rank) or (f"rank {finding.rank}" if finding.impact in _STRONG else "")
+            machine = topology.machine(finding.rank) or _unplaced(finding, finding.rank, topology)
         if machine and finding.impact in _STRENGTH:
             placed.append((machine, finding))
     return placed
+
+
+def _unplaced(finding: Finding, rank: Rank, topology: Topology) -> str:
+    """What stands for the machine of a rank of the job, where nothing tells it and its device failed."""
+    return f"rank {rank}" if finding.impact in _STRONG and rank < topology.world_size else ""
 
 
 def _fresh(placed: Sequence[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
