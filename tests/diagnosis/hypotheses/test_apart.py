@@ -1,8 +1,12 @@
 """Where all wait and no frame says for whom, those who stand apart together name their group, and nobody is evicted."""
 
+from dataclasses import replace
+
 import pytest
 
+from hangdog_models.collectives import WATCHDOG, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.ranks import Rank
 from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Kind, Verdict
 from support.cases.stories import C10D, STACKS, first, job, trace, twice
@@ -140,3 +144,13 @@ def test_a_switch_is_meant_only_where_all_below_it_stand_apart() -> None:
     below = tuple(range(8, 16))
     assert first(told(shape, {below: sync("forward")}, sync("report"))) == below
     assert told(shape, {below[:6]: sync("forward")}, sync("report")).kind is Kind.UNDETERMINED
+
+
+def test_a_rank_of_which_only_counters_are_known_is_no_side_of_its_own() -> None:
+    """Its counters name an operation, and the others' frames a place: that may be the very same."""
+    gathers = ["step train.py", f"all_gather_into_tensor {C10D}"]
+    story = twice([trace(rank, gathers) for rank in range(8) if rank != 2])
+    entry = CollectiveRecord("0", 7, "nccl:_all_gather_base", done=False)
+    counters = RankCounters(Rank(2), {"0": 7}, {"0": 6}, (entry,), {}, {"0": "default_pg"}, source=WATCHDOG)
+    verdict = diagnose(replace(story, counters=(counters,)), job(dp=8))
+    assert verdict.kind is not Kind.SOFTWARE

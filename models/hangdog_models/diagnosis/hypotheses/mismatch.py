@@ -55,8 +55,11 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
         return []
     joined = {rank for hold in waits.holds if hold.joined and not hold.inferred for rank in hold.inside}
     sides: dict[tuple[object, ...], list[Rank]] = {}
+    seen = any(look[rank].frames for rank in waits.waiting)
     for rank in waits.waiting:
         state = look[rank]
+        if seen and not state.frames:
+            continue  # its counters name an operation, which may be the one that the others' frames show as a place
         if state.wait in (Wait.GROUP, Wait.PEER) and rank not in joined:
             sides.setdefault(_side(state), []).append(rank)
     unnamed = [rank for rank in waits.waiting if look[rank].wait not in (Wait.GROUP, Wait.PEER)]
