@@ -17,6 +17,7 @@ Fill = Callable[[dict[str, bytes]], Path]
 READS = ("read_shard (data.py:7)", "main (train.py:30)", "<module> (train.py:40)")
 REDUCES = ("all_reduce (torch/distributed/distributed_c10d.py:2810)", "main (train.py:31)", "<module> (train.py:40)")
 LAUNCHES = ("poll (torch/distributed/elastic/multiprocessing/api.py:7)", "main (torch/distributed/run.py:9)")
+RECORDED = (REDUCES[0], "wrapper (torch/distributed/elastic/multiprocessing/errors/__init__.py:362)", *REDUCES[1:])
 SERVES = ("_recv (multiprocessing/connection.py:395)", "launch_server (server.py:4)")
 
 
@@ -64,6 +65,13 @@ def test_launchers_and_other_programs_get_no_number(fill: Fill) -> None:
     snapshot, _ = open_bundle(root)
     assert pids(snapshot) == {0: 11, 1: 12, 2: 13}
     assert snapshot.account.notes[-1] == "not numbered: 1 process of other programs, which may not train"
+
+
+def test_a_rank_whose_errors_torch_records_is_a_rank_and_a_launcher_is_known_by_its_command(fill: Fill) -> None:
+    dumps = [dump(pid, RECORDED) for pid in (11, 12)]
+    starters = [dump(pid, SERVES, "/usr/bin/python3 -m torch.distributed.run train.py") for pid in (5, 6, 7)]
+    snapshot, _ = open_bundle(fill({"all.txt": text(*starters, *dumps)}))
+    assert pids(snapshot) == {0: 11, 1: 12}
 
 
 def test_of_as_many_processes_of_two_programs_those_train_that_use_a_library_for_it(fill: Fill) -> None:

@@ -14,6 +14,7 @@ from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.line_owner import NOBODY, LineOwner, owner_of
 from hangdog_models.reading.stacks.dumped_process import MAIN, DumpedProcess, installed_path, lines_of, without_remark
 from hangdog_models.stack import Frame, Thread
+from hangdog_models.training import is_no_rank
 
 _BEGINS = "Traceback (most recent call last):"
 _INTERRUPT = "KeyboardInterrupt"
@@ -32,16 +33,6 @@ _WORDS_OF_ERRORS = ("Error", "Exception", "Exit", "Empty", "Full", "Failure", "T
 _CHAINED = ("During handling of the above exception, another", "The above exception was the direct cause of")
 #: What Python prints before tracebacks that say nothing of what the program waited for: it was ending already.
 _ENDING = ("Exception ignored ", "Error in atexit", "Error in sys.excepthook", "Exception in thread ")
-#: Programs that start ranks and wait for them, by folders or files in their frames. What else is in `elastic` runs in ranks, too.
-_LAUNCHERS = (
-    "torch/distributed/elastic/agent/", "torch/distributed/launcher/", "torch/distributed/run.py", "torch/distributed/launch.py",
-    "accelerate/commands/launch.py", "deepspeed/launcher/", "horovod/runner/launch.py", "horovod/runner/gloo_run.py",
-)  # fmt: skip
-#: Processes that are no rank, by the end of a file and a function in it: who waits for ranks it started, and a loader's worker.
-_HELPERS = (
-    ("torch/multiprocessing/spawn.py", ("join", "start_processes")),
-    ("torch/utils/data/_utils/worker.py", ("_worker_loop",)),
-)
 #: What torch runs when a collective has failed. An interrupt that had to wait for its end is delivered here.
 _LOGGER = "torch/distributed/c10d_logger.py"
 #: Processes told apart in one text, and stacks of one that nothing tells apart.
@@ -207,15 +198,7 @@ def _joined(outer: tuple[Frame, ...], inner: tuple[Frame, ...]) -> tuple[Frame, 
 def _is_whole(frames: Sequence[Frame]) -> bool:
     """Whether the frames are a stack of one process that may be a rank. In one process each file is run as a module once."""
     modules = [frame.file for frame in frames if frame.function == "<module>"]
-    return bool(frames) and len(set(modules)) == len(modules) and not _is_helper(frames)
-
-
-def _is_helper(frames: Sequence[Frame]) -> bool:
-    return any(
-        any(name in frame.file for name in _LAUNCHERS)
-        or any(frame.file.endswith(file) and frame.function in functions for file, functions in _HELPERS)
-        for frame in frames
-    )
+    return bool(frames) and len(set(modules)) == len(modules) and not is_no_rank(frames)
 
 
 def _dumped(owner: LineOwner, rank: Rank | None, process: _Interrupted, limits: Limits) -> list[DumpedProcess]:
