@@ -29,13 +29,14 @@ demo: .venv/run.stamp .venv/torch.stamp ## hang a real 8-rank training job here 
 	@$(IN)/hangdog demo $(if $(FAULT),--fault $(FAULT)) $(if $(SEED),--seed $(SEED)) $(if $(STAY),--stay)
 
 test: .venv/dev.stamp ## run the fast tests, side by side (a few of them, ARGS="FILE... -k WORD", one after another)
+	@$(IN)/python tools/compile_tests.py
 	$(IN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
 
-# slow tests that measure no time and need no core of their own
-SIDE_BY_SIDE := tests/accuracy tests/agent/attacks tests/backup tests/diagnosis tests/house tests/pages tests/planning tests/recordings tests/rules tests/server/store tests/server/web
+# `parallel` tests measure no time and need no core of their own
 test-slow: .venv/dev.stamp .venv/torch.stamp ## run the slow tests: real training jobs, every fault (a few of them, ARGS="FILE... -k WORD")
-	$(if $(ARGS),,$(IN)/python -m pytest -q -m slow -n 2 --dist worksteal $(SIDE_BY_SIDE))
-	$(IN)/python -m pytest -q -m slow $(or $(ARGS),--durations=40 $(addprefix --ignore=,$(SIDE_BY_SIDE)))
+	@$(IN)/python tools/compile_tests.py
+	$(if $(ARGS),,$(IN)/python -m pytest -q -m "slow and parallel" -n auto --dist worksteal)
+	$(IN)/python -m pytest -q -m $(if $(ARGS),slow $(ARGS),"slow and not parallel" --durations=40)
 
 soak: .venv/dev.stamp .venv/torch.stamp ## watch an hour of healthy training, and break more live jobs: too long for every change
 	$(IN)/python -m pytest -q -s -m soak $(ARGS)

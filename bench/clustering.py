@@ -24,8 +24,8 @@ from time import process_time
 from hangdog.evidence.open_bundle import open_bundle
 from hangdog_models.diagnosis.clustering.catalogue import MODELS, clustering
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
-from hangdog_models.diagnosis.observe.activity import RankStateReader
 from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.observe.rank_state_reader import RankStateReader
 from hangdog_models.errors import HangdogError
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.limits import DEFAULTS

@@ -26,7 +26,7 @@ import msgspec
 
 from hangdog_models.diagnosis.clustering.catalogue import clustering
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.diagnosis.observe.activity import RankStateReader
+from hangdog_models.diagnosis.observe.rank_state_reader import RankStateReader
 from hangdog_models.rules.ruleset import last_component, packaged
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame

@@ -107,7 +107,8 @@ def main(arguments: Sequence[str] | None = None, confine: bool = False) -> None:
         else:
             asyncio.run(_serve(agent, options.server))
     except HangdogError as error:
-        print(f"hangdog-agent: {error}", file=sys.stderr)
+        named = f" [{error.code}]" if error.code else ""
+        print(f"hangdog-agent: {error}{named}", file=sys.stderr)
         if error.hint:
             print(f"  {error.hint}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -117,7 +118,7 @@ class _Parser(argparse.ArgumentParser):
     """argparse ends wrong use with 2, which means `undetermined` in hangdog."""
 
     def error(self, message: str) -> NoReturn:
-        raise WrongUse(message, f"try `{self.prog} --help`")
+        raise WrongUse(message, f"try `{self.prog} --help`", code="wrong-arguments")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -199,7 +200,11 @@ def _assemble(options: argparse.Namespace, settings: AgentSettings) -> _Agent:
     if options.match_env is not None:
         name, equals, value = options.match_env.partition("=")
         if not name or not equals:
-            raise WrongUse(f"--match-env {options.match_env} names no variable or no value", "write it as NAME=VALUE")
+            raise WrongUse(
+                f"--match-env {options.match_env} names no variable or no value",
+                "write it as NAME=VALUE",
+                code="wrong-setting",
+            )
         match = (name, value)
     proc, stop = Proc(), threading.Event()
     tool = pyspy.load()

@@ -1,4 +1,7 @@
-"""What may be tuned in the agent, with the reason of each default."""
+"""What may be tuned in the agent, with the reason of each default.
+
+The options are single NAME=VALUE pairs. msgspec could only read their numbers, and would suggest no similar name.
+"""
 
 import math
 from collections.abc import Iterable
@@ -45,14 +48,18 @@ def chosen(assignments: Iterable[str]) -> AgentSettings:
         if name not in parts:
             near = " or ".join(get_close_matches(name, parts))
             raise WrongUse(
-                f"{name!r} is no setting", f"{f'is it {near}? ' if near else ''}docs/agent.md has all of them"
+                f"{name!r} is no setting",
+                f"{f'is it {near}? ' if near else ''}docs/agent.md has all of them",
+                code="unknown-setting",
             )
         of, own = parts[name]
         part = getattr(settings, of)
         whole = not isinstance(getattr(part, own), float)
         number = _number(value, whole=whole)
         if number is None:
-            raise WrongUse(f"{assignment!r} needs a number, 0 or more", f"write it as {name}=NUMBER")
+            raise WrongUse(
+                f"{assignment!r} needs a number, 0 or more", f"write it as {name}=NUMBER", code="wrong-setting"
+            )
         change: dict[str, Any] = {own: number}
         settings = replace(settings, **{of: replace(part, **change)})
     return settings

@@ -107,7 +107,7 @@ def replay(
                 verdict = opened.verdict
                 alarm = Alarm(
                     framework, _blamed(timeline, number), now - since, opened.suspicion.why, verdict.kind,
-                    verdict.evict.machines, verdict.because[0] if verdict.because else "", opened.again,
+                    verdict.evict.machines, verdict.because[0].text if verdict.because else "", opened.again,
                 )  # fmt: skip
                 outcome.alarms.append(alarm)
         now += RESTART_S

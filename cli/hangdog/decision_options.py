@@ -62,4 +62,6 @@ def _price(setting: str) -> tuple[str, float]:
     try:
         return name, float(amount)
     except ValueError as error:
-        raise WrongUse(f"--price {setting!r} says no number", "write NAME=MINUTES, such as test=25") from error
+        raise WrongUse(
+            f"--price {setting!r} says no number", "write NAME=MINUTES, such as test=25", code="not-a-number"
+        ) from error

@@ -30,6 +30,7 @@ COMMANDS = {
     },
     "oncall": {
         "jobs": "List the jobs that run, and how they are.",
+        "communicators": "List a running job's communicators, and who is behind in each.",
         "incidents": "List the incidents the server remembers.",
         "show": "Show one incident and its verdict.",
         "watch": "Follow incidents, or one until its verdict.",
@@ -168,14 +169,14 @@ class CommandGroup(click.Group):
         try:
             status = super().main(args, prog_name or "hangdog", complete_var, standalone_mode=False, **extra)
         except HangdogError as error:
-            _complain(str(error), error.hint)
+            _complain(str(error), error.hint, error.code)
             status = error.exit_code
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx else "hangdog"
-            _complain(error.format_message(), f"try '{path} --help'")
+            _complain(error.format_message(), f"try '{path} --help'", "wrong-arguments")
             status = USAGE
         except click.ClickException as error:
-            _complain(error.format_message(), "")
+            _complain(error.format_message(), "", "wrong-arguments")
             status = USAGE
         except click.Abort:  # click's word for KeyboardInterrupt
             _complain("interrupted", "")
@@ -192,19 +193,23 @@ def _as_hangdog_error(error: Exception) -> HangdogError:
         return error
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("hangdog"):
         package = error.name.partition(".")[0]
-        return WrongUse(f"the Python package {package} is not installed", INSTALLED[EXTRAS.get(package, "")])
+        what = f"the Python package {package} is not installed"
+        return WrongUse(what, INSTALLED[EXTRAS.get(package, "")], code="package-not-installed")
     if isinstance(error, OSError) and error.errno in EXHAUSTED:
-        return OurFault(f"this machine ran out of a resource: {error}", "free it and run the command again")
+        what = f"this machine ran out of a resource: {error}"
+        return OurFault(what, "free it and run the command again", code="out-of-resources")
     return OurFault(
         f"this is a bug in hangdog: {type(error).__name__}: {error}",
         "run `hangdog --debug ...` (or set HANGDOG_DEBUG=1) and report what it prints",
+        code="bug",
     )
 
 
-def _complain(what: str, hint: str) -> None:
+def _complain(what: str, hint: str, code: str = "") -> None:
     from hangdog.output.terminal import printable  # not at the top: it loads rich, which --help does without
 
-    click.echo(f"hangdog: {printable(' '.join(what.split()))}", err=True)
+    named = f" [{code}]" if code else ""
+    click.echo(f"hangdog: {printable(' '.join(what.split()) + named)}", err=True)
     for line in hint.splitlines():
         click.echo(f"  {printable(line)}", err=True)
 

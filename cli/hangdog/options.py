@@ -83,7 +83,9 @@ def _ended(tls: Path | None) -> NotAllowed | None:
     if left > 0:
         return None
     hint = "ask the operator of the server for a new one: hangdog certs client"
-    return NotAllowed(f"the certificate in {tls} expired {ago(-left)} ago, and no server accepts it", hint)
+    return NotAllowed(
+        f"the certificate in {tls} expired {ago(-left)} ago, and no server accepts it", hint, code="expired-certificate"
+    )
 
 
 def _token(file: Path | None) -> str:
@@ -99,16 +101,20 @@ def _token(file: Path | None) -> str:
         with file.open(encoding="ascii") as opened:
             return _plausible(opened.read(_TOKEN).strip(), str(file))
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it does not hold a token"
-        raise WrongUse(
-            f"cannot read the token in {file}: {why}", "it must hold what `hangdog token new` printed"
-        ) from error
+        hint = "it must hold what `hangdog token new` printed"
+        if isinstance(error, OSError):
+            raise WrongUse(
+                f"cannot read the token in {file}: {error.strerror}", hint, code="unreadable-file"
+            ) from error
+        raise WrongUse(f"cannot read the token in {file}: it does not hold a token", hint, code="bad-token") from error
 
 
 def _plausible(token: str, where: str) -> str:
     """The token, unless a request could not even carry it; raises WrongUse, which does not show it."""
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise WrongUse(f"{where} does not hold a token", "give exactly what `hangdog token new` printed")
+        raise WrongUse(
+            f"{where} does not hold a token", "give exactly what `hangdog token new` printed", code="bad-token"
+        )
     return token
 
 

@@ -40,7 +40,7 @@ class RetryPolicy:
             words = (
                 f"no server answered for {self.timeout_s:g} s: {self.what} may continue without this command ({error})"
             )
-            raise ServerUnreachable(words, f"once it is back: {self.resume_hint}") from error
+            raise ServerUnreachable(words, f"once it is back: {self.resume_hint}", code="server-unreachable") from error
         self.wait(self.interval_s)
 
     def answered(self) -> None:

@@ -1,6 +1,6 @@
 """What collectives libraries report: the operations that each rank enqueued and finished, and the counts of NCCL RAS."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -157,18 +157,31 @@ class RasCommunicator:
     """One communicator; `members` are those that the report lists, in the text report only the odd ones.
 
     `classes`: the text report's counts of members by the operation launched last: `((6650, 26), (6649, 6))`.
+    `kind`: which operation these are of; of several kinds the one in which the members are farthest apart.
     """
 
     name: str
     size: int
     members: tuple[RasMember, ...] = ()
     classes: tuple[tuple[int, int], ...] = ()
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RasReport:
-    """One answer of NCCL RAS. `lost`: processes that it cannot reach, by host and pid, in whatever communicator."""
+    """One answer of NCCL RAS.
+
+    - `lost`: processes that it cannot reach, by host and pid, in whatever communicator.
+    - `gpus`: how many GPUs the job uses by the report's summary; 0 where it does not say that.
+    - `processes`: how many processes run on a node, by host; under "" on each node that is not named.
+    - `untold`: communicators whose ranks do not match by the report, without a word of how.
+    - `impossible`: what in it cannot be so, in words: NCCL's RAS has faults of its own.
+    """
 
     communicators: tuple[RasCommunicator, ...]
     lost: tuple[RasMember, ...] = ()
     at_s: float | None = None
+    gpus: int = 0
+    processes: Mapping[str, int] = field(default_factory=dict)
+    untold: int = 0
+    impossible: str = ""

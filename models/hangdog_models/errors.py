@@ -11,13 +11,17 @@ HangdogError
 
 
 class HangdogError(Exception):
-    """Base of all errors that reach a user: `str(error)` says what happened, `hint` what to do."""
+    """Base of all errors that reach a user: `str(error)` says what happened, `hint` what to do.
+
+    `code` names the kind of mistake for programs and stays the same when the words change (docs/errors.md lists them).
+    """
 
     exit_code = 70
 
-    def __init__(self, what: str, hint: str = "") -> None:
+    def __init__(self, what: str, hint: str = "", *, code: str = "") -> None:
         super().__init__(what)
         self.hint = hint
+        self.code = code
 
 
 class WrongUse(HangdogError):

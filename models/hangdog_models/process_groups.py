@@ -59,10 +59,16 @@ def _with_recorded(layout: Layout, records: Iterable[RankCounters]) -> Layout:
 def _with_reported(layout: Layout, reports: Sequence[RasReport]) -> Layout:
     """The layout, with the number of ranks and the hosts that the communicator of all ranks lists, where not declared.
 
+    Where the job uses more GPUs than the largest communicator has ranks, no communicator is of all ranks, and numbers in
+    them are no ranks of the job.
+
     Redacted hosts are not used: names without a letter or digit, or one name for two GPUs with one number.
     """
     last = reports[-1].communicators if reports else ()
+    gpus = reports[-1].gpus if reports else 0
     world = layout.world_size or layout.product() or max((one.size for one in last), default=0)
+    if not (layout.world_size or layout.product()):
+        world = max(world, gpus)
     if not world or world > MAX_RANK:
         return layout
     found: dict[str, set[Rank]] = {}

@@ -21,10 +21,12 @@ def parse_ranks(text: str) -> tuple[Rank, ...]:
             continue
         first, dash, last = part.partition("-")
         if not _is_number(first) or (dash and not _is_number(last)):
-            raise WrongUse(f"{part!r} is no rank set", "write ranks as 0-3,7")
+            raise WrongUse(f"{part!r} is no rank set", "write ranks as 0-3,7", code="bad-rank-set")
         low, high = int(first), int(last) if dash else int(first)
         if low > high or high > MAX_RANK:
-            raise WrongUse(f"{part!r} is no rank set", f"ranges ascend and end at {MAX_RANK} at most")
+            raise WrongUse(
+                f"{part!r} is no rank set", f"ranges ascend and end at {MAX_RANK} at most", code="bad-rank-set"
+            )
         found.update(range(low, high + 1))
     return tuple(Rank(rank) for rank in sorted(found))
 

@@ -100,7 +100,9 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
     ids = {part.job.id for part in them if part.job.id}
     if not them or len(ids) > 1:
         raise WrongUse(
-            f"snapshots of {' and '.join(sorted(ids)) or 'nothing'} cannot be merged", "merge parts of one job"
+            f"snapshots of {' and '.join(sorted(ids)) or 'nothing'} cannot be merged",
+            "merge parts of one job",
+            code="different-jobs",
         )
     rounds: dict[int, list[ProcessTrace]] = {}
     for part in them:

@@ -1,6 +1,6 @@
 """The verdict: what hangdog concluded, in the form that is printed, stored and served (`hangdog.verdict/1`)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -81,13 +81,27 @@ class Activity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class VerdictReason:
+    """One reason of a verdict: a stable code of what kind of evidence it is, for programs, and the sentence for people.
+
+    The code is empty in verdicts of older versions.
+    """
+
+    code: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
 class Suspect:
     """One hypothesis: a machine or a group, the ranks it rests on and its probability."""
 
     ranks: tuple[Rank, ...]
     machines: tuple[str, ...]
     probability: float
-    because: tuple[str, ...]
+    because: tuple[VerdictReason, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +114,7 @@ class Culprit:
     ranks: tuple[Rank, ...]
     machines: tuple[str, ...]
     probability: float
-    because: tuple[str, ...]
+    because: tuple[VerdictReason, ...]
     causes: Mapping[StallCause, float] = field(default_factory=dict)
 
 
@@ -197,7 +211,7 @@ class Verdict:
     world_size: int
     kind: Kind
     confidence: float
-    because: tuple[str, ...]
+    because: tuple[VerdictReason, ...]
     suspects: tuple[Suspect, ...]
     evict: Eviction
     groups: tuple[StuckGroup, ...]
@@ -241,16 +255,8 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
         "job": {"id": verdict.job_id, "world_size": verdict.world_size},
         "verdict": str(verdict.kind),
         "confidence": round(verdict.confidence, 3),
-        "because": list(verdict.because),
-        "suspects": [
-            {
-                "ranks": format_ranks(suspect.ranks),
-                "machines": list(suspect.machines),
-                "probability": round(suspect.probability, 3),
-                "because": list(suspect.because),
-            }
-            for suspect in verdict.suspects
-        ],
+        **_because_to_json(verdict.because),
+        "suspects": [_blamed_to_json(suspect) for suspect in verdict.suspects],
         "evict": {"machines": list(verdict.evict.machines), "coverage": round(verdict.evict.coverage, 3)},
         "groups": [{"dim": g.dim, "ranks": format_ranks(g.ranks), "why": g.why} for g in verdict.groups],
         "clusters": [
@@ -296,13 +302,20 @@ def _step_to_json(step: Step) -> dict[str, Any]:
 def _culprit_to_json(culprit: Culprit | None) -> dict[str, Any] | None:
     if culprit is None:
         return None
+    return {**_blamed_to_json(culprit), "causes": _causes_to_json(culprit.causes)}
+
+
+def _blamed_to_json(blamed: Suspect | Culprit) -> dict[str, Any]:
     return {
-        "ranks": format_ranks(culprit.ranks),
-        "machines": list(culprit.machines),
-        "probability": round(culprit.probability, 3),
-        "because": list(culprit.because),
-        "causes": _causes_to_json(culprit.causes),
+        "ranks": format_ranks(blamed.ranks),
+        "machines": list(blamed.machines),
+        "probability": round(blamed.probability, 3),
+        **_because_to_json(blamed.because),
     }
+
+
+def _because_to_json(because: Sequence[VerdictReason]) -> dict[str, list[str]]:
+    return {"because": [one.text for one in because], "because_codes": [one.code for one in because]}
 
 
 def _causes_to_json(causes: Mapping[StallCause, float]) -> dict[str, float]:
@@ -319,11 +332,8 @@ def from_json(document: Mapping[str, Any]) -> Verdict:
         world_size=document["job"]["world_size"],
         kind=Kind(document["verdict"]),
         confidence=document["confidence"],
-        because=tuple(document["because"]),
-        suspects=tuple(
-            Suspect(parse_ranks(s["ranks"]), tuple(s["machines"]), s["probability"], tuple(s["because"]))
-            for s in document["suspects"]
-        ),
+        because=_because_from_json(document),
+        suspects=tuple(Suspect(*_blamed(suspect)) for suspect in document["suspects"]),
         evict=Eviction(tuple(document["evict"]["machines"]), document["evict"]["coverage"]),
         groups=tuple(StuckGroup(g["dim"], parse_ranks(g["ranks"]), g["why"]) for g in document["groups"]),
         clusters=tuple(
@@ -370,15 +380,19 @@ def _crash_from_json(document: Mapping[str, Any] | None) -> JobCrash | None:
 
 
 def _culprit_from_json(document: Mapping[str, Any] | None) -> Culprit | None:
-    if document is None:
-        return None
-    return Culprit(
-        parse_ranks(document["ranks"]),
-        tuple(document["machines"]),
-        document["probability"],
-        tuple(document["because"]),
-        _causes_from_json(document),
-    )
+    return None if document is None else Culprit(*_blamed(document), _causes_from_json(document))
+
+
+def _blamed(document: Mapping[str, Any]) -> tuple[tuple[Rank, ...], tuple[str, ...], float, tuple[VerdictReason, ...]]:
+    ranks, machines = parse_ranks(document["ranks"]), tuple(document["machines"])
+    return ranks, machines, document["probability"], _because_from_json(document)
+
+
+def _because_from_json(document: Mapping[str, Any]) -> tuple[VerdictReason, ...]:
+    """The reasons; verdicts of older versions have no codes."""
+    texts = document["because"]
+    codes = document.get("because_codes", [""] * len(texts))
+    return tuple(VerdictReason(code, text) for code, text in zip(codes, texts, strict=True))
 
 
 def _causes_from_json(document: Mapping[str, Any]) -> dict[StallCause, float]:

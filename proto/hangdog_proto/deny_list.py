@@ -88,7 +88,9 @@ class DenyList:
         try:
             if stamp is None and before is not None:
                 raise WrongUse(
-                    f"{self._path} is gone", "restore it; hangdog certs deny makes a new one without the old entries"
+                    f"{self._path} is gone",
+                    "restore it; hangdog certs deny makes a new one without the old entries",
+                    code="no-such-path",
                 )
             entries = read(self._path)
         except WrongUse as error:
@@ -108,7 +110,9 @@ def read(path: Path) -> tuple[DeniedCertificate, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise WrongUse(f"cannot read {path}: {error.strerror}", "run this as the user of the server") from error
+        raise WrongUse(
+            f"cannot read {path}: {error.strerror}", "run this as the user of the server", code="unreadable-file"
+        ) from error
     try:
         if len(content) > _MOST_BYTES:
             raise ValueError("it is too long")
@@ -118,7 +122,9 @@ def read(path: Path) -> tuple[DeniedCertificate, ...]:
         found = tuple(_entry(row) for row in document["denied"])
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise WrongUse(
-            f"{path} is not a deny list: {error}", "hangdog certs deny makes one; docs/security.md"
+            f"{path} is not a deny list: {error}",
+            "hangdog certs deny makes one; docs/security.md",
+            code="damaged-deny-list",
         ) from error
     return found
 
@@ -132,7 +138,9 @@ def add(path: Path, entry: DeniedCertificate) -> bool:
             return False
         entries = tuple(one for one in entries if one not in same)
         if len(entries) >= MOST:
-            raise WrongUse(f"{path} is full: it holds {MOST} entries", "make a new authority; docs/security.md")
+            raise WrongUse(
+                f"{path} is full: it holds {MOST} entries", "make a new authority; docs/security.md", code="too-many"
+            )
         _write(path, [*entries, _entry(asdict(entry))])
     return True
 
@@ -143,7 +151,7 @@ def remove(path: Path, serial: str, owner: str) -> None:
         before = read(path)
         left = [one for one in before if (one.serial, one.owner) != (serial, owner)]
         if len(left) == len(before):
-            raise WrongUse(f"{serial or owner} is not denied", "hangdog certs denied lists what is")
+            raise WrongUse(f"{serial or owner} is not denied", "hangdog certs denied lists what is", code="not-denied")
         _write(path, left)
 
 
@@ -171,7 +179,9 @@ def _locked(path: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
     except OSError as error:
-        raise WrongUse(f"cannot write {path}: {error.strerror}", "run this as the user of the server") from error
+        raise WrongUse(
+            f"cannot write {path}: {error.strerror}", "run this as the user of the server", code="unwritable-file"
+        ) from error
 
 
 def _write(path: Path, entries: Sequence[DeniedCertificate]) -> None:

@@ -65,7 +65,11 @@ class OpenListeners:
         for given in filter(None, (listen, door.people, door.web)):
             host, colon, port = given.rpartition(":")
             if not colon or not host or not port.isdecimal():
-                raise WrongUse(f"{given!r} is no address to listen on", "write HOST:PORT, as in 127.0.0.1:7411")
+                raise WrongUse(
+                    f"{given!r} is no address to listen on",
+                    "write HOST:PORT, as in 127.0.0.1:7411",
+                    code="wrong-address",
+                )
         self._clock = clock
         loopback = is_loopback(listen)
         if door.tls is None and not door.insecure and not loopback:
@@ -73,19 +77,25 @@ class OpenListeners:
                 f"without TLS, anyone who reaches {listen} could read verdicts, take captures and pose as any machine",
                 "run hangdog certs init (docs/security.md), then give the server --tls hangdog-ca/server; or --listen "
                 "127.0.0.1:7411 for this machine only; or --insecure if the network itself keeps strangers out",
+                code="unencrypted-connection",
             )
         if door.people and door.tls is None:
-            raise WrongUse("--people needs --tls", "hangdog certs init makes the certificate")
+            raise WrongUse("--people needs --tls", "hangdog certs init makes the certificate", code="missing-option")
         if door.web and door.tls is None and not door.insecure and not is_loopback(door.web):
             raise WrongUse(
                 f"without TLS, tokens and stacks would cross the network to {door.web} in plain text",
                 "give --tls (docs/security.md); or --web 127.0.0.1:7413 behind a proxy that speaks TLS; or --insecure",
+                code="unencrypted-connection",
             )
         self._listen = listen
         self.door = door
         self._settings = settings
         if door.issuer is not None and door.tls is None:
-            raise WrongUse("--issuer needs --tls: it signs only for agents that show a certificate", "give --tls")
+            raise WrongUse(
+                "--issuer needs --tls: it signs only for agents that show a certificate",
+                "give --tls",
+                code="missing-option",
+            )
         self.issuer = Issuer(door.issuer, clock, door.life_days) if door.issuer else None
         believed = self.issuer.certificate if self.issuer else b""
         self._certificate = Certificate(door.tls, clock, believed) if door.tls else None
@@ -131,12 +141,14 @@ class OpenListeners:
             raise WrongUse(
                 "with --insecure anyone who reaches the server could isolate machines in modes approve and auto",
                 'give --tls (hangdog certs init; docs/security.md); or set mode = "dry-run" in the --acting file',
+                code="acting-open-to-anyone",
             )
         if self._certificate is None and not self._tokens.look():
             raise WrongUse(
                 f"any user of this machine can reach {self._listen} and isolate machines in modes approve and auto",
                 "give --tls (hangdog certs init), or make a token for the person who approves: hangdog token new "
                 '--name NAME --role act; or set mode = "dry-run" in the --acting file',
+                code="acting-open-to-anyone",
             )
         self.gate.close()
 
@@ -183,7 +195,9 @@ class OpenListeners:
             sockets = listeners(host.strip("[]"), int(port))
         except (OSError, OverflowError) as error:  # the address is taken, or none of this machine's
             raise WrongUse(
-                f"cannot listen on {listen}", f"is another server running there? choose another {option}"
+                f"cannot listen on {listen}",
+                f"is another server running there? choose another {option}",
+                code="cannot-listen",
             ) from error
         bound = sockets[0].getsockname()[1]
         credentials = self._certificate.credentials(mutual) if self._certificate is not None else None
@@ -200,5 +214,7 @@ class OpenListeners:
         except OSError as error:
             why = error.strerror or str(error)
             if self.door.wanted:
-                raise WrongUse(f"cannot listen on {path}: {why}", "choose another --socket; '' turns it off") from error
+                raise WrongUse(
+                    f"cannot listen on {path}: {why}", "choose another --socket; '' turns it off", code="cannot-listen"
+                ) from error
             log.warning("cannot listen for users of this machine at %s: %s", path, why)

@@ -71,6 +71,8 @@ from hangdog_server.store.store import Store
 
 #: Open files enough for most clusters, of which each agent takes three; fewer are told.
 FILES = 12288
+#: A ping that is not answered for this long ends its line, however short the heartbeat: a busy machine is often late.
+LEAST_PING_MS = 1000
 #: How long a thread that judges or draws keeps the interpreter from the event loop, on which agents wait. Python's five
 #: milliseconds made an agent wait for 100 ms while ten people browsed, one millisecond for 70 to 90 (99th percentile, bench/lists.py). Seconds.
 TURN_S = 0.001
@@ -234,7 +236,7 @@ async def running(
         await asyncio.gather(*beside, return_exceptions=True)
         await living.close()  # while the agents still show what is there
         await phases.close()
-        services.fleet.end(ServerUnreachable("the server was stopped"))
+        services.fleet.end(ServerUnreachable("the server was stopped", code="server-stopped"))
         await registry.close()
         await campaigns.close()
         await returns.close()
@@ -286,6 +288,7 @@ async def _pages(
 
 
 def _options(settings: ServerSettings) -> list[tuple[str, int]]:
+    answer_ms = max(LEAST_PING_MS, int(settings.heartbeat_s * 1000))
     return [
         (
             "grpc.so_reuseport",
@@ -293,10 +296,10 @@ def _options(settings: ServerSettings) -> list[tuple[str, int]]:
         ),  # gRPC's default lets two servers listen on one port, and each hear half of the agents
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         ("grpc.keepalive_time_ms", int(settings.heartbeat_s * 2000)),  # an agent without power says nothing: ask
-        ("grpc.keepalive_timeout_ms", int(settings.heartbeat_s * 1000)),
+        ("grpc.keepalive_timeout_ms", answer_ms),
         # while a ping of the library's own (it measures bandwidth) is under way no other is sent: that one, lost with the
         # line, would otherwise be waited for a minute
-        ("grpc.http2.ping_timeout_ms", int(settings.heartbeat_s * 1000)),
+        ("grpc.http2.ping_timeout_ms", answer_ms),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.bdp_probe", 0),  # it answers every look with a ping that measures a bandwidth nobody lacks
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 4000),  # agents and people ask likewise, every 10 s

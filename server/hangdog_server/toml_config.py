@@ -1,92 +1,71 @@
-"""Reads the files in which operators choose: everything that stands in one must be known, and what is misspelt is refused."""
+"""Reads settings from TOML files: a wrong value or an unknown key is refused, with its path in the file and what is allowed."""
 
-import tomllib
-from collections.abc import Iterable, Mapping
+import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import inspect
 
 from hangdog_models.errors import WrongUse
 
 #: Bytes of a file, and of a secret.
 MOST, SECRET = 1 << 20, 4096
+#: A text that is not empty.
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+_UNKNOWN = "Object contains unknown field"
+#: A key of a path, or the place of an element: `.actors[0]`.
+_STEP = re.compile(r"\[[^\]]*\]|[^.\[]+")
+_Table = TypeVar("_Table", bound="SettingsTable")
 
 
-def document(path: Path, example: str) -> dict[str, Any]:
-    """What a file holds; raises WrongUse, with `example` as the advice."""
+class SettingsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of settings. An unknown key is an error: a misspelt bound must not be ignored."""
+
+
+def document(path: Path, hint: str) -> dict[str, Any]:
+    """The tables of a file; raises WrongUse if it cannot be read."""
     try:
         with path.open("rb") as file:
-            text = file.read(MOST).decode("utf-8")
-        return tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise WrongUse(f"cannot read {path}: {error}", example) from error
+            return msgspec.toml.decode(file.read(MOST), type=dict[str, Any])
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        what = error.strerror if isinstance(error, OSError) else error
+        raise WrongUse(f"cannot read {path}: {what}", hint, code="unreadable-file") from error
 
 
-def table(document: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
-    """One table of it, empty where there is none; raises WrongUse where something else is called so."""
-    found = document.get(name, {})
-    if not isinstance(found, dict):
-        raise WrongUse(f"{where}: {name} is no table", f"write [{name}] and a setting a line below it")
-    return found
+def table(found: object, kind: type[_Table], hint: str, file: Path, name: str = "") -> _Table:
+    """A table of a file as a struct, the whole document if it has no name; raises WrongUse."""
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        what, _, inside = str(error).partition(" - at `$")
+        inside = inside.removesuffix("`")
+        where, known = (name + inside).removeprefix("."), ", ".join(_allowed(kind, inside))
+        what, hint = f"{file}: {f'{where}: ' if where else ''}{what}", f"known: {known}" if known else hint
+        if _UNKNOWN in what:
+            raise WrongUse(what, hint, code="unknown-setting") from error
+        raise WrongUse(what, hint, code="wrong-setting") from error
 
 
-def only(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-    """Raises WrongUse where something is set that is not known."""
-    known = set(known)
-    if unknown := sorted(set(table) - known):
-        named = ", ".join(sorted(known)) or "nothing"
-        raise WrongUse(f"{where}: {', '.join(unknown)} is no setting", f"known: {named}")
+def secret(file: str, where: str) -> bytes:
+    """The content of the file that a setting names: a secret is not written into the settings. Raises WrongUse."""
+    try:
+        with Path(file).open("rb") as opened:
+            return opened.read(SECRET).strip()
+    except OSError as error:
+        what = f"{where}: cannot read {file}: {error.strerror}"
+        raise WrongUse(what, "give a file that contains the secret", code="unreadable-file") from error
 
 
-class TomlTable:
-    """One table, from which everything that was said must be taken; all of it raises WrongUse."""
-
-    def __init__(self, where: str, table: Mapping[str, Any], example: str) -> None:
-        self.where = where
-        self._table = dict(table)
-        self._example = example
-
-    def take(self, key: str, default: str | None = None) -> str:
-        """A text."""
-        value = self._table.pop(key, default)
-        if not isinstance(value, str) or (default is None and not value):
-            raise WrongUse(f"{self.where}: {key} needs a text value", self._example)
-        return value
-
-    def yes(self, key: str, default: bool) -> bool:
-        """Yes or no."""
-        value = self._table.pop(key, default)
-        if not isinstance(value, bool):
-            raise WrongUse(f"{self.where}: {key} = {value!r} is neither true nor false", self._example)
-        return value
-
-    def number(self, key: str, default: int) -> int:
-        """How many, one at least."""
-        value = self._table.pop(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise WrongUse(f"{self.where}: {key} = {value!r} is not a whole number from 1 on", "give one, such as 5")
-        return value
-
-    def names(self, key: str, known: Iterable[str]) -> tuple[str, ...]:
-        """Some of the known names, all of them without a word."""
-        known = tuple(known)
-        value = self._table.pop(key, list(known))
-        if not isinstance(value, list) or not value or not all(one in known for one in value):
-            raise WrongUse(
-                f"{self.where}: {key} = {value!r} is not a list of known names", f"give a list of {', '.join(known)}"
-            )
-        return tuple(dict.fromkeys(value))
-
-    def secret(self, key: str) -> bytes:
-        """What a file holds; the settings themselves are no place for it."""
-        file = self.take(key)
-        try:
-            with Path(file).open("rb") as opened:
-                return opened.read(SECRET).strip()
-        except OSError as error:
-            raise WrongUse(
-                f"{self.where}: cannot read {file}: {error.strerror}", "give a file that holds it"
-            ) from error
-
-    def end(self) -> None:
-        """Raises WrongUse where something was said that nobody took."""
-        only(self._table, (), self.where)
+def _allowed(kind: type, path: str) -> list[str]:
+    """The keys of the table at this path, or the values of the setting there; none if any value is allowed."""
+    at: Any = inspect.type_info(kind)
+    for step in _STEP.findall(path):
+        fields = {one.encode_name: one.type for one in getattr(at, "fields", ())}
+        at = getattr(at, "item_type", None) if step.startswith("[") else fields.get(step)
+    if isinstance(at, inspect.StructType):
+        return [one.encode_name for one in at.fields]
+    if isinstance(at, inspect.EnumType):
+        return [str(one.value) for one in at.cls]
+    return [str(one) for one in at.values] if isinstance(at, inspect.LiteralType) else []

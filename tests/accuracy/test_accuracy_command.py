@@ -15,6 +15,8 @@ from accuracy.simulator import make
 from accuracy.simulator.make import default_set
 from accuracy.trial import Trial, run, select
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 ROOT = Path(__file__).resolve().parents[2]
 RECORDINGS = ROOT / "tests" / "recordings" / "frameworks"
 TASKS = [(3, 16, "lock"), (5, 16, "size mismatch"), (1, 32, "lock")]

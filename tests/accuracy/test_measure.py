@@ -151,9 +151,9 @@ def test_a_miss_tells_its_way_and_what_is_right_is_none() -> None:
 
 
 def made_by_hand() -> Incident:
-    """Two looks at a job of four machines in which rank 5 sits in the garbage collector's place and the rest wait."""
+    """Two looks at a job of four machines in which rank 5 reads from a disk that does not answer and the rest wait."""
     topology = job(tp=2, dp=4)
-    traces = look({"0-4,6-7": "metrics", "5": "loader"})
+    traces = look({"0-4,6-7": "metrics", "5": "disk"})
     truth = Truth("spin", "host", (Kind.MACHINE,), (Rank(5),), ("node-2",), 1)
     seen = {Evidence.STACKS: snapshot(traces, traces), Evidence.RECORDER: snapshot(traces)}
     return Incident("by hand", 7, "ddp", topology, Layout(), truth, seen)

@@ -19,7 +19,7 @@ from hangdog_models.stack import ProcessTrace
 from hangdog_models.verdict import Kind
 
 #: Of the simulator that measures, not of what it measures.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
 RANKS = 64
 HEALTHY = [name for name, fault in PHASES.items() if fault.family == "healthy"]

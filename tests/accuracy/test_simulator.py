@@ -17,7 +17,7 @@ from hangdog_models.stack import Reason
 from hangdog_models.verdict import Kind
 
 #: Of the simulator that measures, not of what it measures.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
 RANKS = 64
 HANGS = [name for name, fault in MATRIX.items() if fault.family not in LIVING]

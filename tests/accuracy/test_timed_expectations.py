@@ -15,7 +15,7 @@ from worlds.timed.incident import Incident, incident
 from worlds.timed.scenarios.kinds import KINDS
 
 #: Of the simulator that measures, not of what it measures.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
 #: Jobs that are simulated in no time, and of which this seed draws small ones.
 SMALL, SEED = ("inhouse-gloo", "jax", "lightning", "transformers", "deepspeed"), "c"

@@ -12,7 +12,7 @@ from worlds.timed.__main__ import main
 from worlds.timed.scenarios.kinds import KINDS, SHARES, deal
 
 #: Of the simulator that measures, not of what it measures.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
 CASES = 30
 

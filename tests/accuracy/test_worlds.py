@@ -15,8 +15,8 @@ from worlds.score import score
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings" / "frameworks"
 SHAPE = job(tp=2, dp=2, pp=2)
-#: Rank 5 waits for its loader while all others wait for it: its machine, node-2.
-VERDICT = diagnose(twice(look({"0-4,6-7": "metrics", "5": "loader"})), SHAPE)
+#: Rank 5 waits for its disk while all others wait for it: its machine, node-2.
+VERDICT = diagnose(twice(look({"0-4,6-7": "metrics", "5": "disk"})), SHAPE)
 RIGHT: dict[str, Any] = {"verdict": ["machine"], "must_include_ranks": "5", "evict_at_most": 1}
 
 

@@ -14,7 +14,7 @@ from worlds.calibration import Calibration, Said, calibrations, evicted, heads, 
 
 #: Eight ranks, two on each of four machines: rank 5 is on node-2.
 SHAPE = job(tp=2, dp=2, pp=2)
-VERDICT = diagnose(twice(look({"0-4,6-7": "metrics", "5": "loader"})), SHAPE)
+VERDICT = diagnose(twice(look({"0-4,6-7": "metrics", "5": "disk"})), SHAPE)
 NOBODY = dict.fromkeys(StallCause, 0.0)
 
 

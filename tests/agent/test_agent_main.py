@@ -18,6 +18,8 @@ from hangdog_agent.settings import AgentSettings, chosen
 from hangdog_agent.stalls.settings import StallSettings
 from support.fakes.targets import WAIT, running
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 MARK = ("HANGDOG_TEST_MAIN", str(os.getpid()))
 ENVIRON = dict([MARK], RANK="3", LOCAL_RANK="1", WORLD_SIZE="8", HANGDOG_JOB="once")
 MATCH = ("--match-env", "=".join(MARK))

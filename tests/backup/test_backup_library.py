@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from hangdog.backup.placement_file import read_placement
 from hangdog.main import main
 from hangdog_models.errors import WrongUse
+from support.refused import refused
 
 
 def test_a_trainer_imports_the_standard_library_and_nothing_else() -> None:
@@ -28,19 +29,23 @@ def test_the_plan_of_the_command_is_a_placement(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "code", "value"),
     [
-        ("", "is not a hangdog.backups/1"),
-        ("[" * 100_000, "is not a hangdog.backups/1"),
-        (json.dumps({"schema": "hangdog.plan/1"}), "is not a hangdog.backups/1"),
-        (json.dumps({"schema": "hangdog.backups/1", "holder": [], "reasons": ["one machine"]}), "one machine"),
-        (json.dumps({"schema": "hangdog.backups/1", "holder": [1, 2]}), "not a rank of the job"),
-        (json.dumps({"schema": "hangdog.backups/1", "holder": [True, 0]}), "not a rank of the job"),
+        ("", "wrong-schema", "hangdog.backups/1"),
+        ("[" * 100_000, "wrong-schema", "hangdog.backups/1"),
+        (json.dumps({"schema": "hangdog.plan/1"}), "wrong-schema", "hangdog.backups/1"),
+        (
+            json.dumps({"schema": "hangdog.backups/1", "holder": [], "reasons": ["one machine"]}),
+            "no-place-for-backups",
+            "one machine",
+        ),
+        (json.dumps({"schema": "hangdog.backups/1", "holder": [1, 2]}), "wrong-placement", ""),
+        (json.dumps({"schema": "hangdog.backups/1", "holder": [True, 0]}), "wrong-placement", ""),
     ],
 )
-def test_what_is_no_placement_is_named_with_the_reason(tmp_path: Path, text: str, reason: str) -> None:
+def test_what_is_no_placement_is_named_with_the_reason(tmp_path: Path, text: str, code: str, value: str) -> None:
     path = tmp_path / "backups.json"
     path.write_text(text)
-    with pytest.raises(WrongUse, match=reason) as refused:
+    with refused(code, WrongUse, str(path), value) as wrong:
         read_placement(path)
-    assert str(path) in str(refused.value) and refused.value.hint
+    assert wrong.value.hint

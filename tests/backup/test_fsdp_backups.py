@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.parallel,
     pytest.mark.timeout(600),
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: make torch"),
 ]

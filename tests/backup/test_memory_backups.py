@@ -13,6 +13,9 @@ from hangdog.backup.wire import BackupFailed
 from hangdog_models.errors import WrongUse
 from hangdog_models.planning.backups import place
 from hangdog_models.topology import Layout, build
+from support.refused import refused
+
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
 #: Four machines of two ranks: data-parallel groups are on m0 and m1 or m2 and m3, pipelines on m0 and m2 or m1 and m3.
 MACHINES = ["m0", "m0", "m1", "m1", "m2", "m2", "m3", "m3"]
@@ -182,7 +185,7 @@ def test_a_job_of_another_size_or_another_key_finds_nothing() -> None:
 
 
 def test_a_backup_on_the_own_machine_is_refused() -> None:
-    with played_job((1, 0)) as job, pytest.raises(WrongUse, match="rank 0 would be on its own machine m0"):
+    with played_job((1, 0)) as job, refused("wrong-placement", WrongUse, "rank 0", "m0"):
         job.run(["m0", "m0"], restored)
 
 

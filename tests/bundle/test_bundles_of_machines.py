@@ -12,6 +12,7 @@ from hangdog.main import main
 from hangdog_models.errors import UnreadableBundle, WrongUse
 from hangdog_models.reading.limits import Limits
 from support.cases.evidence import flight, stacks
+from support.refused import refused
 
 Files = Mapping[str, bytes]
 
@@ -91,7 +92,7 @@ def test_what_no_file_places_belongs_to_the_machine_of_its_bundle(tmp_path: Path
 def test_bundles_of_different_jobs_are_refused(tmp_path: Path) -> None:
     one = machine(tmp_path, "a", "0-1", looks(range(2)))
     two = machine(tmp_path, "b", "2-3", looks(range(2, 4)), job="run8")
-    with pytest.raises(WrongUse, match=r"different jobs \(a\.d: run7, b\.d: run8\)"):
+    with refused("different-jobs", WrongUse, "a.d: run7", "b.d: run8"):
         open_bundles([one, two])
 
 

@@ -43,7 +43,7 @@ def judged(
 def test_a_rank_alone_behind_in_a_job_that_stands_still_is_the_likeliest(tmp_path: Path) -> None:
     verdict = judged(tmp_path, {5: 38}, looks=2)
     assert headline(verdict).startswith("undetermined: cause unknown; likeliest is rank 5 on gpu-1")
-    assert "has not completed AllReduce 39" in verdict.because[0] and not verdict.evict.machines
+    assert "has not completed AllReduce 39" in verdict.because[0].text and not verdict.evict.machines
     assert not verdict.evidence.unreadable
 
 

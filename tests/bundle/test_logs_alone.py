@@ -32,7 +32,7 @@ def judged(folder: Path, files: Mapping[str, str], job: str = EIGHT) -> Verdict:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     verdict = triage(folder)
-    assert "not captured" not in verdict.because[0]
+    assert "not captured" not in verdict.because[0].text
     return verdict
 
 
@@ -94,7 +94,7 @@ def test_the_result_of_one_machine_is_about_that_machine(tmp_path: Path) -> None
     assert (verdict.kind, verdict.suspects[0].machines) == (Kind.MACHINE, ("node-7",))
     verdict = judged(tmp_path, {"machine-node-7/dcgm.json": dcgm("Pass", "")}, WIDE)
     assert verdict.kind is Kind.UNDETERMINED and verdict.evict.machines == ()
-    assert "DCGM diagnosis of node-7: all tests that ran passed: memory" in verdict.because[0]
+    assert "DCGM diagnosis of node-7: all tests that ran passed: memory" in verdict.because[0].text
 
 
 def test_the_table_of_one_machine_is_about_that_machine(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_of_a_log_in_which_every_rank_times_out_no_machine_is_accused(tmp_path: 
 def test_what_decides_nothing_is_told_and_accuses_nobody(tmp_path: Path, text: str, words: str) -> None:
     verdict = judged(tmp_path, {"slurm.out": text})
     assert (verdict.kind, verdict.suspects, verdict.evict.machines) == (Kind.UNDETERMINED, (), ())
-    assert words in verdict.because[0]
+    assert words in verdict.because[0].text
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_xid_45_follows_its_cause_and_names_nothing_itself(tmp_path: Path) -> No
     assert (verdict.kind, verdict.suspects) == (Kind.UNDETERMINED, ())
     killed = "[4241.000000] Out of memory: Killed process 71 (python) total-vm:1kB, anon-rss:1kB\n"
     verdict = judged(tmp_path, {"machine-gpu-1/dmesg.log": killed + alone})
-    assert verdict.evict.machines == () and "ran out of memory" in verdict.because[0]
+    assert verdict.evict.machines == () and "ran out of memory" in verdict.because[0].text
 
 
 def test_the_folder_counts_before_the_host_in_a_line(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ import json
 import os
 import stat
 import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from hangdog.evidence.packed.zst import zstd
 from hangdog.main import main
 from support.fakes import targets
 from support.fakes.dumper import pickled, played
+
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Ranks = Callable[..., AbstractContextManager[tuple[str, list["subprocess.Popen[bytes]"]]]]
@@ -106,14 +109,14 @@ def test_nothing_is_written_over_and_no_link_is_followed(
             behind.write_text("mine")
     with ranks(1) as (job, _):
         ran = hangdog("capture", "--job", job, *QUICK, "-o", "b.tar")
-    assert ran.returncode == 64 and "already exists" in said(ran)
+    assert ran.returncode == 64 and "[already-exists]" in said(ran)
     assert not behind.exists() or behind.read_text() == "mine"
 
 
 def test_a_name_that_tells_no_kind_costs_no_capture(ranks: Ranks, hangdog: Run, tmp_path: Path) -> None:
     with ranks(1) as (job, _):
         ran = hangdog("capture", "--job", job, *QUICK, "-o", "b.rar")
-    assert ran.returncode == 64 and "end it in one of .tar.zst" in said(ran)
+    assert ran.returncode == 64 and "[unknown-archive-name]" in said(ran) and ".tar.zst" in said(ran)
     assert not list(tmp_path.iterdir())
 
 
@@ -143,11 +146,32 @@ def test_a_dry_run_lists_whom_it_would_look_at_and_writes_nothing(ranks: Ranks, 
 def test_a_process_narrows_it_to_its_rank(ranks: Ranks, hangdog: Run, tmp_path: Path) -> None:
     with ranks() as (_, processes):
         ran = hangdog("capture", "--pid", str(processes[1].pid), *QUICK, "-o", "b.tar")
-        other = hangdog("capture", "--pid", str(os.getpid()), *QUICK)
+        with subprocess.Popen(("sleep", "60")) as sleeps:
+            other = hangdog("capture", "--pid", str(sleeps.pid), *QUICK)
+            sleeps.kill()
     assert ran.returncode == 0
     names = "\n".join(inside(tmp_path / "b.tar"))
     assert "rank1.json" in names and "rank0" not in names
-    assert other.returncode == 64 and "no training process here owns" in said(other)
+    assert other.returncode == 64 and "[no-such-process]" in said(other)
+
+
+def test_processes_whose_ranks_nothing_tells_are_numbered_as_they_are_given(hangdog: Run, tmp_path: Path) -> None:
+    """As the workers of XGBoost or LightGBM, which meet by sockets of their own."""
+    waits = ("import sys; print(flush=True); sys.stdin.read()",)
+    with ExitStack() as stack:
+        command = (sys.executable, "-c", *waits)
+        workers = [stack.enter_context(subprocess.Popen(command, stdin=-1, stdout=-1)) for _ in range(2)]
+        for worker in workers:
+            assert worker.stdout is not None and worker.stdout.readline()
+        asked = [part for worker in reversed(workers) for part in ("--pid", str(worker.pid))]
+        ran = hangdog("capture", *asked, *QUICK, "-o", "b.tar")
+        for worker in workers:
+            worker.kill()
+    assert ran.returncode == 0, said(ran)
+    files = inside(tmp_path / "b.tar")
+    pids = [json.loads(files[f"bundle/round-0/rank{rank}.json"])[0]["pid"] for rank in range(2)]
+    assert pids == [worker.pid for worker in reversed(workers)]
+    assert "world_size = 2" in files["bundle/job.toml"].decode()
 
 
 def test_an_unknown_job_is_wrong_use(ranks: Ranks, hangdog: Run) -> None:
@@ -201,5 +225,5 @@ def test_what_may_not_be_read_is_written_with_its_reason_and_says_what_to_do(
 def test_several_jobs_are_told_apart_by_name_only(ranks: Ranks, hangdog: Run) -> None:
     with ranks(1) as (one, _), ranks(1) as (other, _):
         ran = hangdog("capture", *QUICK)
-    assert ran.returncode == 64 and "name one with --job" in said(ran)
+    assert ran.returncode == 64 and "[ambiguous-job]" in said(ran)
     assert one in said(ran) and other in said(ran)

@@ -18,6 +18,8 @@ from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
 from support.fakes import nccl_played
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 #: Where a rank says which machine it stands for.
 MACHINE = "HANGDOG_TEST_MACHINE"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.observe import motion
-from hangdog_models.diagnosis.observe.activity import RankStateReader
+from hangdog_models.diagnosis.observe.rank_state_reader import RankStateReader
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.diagnosis.verdict.eviction import blamed, eligible, smallest
 from hangdog_models.diagnosis.waits import waits
@@ -68,7 +68,7 @@ def test_clusters_partition_the_captured_ranks(places: list[str], kernel: list[s
     assert set(clustered) >= {rank for rank in range(8) if places[rank] in STACKS}
 
 
-@given(st.integers(0, 7), st.sampled_from(["loader", "user", "write"]))
+@given(st.integers(0, 7), st.sampled_from(["loader", "disk", "user", "write"]))
 def test_renaming_ranks_renames_the_suspect(rank: int, culprit: str) -> None:
     traces = [trace(other, culprit if other == rank else "metrics") for other in range(8)]
     assert diagnose(snapshot(traces, traces), CUBE).suspects[0].ranks == (rank,)
@@ -168,7 +168,7 @@ def replicas(world: int, common: str) -> Topology:
 #: Where all of a job may wait for one of them, in groups that span the job.
 COMMON = ("metrics", "backward", "barrier", "gather", "scatter")
 #: Where a rank holds the others up.
-CULPRITS = ("loader", "user", "write", "timed out", "exited")
+CULPRITS = ("loader", "disk", "user", "write", "timed out", "exited")
 
 
 @example(

@@ -23,6 +23,7 @@ from hangdog_models.stack import ProcessTrace
 from hangdog_models.verdict import Verdict, from_json, to_json
 from support.cases.stories import STACKS, trace
 from support.cases.strategies import verdicts
+from support.refused import refused
 
 #: Milliseconds each, where nothing else runs; a busy machine must not fail them.
 RANKS = st.integers(0, 3)
@@ -107,7 +108,7 @@ def test_of_two_traces_of_a_rank_the_one_with_stacks_is_kept() -> None:
 
 
 def test_parts_of_two_jobs_are_refused() -> None:
-    with pytest.raises(WrongUse, match="one and two"):
+    with refused("different-jobs", WrongUse, "one", "two"):
         merged([Snapshot(Job("one"), ()), Snapshot(Job("two"), ())])
     with pytest.raises(WrongUse):
         merged([])

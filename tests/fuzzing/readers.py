@@ -40,10 +40,10 @@ from hangdog_models.reading.logs import (
     error_file,
     kubernetes_json,
     kubernetes_text,
-    slurm_text,
     training_log,
 )
-from hangdog_models.reading.numbers import number_line
+from hangdog_models.reading.logs.slurm import slurm_controller, slurm_text
+from hangdog_models.reading.numbers import number_line, work_line
 from hangdog_models.reading.stacks import (
     capture_failure,
     eu_stack,
@@ -57,8 +57,10 @@ from hangdog_models.reading.stacks import (
     pyspy_text,
     pystack,
     stack_text,
+    thread_dump,
 )
-from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python, lldb
+from hangdog_models.reading.wrapped import rejoined
 
 Target = Callable[[bytes], object]
 
@@ -103,6 +105,8 @@ def _log(text: str) -> object:
 
 def _numbers(text: str) -> object:
     watch = NumberWatch(USUAL)
+    for line in text.splitlines():
+        work_line.read(line)
     return [alarm.text for line in number_line.lines(text) for alarm in watch.take(line)]
 
 
@@ -112,6 +116,14 @@ def _faulthandler(text: str) -> object:
 
 def _interrupted(text: str) -> object:
     return interrupted.recognises(text), interrupted.read(text), interrupted.read(text, Rank(3))
+
+
+def _thread_dump(text: str) -> object:
+    return thread_dump.recognises(text), thread_dump.read(text), thread_dump.read(text, Rank(3))
+
+
+def _lldb(text: str) -> object:
+    return lldb.recognises(text), lldb.read(text)
 
 
 def _gdb(text: str) -> object:
@@ -129,6 +141,10 @@ def _nccl_diag(text: str) -> object:
 
 def _slurm(text: str) -> object:
     return slurm_text.recognises(text), slurm_text.read(text)
+
+
+def _slurm_controller(text: str) -> object:
+    return slurm_controller.recognises(text), slurm_controller.read(text)
 
 
 def _container_log(text: str) -> object:
@@ -158,18 +174,26 @@ def _archive(data: bytes) -> object:
     return list(archive_entries(file, DEFAULTS, lambda done, total: None))
 
 
+def _wrapped(text: str) -> object:
+    whole = rejoined(text)
+    assert sum(map(str.isalnum, whole)) == sum(map(str.isalnum, text))
+    return whole
+
+
 TARGETS: dict[str, Target] = {
     "pyspy": _document(pyspy.read),
     "pyspy_text": _text(pyspy_text.read),
     "pystack": _text(pystack.read),
     "gdb": _text(_gdb),
     "gdb_python": _text(gdb_python.read),
+    "lldb": _text(_lldb),
     "eu_stack": _text(eu_stack.read),
     "kernel_stack": _text(kernel_stack.read),
     "perf_script": _text(perf_script.read),
     "pyspy_raw": _text(pyspy_raw.read),
     "faulthandler": _text(_faulthandler),
     "interrupted": _text(_interrupted),
+    "thread_dump": _text(_thread_dump),
     "numbers": _text(_numbers),
     "stack_text": _text(_stack_text),
     "flight_recorder": _document(lambda document: flight_recorder.read(document, Rank(0))),
@@ -181,9 +205,11 @@ TARGETS: dict[str, Target] = {
     "inspector": _text(inspector.read),
     "ras_json": _document(ras_json.read),
     "ras_mended": lambda data: ras_json.read(read_json(ras_json.repaired(data.decode("utf-8", "replace")))),
+    "wrapped": _text(_wrapped),
     "log": _text(_log),
     "error_file": _document(lambda document: error_file.read(document, None, 3)),
     "slurm": _text(_slurm),
+    "slurm_controller": _text(_slurm_controller),
     "kubernetes": _text(_kubernetes),
     "kubernetes_json": _document(kubernetes_json.read),
     "container_log": _text(_container_log),

@@ -63,11 +63,21 @@ _LADDER = {
     "remarks": ["r"],
 }  # fmt: skip
 
-_RAS_TEXT = """Communicators... (0.00s)
+_RAS_TEXT = """Job summary
+  Nodes  Processes         GPUs
+          per node  per process
+      1          8            1
+      1          2            1
+(total)    (total)      (total)
+      2         10           10
+  Node 10.0.0.2 running processes 90,91
+
+Communicators... (0.00s)
 
 Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
     0         1         2         4         8         8   RUNNING  INCOMPLETE,MISMATCH
     1         2         2         4         8         8   RUNNING  OK
+    2         1         0         0         0         0    NOCOMM  INCOMPLETE,MISMATCH
 
 INCOMPLETE
   Missing communicator data from 1 job process
@@ -82,6 +92,7 @@ DEAD
 #0-0 (00ab) MISMATCH
   Communicator ranks have different AllReduce operation counts
   5 ranks have launched up to operation 41
+  Rank 2 has launched up to operation 40
   Rank 7 has not launched any operations -- GPU 3 managed by process 80 on node 10.0.0.2
   Rank 3 reported Remote process error -- [process information not found]
   Rank 5 has status ABORT -- GPU 1 managed by process 7 on node b
@@ -96,6 +107,17 @@ RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running 
 h:1:2 [0] NCCL INFO AllReduce: opCount 1d sendbuff 0x1 recvbuff 0x2 count 8 datatype 7 op 0 root 0 comm 0xa [nranks=4] stream 0x3 task 0 globalrank 6
 h:1:2 [0] NCCL INFO comm 0xa rank 3 nranks 4 cudaDev 0 commId 0xfe - Init COMPLETE
 Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 (world_size=4, worker_count=8, timeout=0:30:00)
+initializing ddp: GLOBAL_RANK: 1, MEMBER: 2/4
+mpirun noticed that process rank 3 with PID 71 on node gpu-k exited on signal 11 (Segmentation fault).
+  Process name: [[20417,1],5]
+  Exit code:    1
+E1102 03:04:05.678 71 api.py:869] failed (exitcode: -9) local_rank: 6 (pid: 903) of binary: /opt/bin/python3
+ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.
+	class_name: Trainer
+	pid: 903
+	ip: 10.7.0.4
+The actor is dead because its node has died. Node Id: 31aa
+DeepEP timeout check failed: rank = 2, thread = 5, value = 1024)
 (Worker pid=71, ip=10.0.0.1) Traceback (most recent call last):
 (Worker pid=71, ip=10.0.0.1)   File "t.py", line 3, in <module>
 (Worker pid=71, ip=10.0.0.1) ValueError: a bad batch
@@ -220,6 +242,46 @@ Exception ignored in: <function f at 0x7f>
   File "/srv/t.py", line 3, in <module>
 _queue.Empty
 """
+_LLDB_TEXT = """(lldb) process attach --pid 71
+Process 71 stopped
+* thread #1, name = 'python', stop reason = signal SIGSTOP
+    frame #0: 0x00007f0000000010 libc.so.6`syscall + 29
+(lldb) bt all
+* thread #1, name = 'python', queue = 'com.apple.main-thread', stop reason = signal SIGSTOP
+  * frame #0: 0x00007f0000000010 libc.so.6`syscall + 29
+    frame #1: 0x00007f0000000020 a.so`outer [inlined] b::wait(this=<unavailable>, at=(__r = 7)) at futex.cc:217:18 [opt]
+    frame #2: 0x00007f0000000060
+  thread #2: tid = 0x1a, name = 'x'
+    frame #0: 0x00007f0000000070
+Process 71 detached
+"""
+_THREADS_TEXT = """t.py +++++++++++++++++++++++++ Timeout +++++++++++++++++++++++++
+~~~~~~~~~~ Stack of Thread-1 (work) (140006486173376) ~~~~~~~~~~~
+  File "/usr/lib/python3.11/threading.py", line 1002, in _bootstrap
+    self._bootstrap_inner()
+~~~~~~~~~~~~~ Stack of MainThread (140006563777408) ~~~~~~~~~~~~~
+  File "t.py", line 9, in <module>
+    traceback.print_stack(frame)
+[rank3]: # Thread: MainThread(140423792614272)
+[rank3]: File: "t.py", line 9, in <module>
+[rank3]: # PID 7 ThreadID: (b) 139864671676160; <frame object at 0x7f34c6a419d8>
+[rank3]: # ThreadID: 139864671676161
+[rank3]: Traceback (most recent call last):
+Thread 0x7f3fbf4ed6c0
+  File "t.py", line 3, in f
+----------     Thread 139864 "MainThread" hangs       ----------
+"""
+_WRAPPED_TEXT = """\u2502 Thread 7 (idle): "MainThread"
+\u2502     wait (torch/distri
+\u2502 buted.py:3)
+\u2502   File "/opt/lib/pyth
+\u2502 on/a.py", line 3, in f
+\u2502 [rank0]: Watchdog caught collective opera
+\u2502 tion timeout: WorkNCCL(SeqNum=1, OpType=A
+\u2502 LLREDUCE, NumelIn=1) ran for 60 milliseco
+\u2502 nds before timing out: the process cannot
+\u2502 go on
+"""
 _BACKTRACE_TEXT = """(gdb) bt
 #0  read () at a.c:3
 #1  0x01 in f(int,
@@ -275,6 +337,21 @@ PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST
 gpu          up 14-00:00:0      3  down* gpu-[06-08]
 JobID           JobName      State ExitCode
 123               llama  NODE_FAIL      0:0
+"""
+_CONTROLLER_TEXT = """[2026-11-25T09:00:00.155] error: Nodes gpu-[3-4],b1 not responding, setting DOWN
+[2026-11-25T10:00:00+01:00] Killing JobId=48 on failed node gpu-7
+Nov 25 09:00:00 head slurmctld[483]: slurmctld: error: slurmd error running JobId=48 on node(s)=gpu-7: Kill task failed
+drain_nodes: node gpu-7 state set to DRAIN
+update_node: node gpu-8 reason set to: NHC: Xid 79
+update_node: node gpu-8 state set to DRAINED
+error: Setting node b1 state to INVAL with reason:gres/gpu count too low (7 < 8)
+Node gpu-7 now responding
+"""
+_KUBERNETES_EVENTS = """Events:
+  Type     Reason     Age                 From     Message
+  ----     ------     ----                ----     -------
+  Warning  BackOff    2m49s (x3 over 9m)  kubelet  Back-off restarting failed container init-pytorch in pod w-3_team(8d)
+I0102 03:04:05.281798 1 event.go:291] "Event occurred" object="team/w-3" kind="Pod" type="Warning" reason="NodeNotReady" message="Node is not ready"
 """
 _KUBERNETES_TEXT = """LAST SEEN   TYPE      REASON         OBJECT             MESSAGE
 3m12s       Warning   NodeNotReady   pod/worker-3       Node is not ready
@@ -379,10 +456,12 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "nccl_diag": (_DIAG_TEXT,),
     "inspector": (_INSPECTOR_TEXT,),
     "log": (_LOG_TEXT, _REPORTS_TEXT),
+    "wrapped": (_WRAPPED_TEXT,),
     "numbers": (_NUMBERS_TEXT,),
     "error_file": (_ERROR_FILE,),
-    "slurm": (_SLURM_TEXT,),
-    "kubernetes": (_KUBERNETES_TEXT,),
+    "slurm": (_SLURM_TEXT, "NODELIST NODES PARTITION STATE CPUS S:C:T FEATURES REASON\na 1 p* down* 1 1:1:1 1 0 1 (null) x\n"),
+    "slurm_controller": (_CONTROLLER_TEXT,),
+    "kubernetes": (_KUBERNETES_TEXT, _KUBERNETES_EVENTS),
     "kubernetes_json": (_KUBERNETES_JSON,),
     "container_log": (_CONTAINER_TEXT,),
     "kernel_log": (_KERNEL_TEXT,),
@@ -394,6 +473,8 @@ SEEDS: dict[str, tuple[object, ...]] = {
         (b"link mlx5_0/1 subnet_prefix fe80:0000 lid 3 sm_lid 1 lmc 0 state ACTIVE physical_state LINK_UP\n"
         b"8/1: mlx5_7/1: state DOWN physical_state POLLING\n"),
     ),
+    "lldb": (_LLDB_TEXT,),
+    "thread_dump": (_THREADS_TEXT,),
     "faulthandler": (_DUMP_TEXT,),
     "interrupted": (_INTERRUPTED_TEXT,),
     "gdb_python": (

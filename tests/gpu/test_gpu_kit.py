@@ -7,8 +7,12 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from gpu import report
 from gpu.kit import Entry, Journal, Measured, NotHere, Outcome, Part, Stand, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
 BENCH = Path(__file__).parents[2] / "bench"
 

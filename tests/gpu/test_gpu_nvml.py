@@ -9,6 +9,8 @@ from gpu.families.nvml import NvmlProof
 from gpu.families.nvml_here import NvmlHere
 from support.stands import dry_stand
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 #: As nvidia-smi prints it (CUDA 12.8), of a GPU whose memory has a row that could not be remapped.
 WORN = """==============NVSMI LOG==============
 

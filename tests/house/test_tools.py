@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.parallel  # its slow tests measure no time
+
 ROOT = Path(__file__).resolve().parents[2]
 GENERATOR = ROOT / ".venv-protos" / "bin" / "python"
 
@@ -78,3 +80,16 @@ def test_stale_code_and_a_field_without_a_comment_are_found(tmp_path: Path) -> N
     assert "without a comment in the .proto file: Said.unsaid" in found.stderr
     assert run(GENERATOR, tool, PATH=path).returncode == 0
     assert "out of date" not in run(GENERATOR, tool, "--check", PATH=path).stderr
+
+
+def test_what_is_compiled_ahead_is_what_pytest_takes(tmp_path: Path) -> None:
+    tool = tree(tmp_path, "compile_tests.py")
+    (tmp_path / "tests").mkdir()
+    test = tmp_path / "tests" / "test_one.py"
+    test.write_text("def test_it():\n    left = 1\n    assert left == 2\n")
+    assert run(sys.executable, tool, PYTHONDONTWRITEBYTECODE="").returncode == 0
+    (made,) = (tmp_path / "tests" / "__pycache__").glob("test_one.*-pytest-*.pyc")
+    before = made.stat()
+    said = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test, PYTHONDONTWRITEBYTECODE="").stdout
+    assert "assert 1 == 2" in said
+    assert made.stat().st_ino == before.st_ino, "pytest would have written its own"

@@ -9,6 +9,8 @@ from injections.__main__ import FAULTS, played, right_first, right_kind, wrongly
 from injections.chunks import CHUNKS, COMPUTE_S, RANKS, Fault, play
 from injections.rings import ring, shown
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 
 def test_a_healthy_job_makes_its_steps_and_its_counts_are_in_order() -> None:
     job = play(None, 20.0, 1)

@@ -176,7 +176,7 @@ def test_a_crash_is_one_incident_that_names_the_first_to_fail(
         assert verdict.kind is expected, verdict
         assert verdict.evict.machines == (("m0",) if kind == "ecc" else ())
         assert verdict.culprit is not None and verdict.culprit.ranks == (GUILTY,), verdict.because
-        assert verdict.culprit.machines == ("m0",) and words in verdict.because[0]
+        assert verdict.culprit.machines == ("m0",) and words in verdict.because[0].text
         assert f"rank {GUILTY} on m0 failed first " in headline(verdict)
         time.sleep(QUIET_S)
         assert len(guard.incidents()) == 1

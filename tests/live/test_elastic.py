@@ -85,7 +85,7 @@ def test_a_rank_that_does_not_join_after_an_elastic_restart(tmp_path: Path) -> N
     run = ("-m", "torch.distributed.run", "--nproc-per-node=4", "--max-restarts=1", f"--master-port={free_port()}")
     with started(tmp_path, [((*run, "train.py"), {})]):
         verdict = judged(tmp_path)
-    assert verdict.suspects[0].ranks == (2,) and any("read_settings" in word for word in verdict.because)
+    assert verdict.suspects[0].ranks == (2,) and any("read_settings" in word.text for word in verdict.because)
 
 
 @pytest.mark.soak

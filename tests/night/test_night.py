@@ -191,7 +191,7 @@ async def test_after_each_event_of_a_night_everything_says_the_same(
             pages[f"{who} {what}"] = await opened(stack, chromium, cluster, who, what)
         night = Night(cluster, launcher, http, told, pages)
         try:
-            await the_data_loader(night)
+            await the_stopped_process(night)
             await the_code(night)
             await the_open_one(night)
         finally:
@@ -202,12 +202,12 @@ async def test_after_each_event_of_a_night_everything_says_the_same(
     assert not wrong, "\n".join(wrong)
 
 
-async def the_data_loader(night: Night) -> None:
-    """A loader blocks: one takes it while the other writes a note; its machine is isolated, the job ended, and it is resolved."""
+async def the_stopped_process(night: Night) -> None:
+    """A process is stopped: one takes it while the other writes a note; its machine is isolated, the job ended, and it is resolved."""
     ada, ben = night.pages["ada incident"], night.pages["ben incident"]
-    job = Job(Plan("ddp", seed=1), night.launcher, name="night-loader")
-    strike = lambda: FAULTS["dataloader"].strike(Victim(job.pids[5], job.rank_folder(5), random.Random(1)))
-    async with hang(night, "data loader", job, strike) as it:
+    job = Job(Plan("ddp", seed=1), night.launcher, name="night-stopped")
+    strike = lambda: FAULTS["sigstop"].strike(Victim(job.pids[5], job.rank_folder(5), random.Random(1)))
+    async with hang(night, "stopped process", job, strike) as it:
         it.surfaces.machine = "node-2"
         await it.then("verdict", it.incident.changed, job="stuck", verdict="machine", machine="node-2", act="waiting")
         note = ben.get_by_label("Note")

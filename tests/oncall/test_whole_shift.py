@@ -67,7 +67,7 @@ async def shows(agent: Agent, stories: dict[int, str]) -> None:
     """Answers an order with two looks that are the same."""
     order, traces = (
         await agent.order(),
-        [trace(rank, stack, state="" if stack == "loader" else "S") for rank, stack in stories.items()],
+        [trace(rank, stack, state="" if stack == "disk" else "S") for rank, stack in stories.items()],
     )
     await agent.answer(order, *traces)
     await agent.answer(order, *traces, look=1, last=True)
@@ -79,7 +79,7 @@ async def hung(desk: Desk, agents: list[Agent], *, again: bool = False) -> tuple
     `again`: it hung like that before, which the verdict tells as soon as it is read from the store: it has no golden file.
     """
     line = "snapshot --job llama --topology TOPOLOGY --why 'no step for 10 minutes'"
-    stacks = ({0: "scatter", 1: "scatter"}, {2: "scatter", 3: "scatter"}, {4: "loader", 5: "scatter"})
+    stacks = ({0: "scatter", 1: "scatter"}, {2: "scatter", 3: "scatter"}, {4: "disk", 5: "scatter"})
     looked = asyncio.gather(*map(shows, agents, stacks))
     if again:
         wrong, _ = "", await asyncio.gather(desk.typed(line, 1), looked)

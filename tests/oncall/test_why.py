@@ -22,6 +22,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Suspect
 from hangdog_proto.client.incidents import ActionLine, JobLine, MachineLine
 from support.cases.goldens import differing
+from support.cases.reasons import reasons
 from support.servers.cast import NOON
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -30,7 +31,7 @@ INCIDENT = Incident(
     "3fa9c2d4e5f6", "llama", NOON, "somebody asked", "judged", kind="machine", confidence=0.97, evict=("gpu-a17",)
 )
 ENTRY = VerdictMention("gpu-a17", "3fa9c2d4e5f6", "llama", NOON, "convicted", 0.97, 1, "machine")
-SUSPECT = Suspect((Rank(1),), ("gpu-a17",), 0.97, ("rank 1 waits for its data loader", "kernel of gpu-a17: NFS"))
+SUSPECT = Suspect((Rank(1),), ("gpu-a17",), 0.97, reasons("rank 1 waits for its data loader", "kernel of gpu-a17: NFS"))
 ACCUSED = Accusation(INCIDENT, ENTRY, (SUSPECT,))
 DOUBTED = Accusation(INCIDENT, replace(ENTRY, mention="suspected", probability=0.3, among=2), (SUSPECT,))
 ACT = ActionLine("3fa9c2d4e5f6", "gpu-a17", "llama", "waiting", NOON, NOON + 60, "", "", "", False)
@@ -135,7 +136,7 @@ def everything(
         for n in (1, 2, 3, 4, 5, 6)
     )
     incident, entry = replace(INCIDENT, job=job), replace(ENTRY, job=job)
-    suspect = replace(SUSPECT, because=tuple(f"{number}. {words}" for number in range(9)))
+    suspect = replace(SUSPECT, because=reasons(*(f"{number}. {words}" for number in range(9))))
     return MachineFacts(
         machine,
         replace(NOW, jobs=(JobLine(job, (Rank(0), Rank(1)), 64, ""),), findings=findings),

@@ -174,10 +174,10 @@ def test_the_command_reads_histories_without_a_server(tmp_path: Path) -> None:
     assert all(len(line.rstrip()) <= 80 for line in told.stdout.splitlines())
     file.write_text(whole + "{}\n")
     refused = CliRunner().invoke(main, ["report", "--history", str(file)], standalone_mode=True)
-    assert refused.exit_code == 65 and "line 25" in refused.stderr
+    assert refused.exit_code == 65 and "line 25" in refused.stderr and "[damaged-history]" in refused.stderr
     for moment in ("NaN", "1e999", "1" + "0" * 400):
         file.write_text(whole + f'{{"entry": "steady", "at": {moment}}}\n')
         refused = CliRunner().invoke(main, ["report", "--history", str(file)])
-        assert refused.exit_code == 65 and "beyond all moments" in refused.stderr, refused.output
+        assert refused.exit_code == 65 and "[damaged-history]" in refused.stderr, refused.output
     gone = CliRunner().invoke(main, ["report", "--history", str(tmp_path / "gone")])
-    assert gone.exit_code == 64 and "cannot read" in gone.stderr
+    assert gone.exit_code == 64 and "[unreadable-file]" in gone.stderr

@@ -204,4 +204,5 @@ def test_a_page_that_cannot_be_written_is_said_after_the_answer(tmp_path: Path) 
     )
     found = run("triage", tmp_path, "--html", "/nowhere/at/all.html")
     assert found.exit_code == 64
-    assert "judged by" in found.output and "cannot write /nowhere/at/all.html" in found.output
+    assert "judged by" in found.output
+    assert "/nowhere/at/all.html" in found.stderr and "[unwritable-file]" in found.stderr

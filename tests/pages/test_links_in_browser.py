@@ -10,7 +10,7 @@ from support.real.browser import PATIENCE_MS, browser, watched
 from support.servers.browsed import browsed, hang
 from support.servers.cast import cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(400)]
 
 expect.set_options(timeout=PATIENCE_MS)
 

@@ -17,7 +17,7 @@ from support.servers.browsed import Browsed, browsed, hang
 from support.servers.cast import NOON, cluster
 from support.servers.deciding import deciding
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(400)]
 
 expect.set_options(timeout=PATIENCE_MS)
 LISTS = ("incidents", "jobs", "machines", "actions")

@@ -24,7 +24,7 @@ from support.servers.browsed import browsed, free_port, hang
 from support.servers.cast import NOON, cluster, stage
 from support.servers.deciding import deciding
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(600)]
 
 expect.set_options(timeout=PATIENCE_MS)
 #: What the page shows of itself, and where: it must be the same before and after.

@@ -31,7 +31,7 @@ from support.servers.browsed import Browsed, browsed
 from support.servers.cast import NOON, PATIENT, Agent, cluster
 from support.servers.cast_acting import WIDE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(400)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "on-call-questions.md"
 #: What the page says, and what the command: the answer to each question. MACHINE and OTHER are an incident's machine, and
@@ -40,7 +40,7 @@ ANSWERS = {
     "Which job hangs?": ("llama stands still: c holds it up", "llama"),
     "Since when?": ("What happened when", "what happened when"),
     "Which machine?": ("c holds the job up", " c "),
-    "Why do you think so?": ("rank 4 is waiting for its data loader", "rank 4 is waiting for its data loader"),
+    "Why do you think so?": ("rank 4 is waiting for storage", "rank 4 is waiting for storage"),
     "Is it safe to isolate it?": ("c is taken out of use by exclude-file, if the bounds still allow it.", "waiting"),
     "What has been done already, and by whom?": ("eve notes: the filer is slow", "eve notes: the filer is slow"),
     "Did the job go on?": ("stands still: c holds it up", "stands still"),
@@ -73,11 +73,11 @@ def test_the_page_has_ten_questions_each_within_two_clicks() -> None:
 
 
 async def looked_at(agent: Agent) -> None:
-    """Answers two looks at the job, which are the same: rank 4 waits for its data loader, all others for it."""
+    """Answers two looks at the job, which are the same: rank 4 waits for its disk, all others for it."""
     order = await agent.order()
     ranks = {"a": (0, 1), "b": (2, 3), "c": (4, 5)}[agent.machine]
-    stacks = {rank: "loader" if rank == 4 else "scatter" for rank in ranks}
-    traces = [trace(rank, stack, state="" if stack == "loader" else "S") for rank, stack in stacks.items()]
+    stacks = {rank: "disk" if rank == 4 else "scatter" for rank in ranks}
+    traces = [trace(rank, stack, state="" if stack == "disk" else "S") for rank, stack in stacks.items()]
     await agent.answer(order, *traces)
     await agent.answer(order, *traces, look=1, last=True)
 

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose, investigate
 from hangdog_models.diagnosis.observe import motion
-from hangdog_models.diagnosis.observe.activity import RankStateReader
+from hangdog_models.diagnosis.observe.rank_state_reader import RankStateReader
 from hangdog_models.planning.native_depth import Deepened, deepen
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from hangdog.main import main
-from hangdog_models.errors import HangdogError
+from support.refused import refused
 
 
 def asked(*words: str) -> str:
@@ -48,16 +48,16 @@ def test_backups_as_text_and_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("code", "words"),
     [
-        ("standby", "--machines", "8", "--p", "2"),
-        ("standby", "--machines", "8", "--p", "0.1", "--over", "8"),
-        ("standby", "--machines", "8", "--p", "0.1", "--over", "0.6:2", "--over", "0.6:3"),
-        ("backups", "--dp", "8", "--leaf", "2"),
-        ("backups", "--dp", "8", "--order", "dp-dp"),
+        ("out-of-range", ("standby", "--machines", "8", "--p", "2")),
+        ("bad-shares", ("standby", "--machines", "8", "--p", "0.1", "--over", "8")),
+        ("bad-shares", ("standby", "--machines", "8", "--p", "0.1", "--over", "0.6:2", "--over", "0.6:3")),
+        ("missing-option", ("backups", "--dp", "8", "--leaf", "2")),
+        ("bad-dimension-order", ("backups", "--dp", "8", "--order", "dp-dp")),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_hint(words: tuple[str, ...]) -> None:
-    with pytest.raises(HangdogError) as refused:
+def test_what_makes_no_sense_is_refused_with_a_hint(code: str, words: tuple[str, ...]) -> None:
+    with refused(code) as wrong:
         asked(*words)
-    assert (refused.value.exit_code, bool(refused.value.hint)) == (64, True)
+    assert (wrong.value.exit_code, bool(wrong.value.hint)) == (64, True)

@@ -124,6 +124,8 @@ def test_a_drift_is_followed() -> None:
     assert job.until(6 * 3600.0, lambda at: 1 + 0.15 * at / 3600.0) is None
 
 
+@pytest.mark.slow
+@pytest.mark.parallel
 @pytest.mark.parametrize(("vary", "alike"), [(0.02, 0.9), (0.05, 0.0), (0.05, 0.9), (0.2, 0.0)])
 def test_noise_tells_nothing_in_fifty_hours(vary: float, alike: float) -> None:
     job = Training(vary, 3, alike)

@@ -18,6 +18,7 @@ from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.codec.pieces import KernelView, SharedThread, digest, packed, unpacked
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.cases.traced import plausible, traces
+from support.refused import refused
 
 NAMES = ("MainThread", *(f"t{number}" for number in range(1, 10)))
 
@@ -140,7 +141,7 @@ def test_an_agent_forgets_the_oldest_pieces_and_says_so() -> None:
     dictionary.add(pieces.pieces)
     (pieces,) = packer.find(b"".join(sorted(dictionary.missing(capture))), 0)
     assert pieces.gone
-    with pytest.raises(UnreadableEvidence, match="was not told"):
+    with refused("damaged-message", UnreadableEvidence):
         unpack(capture, dictionary)
 
 
@@ -197,32 +198,32 @@ def test_whatever_bytes_arrive_only_our_error_comes_of_them(garbage: bytes) -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "code", "value"),
     [
-        ({"pids": [1]}, "do not go together"),
-        ({"cpu_s": [1.0]}, "do not go together"),
-        ({"tids": [1]}, "do not go together"),
-        ({"threads": b"x"}, "a part of a thread"),
-        ({"threads": b"x" * 17}, "was not told"),
-        ({"face": b"x" * 16}, "was not told"),
-        ({"ranks": [1 << 31], "pids": [1]}, "the highest we believe"),
-        ({"ranks": [1], "pids": [1], "role": ""}, "without a role"),
-        ({"missing": pb.Missing(reason="bored")}, "bored"),
-        ({"threads": b"x" * 17 * 140_000}, "names 140000 threads"),
-        ({"ranks": [1] * 5000, "pids": [1] * 5000}, "more than 4096 processes"),
+        ({"pids": [1]}, "damaged-message", ""),
+        ({"cpu_s": [1.0]}, "damaged-message", ""),
+        ({"tids": [1]}, "damaged-message", ""),
+        ({"threads": b"x"}, "damaged-message", "thread"),
+        ({"threads": b"x" * 17}, "damaged-message", "78787878"),
+        ({"face": b"x" * 16}, "damaged-message", "78787878"),
+        ({"ranks": [1 << 31], "pids": [1]}, "out-of-range", "2147483648"),
+        ({"ranks": [1], "pids": [1], "role": ""}, "damaged-message", "role"),
+        ({"missing": pb.Missing(reason="bored")}, "unknown-kind", "bored"),
+        ({"threads": b"x" * 17 * 140_000}, "too-many", "140000"),
+        ({"ranks": [1] * 5000, "pids": [1] * 5000}, "too-many", "4096"),
     ],
 )
-def test_a_capture_that_cannot_be_is_refused_by_name(change: dict[str, object], says: str) -> None:
+def test_a_capture_that_cannot_be_is_refused_by_name(change: dict[str, object], code: str, value: str) -> None:
     fields: dict[str, object] = {"role": "trainer", **change}
     capture = pb.Capture(alike=[pb.Alike(**fields)])  # type: ignore[arg-type]  # a field's type follows its name
-    with pytest.raises(UnreadableEvidence, match=says):
+    with refused(code, UnreadableEvidence, value):
         unpack(capture, PieceCache())
 
 
 def test_a_stack_that_all_share_counts_for_each() -> None:
     packer = Packer()
     capture = packer.pack(crowd(8))
-    with pytest.raises(UnreadableEvidence, match="2400 frames"):
+    with refused("too-many", UnreadableEvidence, "2400 frames"):
         unpack(capture, told(packer, capture), codec.TraceLimits(frames=1000))
 
 

@@ -28,8 +28,9 @@ from hangdog_models.reading.stacks import (
     pyspy_text,
     pystack,
     stack_text,
+    thread_dump,
 )
-from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python, lldb
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 
 #: Small, so that the examples reach them.
@@ -98,6 +99,8 @@ TEXT_READERS: list[Callable[[str], object]] = [
     lambda text: pystack.read(text, LIMITS),
     lambda text: gdb.read(text, LIMITS),
     lambda text: gdb_python.read(text, LIMITS),
+    lambda text: lldb.read(text, LIMITS),
+    lambda text: thread_dump.read(text, None, LIMITS),
     lambda text: eu_stack.read(text, LIMITS),
     lambda text: kernel_stack.read(text, LIMITS),
     lambda text: perf_script.read(text, LIMITS),
@@ -140,7 +143,7 @@ def test_a_text_is_read_or_refused(text: str) -> None:
 @given(TEXTS)
 def test_recognising_never_fails(text: str) -> None:
     for recognises in (
-        *(form.recognises for form in stack_text.FORMS), faulthandler.recognises, proc_status.recognises_status, capture_failure.recognises, looks_like_json,
+        *(form.recognises for form in stack_text.FORMS), faulthandler.recognises, thread_dump.recognises, proc_status.recognises_status, capture_failure.recognises, looks_like_json,
     ):  # fmt: skip
         assert recognises(text) in (True, False)
     assert capture_failure.read(text).message.isprintable()
@@ -181,6 +184,8 @@ def _processes(document: object, text: str) -> Iterator[DumpedProcess]:
         lambda: pystack.read(text, LIMITS),
         lambda: gdb.read(text, LIMITS),
         lambda: gdb_python.read(text, LIMITS),
+        lambda: lldb.read(text, LIMITS),
+        lambda: thread_dump.read(text, None, LIMITS),
         lambda: eu_stack.read(text, LIMITS),
         lambda: kernel_stack.read(text, LIMITS),
         lambda: perf_script.read(text, LIMITS),

@@ -9,6 +9,8 @@ from healthy.recording import ENDING, RECORDINGS, read
 from healthy.replay import hang, playable, recorded, replay
 from healthy.timeline import TRAINING
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 #: Run-hours of each framework: enough for each of its phases once or twice.
 HOURS = 1.5
 #: A job that hangs while it trains is suspected so soon. Seconds.

@@ -19,7 +19,8 @@ from hangdog.supervising.run_order import RunOrder
 from hangdog.supervising.supervisor import Supervisor
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.recovery.recovery_ladder import RecoveryResources
-from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict
+from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict, VerdictReason
+from hangdog_proto.client.channel_options import ServerAddress
 
 
 class PlayedWatcher:
@@ -28,6 +29,10 @@ class PlayedWatcher:
     def __init__(self, verdicts: list[tuple[str, list[str]] | None]) -> None:
         self._verdicts = verdicts
         self._asked: set[str] = set()
+
+    @property
+    def server(self) -> ServerAddress:
+        return ServerAddress("127.0.0.1:1")
 
     def verdict(self, job: str) -> tuple[str, Verdict] | None:
         if job not in self._asked:
@@ -38,9 +43,9 @@ class PlayedWatcher:
             return None
         kind, machines = played
         evict = Eviction(tuple(machines), 0.97 if machines else 0.0)
-        nothing = Coverage(2, 2, (), {})
+        nothing, because = Coverage(2, 2, (), {}), (VerdictReason("waited-for", f"played {kind}"),)
         return "1234", Verdict(
-            job, 2, Kind(kind), 0.97, (f"played {kind}",), (), evict, (), (), nothing, EvidenceReport(), "played"
+            job, 2, Kind(kind), 0.97, because, (), evict, (), (), nothing, EvidenceReport(), "played"
         )  # fmt: skip
 
     def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:

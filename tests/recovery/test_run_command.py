@@ -16,6 +16,8 @@ import pytest
 
 from hangdog.supervising.descendants import kill, with_environ
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 #: Nobody listens there: verdicts are for the slow tests, exits are for these.
 NOBODY = ("--attach", "--server", "127.0.0.1:1")
 #: Much longer than anything here takes on a busy machine. Seconds.
@@ -181,7 +183,7 @@ def test_a_second_supervisor_is_refused_and_a_signal_ends_the_job_with_all_that_
     scene.until(scene.folder / "began")
     status, out, err = scene.run(job=job)
     assert (status, out) == (64, "")
-    assert "another hangdog run uses" in err
+    assert "[file-in-use]" in err
     process.terminate()
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from hangdog.commands.act.test import run as run_tests
 from hangdog.supervising.run_order import RunOrder, machines_in_use
+from hangdog.supervising.spare_upkeep import campaign_words, environ_for
 from hangdog.supervising.spares import free_spares, run_spare_tests, spares_coming_in
 from hangdog.supervising.watcher import WatchedCluster
 from hangdog_models.planning.checkpoint import Copies
@@ -149,6 +151,23 @@ def test_where_nobody_can_test_all_spares_are_doubtful() -> None:
     assert trial.doubtful["c"].startswith("it could not be tested: no server answers at 127.0.0.1:1")
 
 
+def test_a_test_ahead_asks_the_server_of_the_job_with_its_token_in_the_environment_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The command line of a process is for everyone to read; and what names another server must not count."""
+    monkeypatch.setenv("HANGDOG_SERVER", "elsewhere:1")
+    monkeypatch.setenv("HANGDOG_TOKEN_FILE", "/nowhere")
+    server = ServerAddress("gpu-head:7411", Path("/etc/tls"), "a-secret")
+    words = campaign_words(ORDER, server, "c")
+    assert "--server gpu-head:7411 --tls /etc/tls" in " ".join(words) and "a-secret" not in " ".join(words)
+    run = run_tests.make_context("run", list(words[2:])).params
+    assert (run["machines"], run["wanted"], run["budget"], run["form"]) == ("c", (1,), ORDER.test_s, "json")
+    environ = environ_for(server)
+    assert environ["HANGDOG_TOKEN"] == "a-secret"
+    assert not {"HANGDOG_SERVER", "HANGDOG_TOKEN_FILE"} & environ.keys()
+    assert "HANGDOG_TOKEN" not in environ_for(ServerAddress("127.0.0.1:1"))
+
+
 @pytest.fixture
 async def on(tmp_path: Path) -> AsyncIterator[Stage]:
     async with stage(tmp_path / "s.db", settings=QUICK) as on:
@@ -179,6 +198,8 @@ class Scene:
         return [(one["passed"], one["failed"]) for one in map(json.loads, lines) if one["entry"] == "tried"]
 
 
+@pytest.mark.slow
+@pytest.mark.parallel
 @pytest.mark.timeout(4 * PATIENCE_S)  # three runs, on a machine that has ten times as much to do as it can
 async def test_a_spare_that_does_not_pass_is_named_and_the_next_is_taken_until_none_is_left(
     on: Stage, tmp_path: Path

@@ -31,6 +31,7 @@ from hangdog_models.recovery.recovery_history import (
 )
 from hangdog_models.recovery.trouble import Cause, Trouble, of_exit
 from support.fakes import targets
+from support.refused import refused
 
 STEP = RecoveryStep(RecoveryRung.DIAGNOSE, ("a reason", 'with "quotes"'), changes=("one",))
 ORDER = RunOrder(("run", "{machine}:{index}", "of {machines} {nothing}"), ("a", "b"), ("c", "d"), "job", Path())
@@ -98,7 +99,7 @@ def _full(_file: int) -> None:
 def test_a_damaged_history_is_no_empty_one(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_bytes(b"\xff\xfe\n")
-    with pytest.raises(UnreadableEvidence, match="line 1"), HistoryFile(path):
+    with refused("damaged-history", UnreadableEvidence, "line 1"), HistoryFile(path):
         pass
 
 
@@ -173,7 +174,7 @@ def test_a_spare_takes_the_place_of_whoever_is_out() -> None:
     outs: tuple[tuple[str, ...], ...] = ((), ("a",), ("a", "c"), ("c",))
     assert [machines_in_use(ORDER, out) for out in outs] == [("a", "b"), ("c", "b"), ("d", "b"), ("a", "b")]
     assert [free_spares(ORDER, machines_in_use(ORDER, out), out) for out in outs] == [("c", "d"), ("d",), (), ("d",)]
-    with pytest.raises(WrongUse, match="no spare is left"):
+    with refused("no-spare-left", WrongUse):
         machines_in_use(ORDER, ("a", "c", "d"))
 
 

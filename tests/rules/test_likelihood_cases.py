@@ -9,7 +9,7 @@ from fit.reweighed import judging_by
 from hangdog_models.rules.likelihoods import packaged
 from support.cases.reweighed import Answers, answers, changed
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
 #: Numbers whose case shows nothing when they are halved, and is answered otherwise when they are doubled.
 DOUBLED = {

@@ -27,14 +27,16 @@ def read(pid: int, now_ns: int, folder: str = "", proc: Proc | None = None) -> t
     proc = proc or Proc()
     found, status = proc.stat(pid), proc.status(pid)
     if found is None or status is None:
-        raise UnreadableEvidence(f"process {pid} is gone")
+        raise UnreadableEvidence(f"process {pid} is gone", code="process-ended")
     path = PurePosixPath(folder or f"/dev/shm/hangdog-{status.uid}")  # the plug-in's place; checked below
     name = f"{status.pids[-1] if status.pids else pid}-{found.started}"
     try:
         with _folder(f"{proc.root}/{pid}/root", path) as at:
             fd = os.open(name, _OPEN, dir_fd=at)
     except OSError as error:
-        raise UnreadableEvidence(f"process {pid} has no ring {path / name}: {error.strerror}") from error
+        raise UnreadableEvidence(
+            f"process {pid} has no ring {path / name}: {error.strerror}", code="profiler-data-unreadable"
+        ) from error
     try:
         return profiler_ring.parse(_checked(fd, status.uid, path / name), now_ns)
     finally:
@@ -45,13 +47,16 @@ def _checked(fd: int, uid: int, path: PurePosixPath) -> profiler_ring.Fetch:
     """How a ring is read: never mapped, for whoever owns it may cut it off, and that would kill its reader."""
     kept = os.fstat(fd)
     if not stat.S_ISREG(kept.st_mode) or kept.st_uid != uid or kept.st_size != profiler_layout.SIZE:
-        raise UnreadableEvidence(f"{path} is not a ring of the process: not its file, or of {kept.st_size} bytes")
+        raise UnreadableEvidence(
+            f"{path} is not a ring of the process: not its file, or of {kept.st_size} bytes",
+            code="profiler-data-unreadable",
+        )
 
     def fetch(at: int, size: int) -> bytes:
         try:
             return os.pread(fd, size, at)
         except OSError as error:
-            raise UnreadableEvidence(f"{path}: {error.strerror}") from error
+            raise UnreadableEvidence(f"{path}: {error.strerror}", code="profiler-data-unreadable") from error
 
     return fetch
 

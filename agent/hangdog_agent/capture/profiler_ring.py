@@ -23,14 +23,22 @@ def parse(fetch: Fetch, now_ns: int) -> tuple[CollectiveProgress, ...]:
     """The communicators of a ring, oldest first; `now_ns` is CLOCK_MONOTONIC. Raises UnreadableEvidence."""
     header = fetch(0, layout.HEADER.size)
     if len(header) < layout.HEADER.size:
-        raise UnreadableEvidence(f"{len(header)} bytes are no ring of the profiler plug-in")
+        raise UnreadableEvidence(
+            f"{len(header)} bytes are no ring of the profiler plug-in", code="profiler-data-unreadable"
+        )
     magic, version, size, *places = layout.HEADER.unpack(header)[:6]
     if magic != layout.MAGIC:
-        raise UnreadableEvidence("no ring of the profiler plug-in, or one that is not begun")
+        raise UnreadableEvidence(
+            "no ring of the profiler plug-in, or one that is not begun", code="profiler-data-unreadable"
+        )
     if version != layout.VERSION:
-        raise UnreadableEvidence(f"a ring of version {version}; this agent reads version {layout.VERSION}")
+        raise UnreadableEvidence(
+            f"a ring of version {version}; this agent reads version {layout.VERSION}", code="profiler-data-unreadable"
+        )
     if (size, *places) != (layout.SIZE, layout.COMMS, layout.OPS, layout.FLOWS):
-        raise UnreadableEvidence(f"a ring of version {layout.VERSION} says that it has {size} bytes")
+        raise UnreadableEvidence(
+            f"a ring of version {layout.VERSION} says that it has {size} bytes", code="profiler-data-unreadable"
+        )
     flows = list(_records(fetch, layout.AT_FLOWS, layout.FLOW, layout.FLOWS, (layout.LIVE,)))
     operations = list(_records(fetch, layout.AT_OPS, layout.OP, layout.OPS, (layout.LIVE,)))
     found = []

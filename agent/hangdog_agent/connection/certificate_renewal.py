@@ -82,7 +82,7 @@ class Renewal:
         finally:
             self._answer = None
         if answer.refused or not answer.certificate:
-            raise NotAllowed(f"the server refused: {answer.refused or 'it sent none'}")
+            raise NotAllowed(f"the server refused: {answer.refused or 'it sent none'}", code="renewal-refused")
         ends = await asyncio.to_thread(self._take, made.key, answer.certificate, server)
         until = datetime.fromtimestamp(ends, UTC).strftime("%Y-%m-%d")
         log.info("the certificate was renewed, and ends on %s; the next connection uses it", until)
@@ -94,7 +94,9 @@ class Renewal:
         try:
             write(new, key + certificate)
             if not server_auth.accepts(server, self._folder, new):
-                raise NotAllowed("the server does not accept the certificate that it has signed")
+                raise NotAllowed(
+                    "the server does not accept the certificate that it has signed", code="renewal-refused"
+                )
             new.rename(self._kept)
             _sync(self._kept.parent)
         finally:
@@ -135,9 +137,9 @@ def _checked(key: bytes, certificate: bytes, machine: str) -> leaf.CertificateIn
     found = leaf.read_pem(certificate)
     own = load_pem_private_key(key, None).public_key()
     if x509.load_pem_x509_certificate(certificate).public_key() != own:
-        raise WrongUse("the new certificate belongs to another key")
+        raise WrongUse("the new certificate belongs to another key", code="unusable-certificate")
     if found.owners != (f"machine {machine}",) or not found.client_auth:
-        raise WrongUse(f"the new certificate is not for machine {machine}")
+        raise WrongUse(f"the new certificate is not for machine {machine}", code="certificate-of-another-machine")
     return found
 
 

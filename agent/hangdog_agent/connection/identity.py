@@ -78,4 +78,4 @@ class Identity:
         denied = DenyList(self.tls / deny_list.NAME if self.tls is not None else None)
         while server is None or not (because := denied.denies(server.leaf)):
             await asyncio.sleep(DENIED_S)
-        raise NotAllowed(f"the server: {because}")
+        raise NotAllowed(f"the server: {because}", code="denied-certificate")

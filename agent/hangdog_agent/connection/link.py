@@ -17,6 +17,7 @@ from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.connection import job_addresses
 from hangdog_agent.connection.answer import CaptureAnswer, Found, Pack
 from hangdog_agent.connection.batch import together
+from hangdog_agent.connection.communicator_reports import CommunicatorReports
 from hangdog_agent.connection.identity import Identity
 from hangdog_agent.connection.offline_recording import OfflineRecording, Spooling, local
 from hangdog_agent.connection.servers import Servers, listed
@@ -91,6 +92,7 @@ class Link:
         self._moving: MovingRanks = {}
         self._slow: set[str] = set()
         self._found: object = None
+        self._communicators = CommunicatorReports()
         self._changed, self._asked = asyncio.Event(), asyncio.Event()
         self._heartbeat_s = settings.heartbeat_s
         self._most_bytes = 0
@@ -176,6 +178,7 @@ class Link:
                     or self._stalls.moving != self._moving
                     or set(self._stalls.slowdowns) != self._slow
                     or findings_named(self._findings()) != self._found
+                    or (self._welcomed and self._communicators.due(self._stalls.communicators, loop.time()))
                 )
             except Exception:  # a bug met in one pulse must not leave the other jobs unwatched
                 log.exception("cannot sample CPU activity")
@@ -243,6 +246,7 @@ class Link:
                 self._together = message.welcome.together
                 self._pack = self._packer.pack if message.welcome.digests else traces.pack
                 self._found = None  # it may not know yet what the checks found
+                self._communicators.begin()
                 self._tell()  # the next heartbeat may be due sooner than was thought
                 if self._remote_tests is not None:
                     self._remote_tests.connected(session.outbox.put)
@@ -301,6 +305,9 @@ class Link:
                 packed = slow_report.pack(slow, job_addresses.names(self._members))
                 await session.outbox.put(pb.FromAgent(slow_report=packed))
                 slow_reported = set(slow)
+            if self._welcomed and self._communicators.due(windows := self._stalls.communicators, loop.time()):
+                report = self._communicators.take(windows, job_addresses.names(self._members), loop.time())
+                await session.outbox.put(pb.FromAgent(communicator_report=report))
             findings, now = self._findings(), loop.time()
             again = findings and now - found_at >= self._heartbeat_s
             if self._welcomed and (again or findings_named(findings) != self._found):

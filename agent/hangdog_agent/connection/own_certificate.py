@@ -16,7 +16,11 @@ def shown(folder: Path, renewed: Path | None) -> CertificateInfo | None:
     try:
         return x509.read_pem(found.certificate) if found.certificate else None
     except ValueError as error:
-        raise WrongUse(f"the certificate in {folder} cannot be read: {error}", "hangdog certs show DIR") from error
+        raise WrongUse(
+            f"the certificate in {folder} cannot be read: {error}",
+            "hangdog certs show DIR",
+            code="unusable-certificate",
+        ) from error
 
 
 def warning(own: CertificateInfo, now: float) -> str:

@@ -41,5 +41,9 @@ def listed(text: str) -> tuple[str, ...]:
     """The servers that a setting names, `HOST:PORT[,HOST:PORT...]`; raises WrongUse."""
     found = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     if not 0 < len(found) <= MOST:
-        raise WrongUse(f"{text[:100]!r} does not name 1 to {MOST} servers", "write HOST:PORT, or HOST:PORT,HOST:PORT")
+        raise WrongUse(
+            f"{text[:100]!r} does not name 1 to {MOST} servers",
+            "write HOST:PORT, or HOST:PORT,HOST:PORT",
+            code="wrong-address",
+        )
     return found

@@ -115,7 +115,7 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if tasks[0].done():
             return tasks[0].result()
-        raise ServerUnreachable("the agent is stopping")
+        raise ServerUnreachable("the agent is stopping", code="agent-stopping")
     finally:
         for task in tasks:
             task.cancel()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePath
 
-from hangdog_agent.discovery import rank_sets
+from hangdog_agent.discovery import rank_sets, tensorflow
 from hangdog_agent.discovery.announced import Announced
 from hangdog_agent.discovery.command_line import SILENT, CommandLine, number
 from hangdog_agent.discovery.config_sizes import ConfigSizes
@@ -27,8 +27,10 @@ from hangdog_agent.discovery.environ_names import (
     SELF_STARTED,
     SLURM_RANK,
     STEP,
+    TF_CONFIG,
     TOPOLOGY,
     UNNAMED,
+    WITH_SIZE,
 )
 from hangdog_agent.discovery.launchers import RAYLET, launches
 from hangdog_agent.discovery.owners import job_key
@@ -164,7 +166,7 @@ def find(
         places = {pid: place for pid, place in places.items() if (table[pid].environ or {}).get(match[0]) == match[1]}
     tops = _tops(table, places, own.keys())
     found: dict[tuple[str, Rank], list[list[RankProcesses]]] = {}
-    order = sorted(tops, key=lambda pid: _preference(table[pid], places[pid]))
+    order = sorted(tops, key=lambda pid: _preference(table[pid], places[pid], _orphan(table[pid], table)))
     for family in _by_set([_family(table[pid], places[pid], children, own.keys()) for pid in order], table, apart):
         found.setdefault((family[0].key, family[0].rank), []).append(family)
     return tuple(member for _, families in sorted(found.items()) for member in _of_rank(families))
@@ -175,9 +177,8 @@ def _by_set(
 ) -> list[list[RankProcesses]]:
     """The same, with names of their own for sets of ranks that have one name in common."""
     tops = [family[0] for family in families if family[0].process.state not in "ZX"]
-    orphans = {top.process.pid for top in tops if top.process.parent <= 1 or top.process.parent not in table}
     names = {*apart} | rank_sets.several(
-        Claim(top.key, top.part, top.rank, top.world_size, top.process.pid in orphans) for top in tops
+        Claim(top.key, top.part, top.rank, top.world_size, _orphan(top.process, table)) for top in tops
     )
     return [
         [
@@ -313,14 +314,21 @@ def _as_child(member: RankProcesses) -> RankProcesses:
     return replace(member, kind=kind)
 
 
-def _preference(process: Process, place: _LaunchPlace) -> tuple[bool, bool, int, int, int, int]:
-    """Sorts first who deserves a rank most: no mere worker, alive, of the latest start, with the better evidence, having worked more.
+def _orphan(process: Process, table: Mapping[int, Process]) -> bool:
+    """Whether what started this process is gone."""
+    return process.parent <= 1 or process.parent not in table
+
+
+def _preference(process: Process, place: _LaunchPlace, orphan: bool) -> tuple[bool, bool, bool, int, int, int, int]:
+    """Sorts first who deserves a rank most: no mere worker, alive, with its launcher, of the latest start, with the better
+    evidence, having worked more.
 
     A process of an earlier start that nobody could kill has worked more than the one in its place.
     """
     return (
         _kind(process) is not ProcessRole.CHILD,
         process.state in "ZX",
+        orphan,
         -(number((process.environ or {}).get(RESTARTS, "")) or 0),
         -place.strength,
         -process.cpu_ticks,
@@ -337,7 +345,7 @@ def _place(process: Process, table: Mapping[int, Process]) -> _LaunchPlace | Non
     lent: Mapping[str, str] | None = None
     for index, (rank_name, world_name) in enumerate(PLACES):
         rank = number(environ.get(rank_name, ""))
-        if rank is None:
+        if rank is None or (rank_name in WITH_SIZE and world_name not in environ):
             continue
         lent = _lent(process, table) if lent is None else lent
         if rank_name in lent and all(environ.get(name) == lent.get(name) for name in (rank_name, world_name)):
@@ -348,6 +356,8 @@ def _place(process: Process, table: Mapping[int, Process]) -> _LaunchPlace | Non
         stronger = index == 0 and "LOCAL_RANK" in environ
         world = number(environ.get(world_name, "")) or _world(environ, rank, index)
         return _LaunchPlace(Rank(rank), world, len(PLACES) - index + stronger, rank_name)
+    if (worker := tensorflow.worker(environ.get(TF_CONFIG, ""))) is not None:
+        return _LaunchPlace(Rank(worker.rank), worker.workers, 1, TF_CONFIG)
     if process.options.rank is not None:
         return _LaunchPlace(Rank(process.options.rank), process.options.world_size, 0, process.options.option)
     return None

@@ -1,11 +1,14 @@
 """What is read of a process's environment: names on a list, and nothing else; most say which rank it is, of which job."""
 
 SLURM_RANK = "SLURM_PROCID"
-#: Where a rank and the number of ranks stand, the most trustworthy first: torch's and JAX's own, then the MPIs' and what starts
-#: their ranks (Open MPI, MVAPICH 2 and 4, IBM's JSM, PMIx, MPICH and Intel MPI, Cray's PALS, Flux), then Slurm's.
+#: Where a rank and the number of ranks stand, the most trustworthy first: torch's and JAX's own, then those of PaddlePaddle, Horovod
+#: and MindSpore. Then come the MPIs' and what starts their ranks (Open MPI, MVAPICH 2 and 4, IBM's JSM, PMIx, MPICH and Intel MPI, Cray's PALS, Flux), then Slurm's.
 PLACES = (
     ("RANK", "WORLD_SIZE"),
     ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES"),
+    ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"),
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("RANK_ID", "RANK_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     ("MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE"),
@@ -47,8 +50,13 @@ SELF_STARTED = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 #: Where a task's machine hangs in the network, from the top down to itself, and of what kind each part is.
 SWITCHES, SWITCH_KINDS = "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN"
+#: Names that mean a rank only where the number of ranks stands beside them.
+WITH_SIZE = frozenset(("RANK_ID",))
+#: What TensorFlow reads its cluster from: JSON with the workers, and the process's own place among them. Read here only, and
+#: never sent.
+TF_CONFIG = "TF_CONFIG"
 #: Whoever carries one of these was given a rank by somebody else.
-OWN_RANKS = frozenset(rank for rank, _ in PLACES)
+OWN_RANKS = frozenset((*(rank for rank, _ in PLACES), TF_CONFIG))
 #: Where it stands which node of how many a program runs on that starts its ranks itself.
 _NODES = ("NNODES", "GROUP_RANK")
 #: All that is ever kept of an environment.
@@ -71,5 +79,6 @@ ALLOWED = frozenset(name for pair in PLACES for name in pair if name) | {
         SWITCHES,
         SWITCH_KINDS,
         DIAGNOSIS,
+        TF_CONFIG,
     ),
 }

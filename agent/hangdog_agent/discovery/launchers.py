@@ -12,6 +12,7 @@ _LAUNCHERS = frozenset(
         *("deepspeed", "deepspeed.pt", "ds", "deepspeed.launcher.runner"),
         *("deepspeed.launcher.launch", "deepspeed.launcher.launcher_helper"),
         *("horovodrun", "mpirun", "mpiexec", "ft_launcher", "ray"),
+        *("fleetrun", "paddle.distributed.launch", "paddle.distributed.launch.main", "msrun"),
         *("hangdog", "hangdog-agent"),
     )
 )

@@ -26,6 +26,7 @@ from hangdog_agent.discovery.owners import owner
 from hangdog_agent.discovery.siblings import Siblings
 from hangdog_agent.procfs import Proc, Stat, parse_arguments, parse_environ
 from hangdog_models.owner import UNKNOWN, Owner
+from hangdog_models.ranks import Rank
 from hangdog_models.stack import Reason
 
 #: Reading a file of /proc takes microseconds; a child that needs this long hangs.
@@ -139,6 +140,7 @@ class ProcessTable:
         self._young = 0.0
         self._avoided: dict[tuple[int, int], float] = {}
         self._siblings = Siblings(proc, environ_names.OWN_RANKS)
+        self._named: dict[int, Announced] = {}
         self._lock = threading.Lock()
 
     def take(self) -> tuple[discover.Process, ...]:
@@ -167,6 +169,8 @@ class ProcessTable:
                 self._read(pid, now, risky_until)
             for (pid, _), announced in self._siblings.look(known.row for known in self._known.values()).items():
                 self._announce(pid, announced)
+            for pid in self._named.keys() & self._known.keys():
+                self._announce(pid, self._named[pid])
             anew = [
                 pid
                 for pid in due
@@ -176,6 +180,13 @@ class ProcessTable:
             self._settle(tuple(self._known) if any(self._became_ranked(pid, before[pid]) for pid in anew) else anew)
             self._avoided = {key: until for key, until in self._avoided.items() if until > now}
             return self._rows()
+
+    def name_ranks(self, pids: Sequence[int]) -> None:
+        """From the next pass on, these Python processes are the ranks 0, 1, … of one job, for a person said so."""
+        with self._lock:
+            self._named = {
+                pid: Announced(Rank(at), len(pids), "", source="--pid", presumed=True) for at, pid in enumerate(pids)
+            }
 
     def _announce(self, pid: int, announced: Announced) -> None:
         """Notes a rank that connections tell."""

@@ -141,11 +141,13 @@ class RemoteTests:
         from hangdog_agent.machine_tests.rendezvous import Rendezvous
 
         if run.stop.is_set():  # while it waited for the one before
-            raise WrongUse(run.reason)
+            raise WrongUse(run.reason, code="test-ended-early")
         asked = wanted(order, self._settings)
         if jobs := await self._jobs():
             ranks = len(jobs[0].ranks)
-            raise WrongUse(f"job {jobs[0].name} runs here ({ranks} {'rank' if ranks == 1 else 'ranks'})")
+            raise WrongUse(
+                f"job {jobs[0].name} runs here ({ranks} {'rank' if ranks == 1 else 'ranks'})", code="machine-in-use"
+            )
         meeting: Rendezvous | None = None
         if len(asked.members) > 1 and not asked.meet:
             meeting = Rendezvous(order.addresses[:_MEMBERS], server)
@@ -192,20 +194,21 @@ def wanted(order: pb.Diagnose, settings: RemoteTestSettings) -> "OrderedTest":
     from hangdog_agent.machine_tests.ordered_tests import ORDERED, OrderedTest
 
     if not settings.diagnose:
-        raise WrongUse("this agent accepts no machine tests (diagnose=0)")
+        raise WrongUse("this agent accepts no machine tests (diagnose=0)", code="machine-tests-disabled")
     levels = tuple(sorted(set(order.levels)))
     if not levels or not set(levels) <= set(ORDERED):
         raise WrongUse(
-            f"a server can request levels {', '.join(map(str, ORDERED))}; it requested {list(order.levels)[:8]}"
+            f"a server can request levels {', '.join(map(str, ORDERED))}; it requested {list(order.levels)[:8]}",
+            code="unknown-choice",
         )
     if not 1 <= len(order.members) <= _MEMBERS or order.member >= len(order.members):
-        raise WrongUse(f"a group of {len(order.members)} has no member {order.member}")
+        raise WrongUse(f"a group of {len(order.members)} has no member {order.member}", code="wrong-test-group")
     if order.meet and (wrong := Group(order.meet, order.member, len(order.members)).wrong()):
-        raise WrongUse(wrong)
+        raise WrongUse(wrong, code="wrong-test-group")
     if not order.meet and order.member:
-        raise WrongUse("only member 0 chooses where the members meet")
+        raise WrongUse("only member 0 chooses where the members meet", code="wrong-test-group")
     if not (math.isfinite(order.deadline_s) and order.deadline_s >= _LEAST_S):
-        raise WrongUse(f"nothing can be tested within {order.deadline_s:g} s")
+        raise WrongUse(f"nothing can be tested within {order.deadline_s:g} s", code="out-of-range")
     members = tuple(name[:_NAME] for name in order.members)
     deadline_s = min(order.deadline_s, settings.diagnose_most_s)
     return OrderedTest(levels, order.repetitions, deadline_s, members, order.member, order.meet)

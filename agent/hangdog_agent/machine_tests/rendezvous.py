@@ -24,7 +24,7 @@ class Rendezvous:
             self._held = socket.socket(family, socket.SOCK_STREAM)
             self._held.bind(("", 0))
         except OSError as error:
-            raise WrongUse(f"no port is free here: {error.strerror or error}") from error
+            raise WrongUse(f"no port is free here: {error.strerror or error}", code="cannot-listen") from error
         number = self._held.getsockname()[1]
         self.at = f"[{own}]:{number}" if ":" in own else f"{own}:{number}"
 
@@ -41,7 +41,9 @@ def _own(host: str, port: int) -> str:
             way.connect(address)
             return str(way.getsockname()[0])
     except OSError as error:
-        raise WrongUse(f"this machine cannot reach {host[:100]!r}: {error.strerror or error}") from error
+        raise WrongUse(
+            f"this machine cannot reach {host[:100]!r}: {error.strerror or error}", code="unreachable-machine"
+        ) from error
 
 
 def _far(address: str) -> bool:

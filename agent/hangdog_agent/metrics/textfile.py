@@ -32,7 +32,11 @@ class Textfile:
     def __init__(self, path: Path, every_s: float, text: Callable[[], str]) -> None:
         """Raises WrongUse when node_exporter would not read a file of that name."""
         if path.suffix != ".prom":
-            raise WrongUse(f"--metrics-file {path} is not read by node_exporter", "give it a name that ends with .prom")
+            raise WrongUse(
+                f"--metrics-file {path} is not read by node_exporter",
+                "give it a name that ends with .prom",
+                code="wrong-setting",
+            )
         self._path = path
         self._new = path.with_name(f".{path.name}.{os.getpid()}.new")
         self._every_s = every_s

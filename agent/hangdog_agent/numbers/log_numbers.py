@@ -1,10 +1,13 @@
-"""The numbers of one log, as it grows: what was appended, read line by line, and what went wrong in it."""
+"""The numbers of one log, as it grows: what was appended, read line by line, what went wrong in it, and the job's throughput."""
 
 import re
 from dataclasses import dataclass, field
 
 from hangdog_models.numbers.number_watch import NumberAlarm, NumberThresholds, NumberWatch
+from hangdog_models.numbers.work_rate import WorkDone
 from hangdog_models.reading.limits import Limits
+from hangdog_models.reading.logs.log_lines import lines_of_log
+from hangdog_models.reading.numbers import work_line
 from hangdog_models.reading.numbers.number_line import lines
 
 #: A line's beginning that is kept until its end comes: metrics lines of a thousand characters are usual.
@@ -21,9 +24,10 @@ _LIMITS = Limits(text=_REST)
 
 @dataclass(slots=True)
 class LogNumbers:
-    """The numbers of one log, whoever writes to it. `alarms` are those that nobody took yet."""
+    """The numbers of one log, whoever writes to it. `alarms` are those that nobody took yet, `work` is what the job has done."""
 
     watch: NumberWatch
+    work: WorkDone = field(default_factory=WorkDone)
     alarms: list[NumberAlarm] = field(default_factory=list)
     _rest: str = ""
 
@@ -33,7 +37,12 @@ class LogNumbers:
         self._rest = rest[-_REST:]
         if not joins:
             whole = _END.sub("\n", whole).partition("\n")[2]
-        hinted = [one for one in _END.split(whole) if _HINTS.search(one)][-_LINES:]
+        appended = _END.split(whole)
+        throughputs = [one for one in appended if work_line.HINTS.search(one)][-_LINES:]
+        if throughputs:
+            rates = [work_line.read(line.text) for line in lines_of_log("\n".join(throughputs))]
+            self.work.take([each for each in rates if each], at)
+        hinted = [one for one in appended if _HINTS.search(one)][-_LINES:]
         for line in lines("\n".join(hinted), _LIMITS):
             self.alarms = [*self.alarms, *self.watch.take(line, at)][:_WAITING]
 

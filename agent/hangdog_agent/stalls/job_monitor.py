@@ -13,13 +13,13 @@ from hangdog_agent.stalls.settings import StallSettings
 from hangdog_agent.stalls.stack_motion import (
     APART_S,
     LOOPS,
-    OUTSIDE,
     StackMotion,
     StackSample,
     at_one_place,
     call_site,
     meanwhile,
     stack_motion_of,
+    waits_outside,
     writes,
 )
 from hangdog_agent.stalls.trainer import Trainer
@@ -75,12 +75,15 @@ class JobMonitor:
             trainer.set_signals(signals.get(key, ()))
 
     def slowdown(self) -> Slowdown | None:
-        """How much longer its steps take than they used to, by most of its ranks here whose steps are known."""
-        known = [trainer for trainer in self._trainers.values() if trainer.step_times.settled]
-        found = [slow for one in known if (slow := one.slowdown) is not None]
-        if self._settings.slow_share <= 0 or 2 * len(found) <= len(known):
+        """How much longer its steps take than they used to, by most of its ranks here whose steps are known.
+
+        Where they do not, its throughput may have fallen all the same, by most of the ranks whose logs tell that.
+        """
+        if self._settings.slow_share <= 0:
             return None
-        return sorted(found, key=lambda slow: slow.step_s / slow.usual_s)[len(found) // 2]
+        trainers = self._trainers.values()
+        steps = _of_most([one.slowdown for one in trainers if one.step_times.settled])
+        return steps or _of_most([one.less_work for one in trainers if one.work_times.settled])
 
     def pace(self, now: float) -> StepPace | None:
         """The pace of its steps, by the middle one of its ranks here whose steps are timed."""
@@ -180,7 +183,8 @@ class JobMonitor:
         return max((now - one for one in resting), default=0.0)
 
     def _watched(self, rank: Rank) -> Trainer:
-        return Trainer(rank, Baseline(self._settings.settle_s), StepTimes(self._settings.slowdown))
+        slowdown = self._settings.slowdown
+        return Trainer(rank, Baseline(self._settings.settle_s), StepTimes(slowdown), StepTimes(slowdown))
 
     def _shown(self, trainer: Trainer, apart_s: float = APART_S) -> StackMotion | None:
         """What its samples show; None while they may still turn out to be a loop, if a progress signal has stalled, too."""
@@ -256,7 +260,7 @@ class JobMonitor:
         # a loop that polls is active, too, while the job's own progress has stalled
         polls = self._progress_stalled(trainer) and not trainer.baseline.busy
         doing = meanwhile(trainer.samples, CpuActivity.IDLE if polls else trainer.baseline.mode, self.gpus)
-        outside = trainer.samples[-1].state.activity in OUTSIDE
+        outside = waits_outside(trainer.samples[-1].state)
         fed = outside and now - trainer.baseline.woken_at <= self._settings.outside_s
         return Doing.LOOPING if doing is Doing.STILL and fed else doing
 
@@ -273,7 +277,7 @@ class JobMonitor:
         """For how many seconds a stall is tolerated; `polls`: it loops while the job's progress stalls."""
         settings, baseline, stalled = self._settings, trainer.baseline, self._progress_stalled(trainer)
         patience = max(settings.patience_s, survived_s)
-        if trainer.samples[-1].state.activity in OUTSIDE:
+        if waits_outside(trainer.samples[-1].state):
             patience = max(patience, settings.outside_s)
         if trainer.samples[-1].state.operation == HELD:  # the user of the debugger knows
             patience = max(patience, settings.start_s)
@@ -328,3 +332,9 @@ class JobMonitor:
         """The same for a loop, which only progress signals can have made suspicious."""
         if trainer.signals:
             self._learn(trainer, Doing.LOOPING)
+
+
+def _of_most(slowdowns: Sequence[Slowdown | None]) -> Slowdown | None:
+    """The middle one, where most of them tell any."""
+    found = sorted((slow for slow in slowdowns if slow is not None), key=lambda slow: slow.step_s / slow.usual_s)
+    return found[len(found) // 2] if 2 * len(found) > len(slowdowns) else None

@@ -21,6 +21,7 @@ from hangdog_agent.stalls.training_thread import Threads
 from hangdog_models.diagnosis.observe import activity
 from hangdog_models.numbers.number_watch import USUAL, NumberThresholds
 from hangdog_models.planning.slowdown import Slowdown, StepPace
+from hangdog_models.progress.communicator_window import CommunicatorWindow
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet
 from hangdog_models.stack import TRAINER, ProcessTrace
@@ -66,6 +67,8 @@ class StallMonitor:
         self.moving: Mapping[str, frozenset[Rank]] = {}
         #: The pace of the steps of each job that are timed, at the last tick.
         self.paces: Mapping[str, StepPace] = {}
+        #: The communicators of each job whose trainers keep rings, at the last tick.
+        self.communicators: Mapping[str, tuple[CommunicatorWindow, ...]] = {}
 
     @property
     def beat_s(self) -> float:
@@ -102,6 +105,7 @@ class StallMonitor:
         self._helpers = _helpers(members)
         received = self._sources.read(trainers, ended)
         self._sources.note(self._tools, received)
+        self.communicators = self._sources.communicators(trainers)
         everybody = {key: member for members in trainers.values() for key, member in members.items()}
         threads = self._threads.find(everybody, self._seen)
         signs: dict[str, dict[Rank, Sign]] = {}

@@ -36,6 +36,9 @@ class StallSettings:
     touch_every_s: float = 1.0
     #: Between two readings of the counts in rings of the NCCL profiler plug-in, 0.1 ms each; 0 reads none.
     ring_every_s: float = 1.0
+    #: Between two times that such a reading tells of all communicators and not only of the busiest, half as long while a trainer
+    #: rests: of 64 communicators in each of eight trainers it takes some milliseconds; 0: never.
+    communicators_every_s: float = 10.0
     #: Between two questions to NCCL RAS, each of which goes once around all processes; 0 never asks.
     ras_every_s: float = 30.0
     #: Between two readings of the bytes moved: some drivers ask the card's firmware for each counter; 0 reads none.

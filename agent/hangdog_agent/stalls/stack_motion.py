@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from hangdog_agent.discovery.cpu_activity import CpuActivity
 from hangdog_models.diagnosis.observe.activity import RankState
+from hangdog_models.diagnosis.observe.kernel_sleep import OF_ANOTHER_PROCESS
 from hangdog_models.stack import Frame
 from hangdog_models.stall_timeouts import Doing
 from hangdog_models.verdict import Activity
@@ -19,8 +20,8 @@ LOOPS = 8
 _RUNS_SHARE, _HELPED_SHARE = 0.5, 0.1
 #: A thread that wakes so often between samples, from sleeps that it set itself, polls.
 _POLLS = 1
-#: A wait here is for something outside of the job: each wake-up brings or takes some data.
-OUTSIDE = (Activity.NETWORK, Activity.STORAGE)
+#: A wait here is for something outside of the job.
+_OUTSIDE = (Activity.NETWORK, Activity.STORAGE)
 #: Bytes read and written at one line: more than a line of a log.
 _MOVED_BYTES = 1 << 16
 #: Call sites at which a rank that moves bytes is writing or reading.
@@ -81,12 +82,25 @@ def at_one_place(samples: Iterable[StackSample]) -> bool:
     return len({_place(sample.state) for sample in samples}) == 1
 
 
+def waits_outside(state: RankState) -> bool:
+    """Whether it waits for something outside of the rank and its peers: each wake-up brings or takes some data."""
+    return state.activity in _OUTSIDE or _feeds(state)
+
+
 def writes(samples: Sequence[StackSample]) -> bool:
-    """Whether the latest is at a call site of storage, and bytes have moved since the one before."""
-    if len(samples) < 2 or samples[-1].state.activity not in _STORAGE:
+    """Whether the latest is at a call site of storage, or at another process's pipe, and bytes have moved since the one before."""
+    if len(samples) < 2:
+        return False
+    state = samples[-1].state
+    if state.activity not in _STORAGE and not _feeds(state):
         return False
     before, after = samples[-2].io_bytes, samples[-1].io_bytes
     return before is not None and after is not None and after > before
+
+
+def _feeds(state: RankState) -> bool:
+    """Whether it reads or writes what may be its data, through a pipe that another process feeds or drains."""
+    return state.through_file and state.awaits in OF_ANOTHER_PROCESS
 
 
 def meanwhile(samples: Iterable[StackSample], mode: CpuActivity, gpus: bool) -> Doing:

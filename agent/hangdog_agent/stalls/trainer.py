@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from hangdog_agent.stalls.baseline import Baseline
 from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal, SignalKind
 from hangdog_agent.stalls.stack_motion import StackSample, at_one_place
+from hangdog_models.numbers.work_rate import WorkDone
 from hangdog_models.planning.slowdown import Slowdown, StepTimes
 from hangdog_models.ranks import Rank
 
@@ -23,9 +24,12 @@ class Trainer:
     rank: Rank
     baseline: Baseline
     step_times: StepTimes
+    #: The same of a unit of work, such as a token, where its log tells the throughput.
+    work_times: StepTimes
     samples: deque[StackSample] = field(default_factory=lambda: deque(maxlen=_KEPT))
     signals: Sequence[ProgressSignal] = ()
     timed: ProgressSignal | None = None
+    worked: WorkDone | None = None
 
     @property
     def stalled_since(self) -> float | None:
@@ -54,6 +58,14 @@ class Trainer:
             self.step_times.begin()
         if self.timed is not None:
             self.step_times.take(self.timed.steps, self.timed.advanced_at)
+        self._set_work([each.work for each in signals if each.work is not None and each.work.unit is not None])
+
+    def _set_work(self, logged: Sequence[WorkDone]) -> None:
+        if not any(each is self.worked for each in logged):
+            self.worked = logged[0] if logged else None
+            self.work_times.begin()
+        if self.worked is not None:
+            self.work_times.take(self.worked.done, self.worked.at)
 
     @property
     def slowdown(self) -> Slowdown | None:
@@ -61,6 +73,13 @@ class Trainer:
         found = self.step_times.slowdown
         by_collectives = self.timed is not None and self.timed.counts_collectives
         return replace(found, by_collectives=by_collectives) if found is not None else None
+
+    @property
+    def less_work(self) -> Slowdown | None:
+        """By how much the throughput that its log tells has fallen; None while it has not, or is unknown."""
+        found = self.work_times.slowdown
+        unit = self.worked.unit if self.worked is not None else None
+        return replace(found, work=unit) if found is not None and unit is not None else None
 
     @property
     def surely_stalled(self) -> bool:

@@ -210,7 +210,7 @@ def _told(incident: Incident, verdict: Verdict | None, stood: float, judged: flo
         "verdict": headline(verdict),
         "suspects": [f"{one.probability:.0%} {' '.join(one.machines)}" for one in verdict.suspects[:3]],
         "evicts": list(verdict.evict.machines),
-        "because": list(verdict.because[:3]),
+        "because": [one.text for one in verdict.because[:3]],
         "causes": {str(cause): round(share, 2) for cause, share in verdict.causes.items() if share > 0.02},
         "evidence": list(verdict.evidence.notes[:6]),
     }

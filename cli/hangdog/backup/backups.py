@@ -73,6 +73,7 @@ class Backups:
             raise WrongUse(
                 f"the placement has {len(placement)} ranks, and the job has {group.size}",
                 "plan it again for this job: hangdog plan backups",
+                code="wrong-placement",
             )
         self._member = Membership(job_key(environ), settings.job)
         self._group, self._placement, self._settings = group, placement, settings
@@ -160,12 +161,14 @@ class Backups:
             raise WrongUse(
                 f"the backup of rank {wrong[0]} would be on its own machine {reports[wrong[0]].machine}",
                 "say how many ranks a machine has: hangdog plan backups --gpus-per-machine N",
+                code="wrong-placement",
             )
         near_only = {report.machine: report.address.startswith("127.") for report in reports if report.address}
         if any(near_only.values()) and not all(near_only.values()):
             raise WrongUse(
                 f"other machines cannot reach {next(name for name, is_near in near_only.items() if is_near)}",
                 "give an address that they can reach: BackupSettings(host=...)",
+                code="unreachable-machine",
             )
         return [report.machine for report in reports]
 
@@ -184,7 +187,7 @@ class Backups:
         """In a thread of its own: the same bytes to this machine's holder and to the peer's."""
         try:
             if not peer:
-                raise BackupFailed(f"rank {self._placement[shard.rank]} has no holder")
+                raise BackupFailed(f"rank {self._placement[shard.rank]} has no holder", code="no-backup-holder")
             with ExitStack() as stack:
                 lines = opened(stack, self._member, self._machine, peer)
                 put(lines, self._member, shard, body, keep, self._settings.limit_s)
@@ -226,7 +229,9 @@ class Backups:
         """This rank's bytes, from its own machine where that has them; raises BackupFailed where no source gives them."""
         shard, addresses = candidate.sources[self._group.rank]
         if shard.size > self._settings.memory:
-            raise BackupFailed(f"{shard.size} bytes are listed, and {self._settings.memory} allowed")
+            raise BackupFailed(
+                f"{shard.size} bytes are listed, and {self._settings.memory} allowed", code="not-enough-memory"
+            )
         failed: list[str] = []
         for address in sorted(addresses, key=lambda one: one != self._address):
             try:
@@ -235,7 +240,7 @@ class Backups:
                     return memoryview(fetch(line, self._member, shard, self._settings.limit_s))
             except (BackupFailed, OSError) as error:
                 failed.append(f"{address}: {error}")
-        raise BackupFailed("; ".join(failed))
+        raise BackupFailed("; ".join(failed), code="no-backup")
 
     def _is_first(self) -> bool:
         return self._machines.index(self._machine) == self._group.rank
@@ -259,5 +264,9 @@ def _own_address(master: str) -> str:
         try:
             line.connect((master, 9))
         except OSError as error:
-            raise WrongUse(f"cannot reach MASTER_ADDR {master}: {error}", "give BackupSettings(host=...)") from None
+            raise WrongUse(
+                f"cannot reach MASTER_ADDR {master}: {error}",
+                "give BackupSettings(host=...)",
+                code="unreachable-machine",
+            ) from None
         return str(line.getsockname()[0])

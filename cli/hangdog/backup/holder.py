@@ -110,7 +110,7 @@ class Holder:
         }  # fmt: skip
         do = does.get(text(asked, "do"))
         if do is None:
-            raise BackupFailed("it asks for what no holder does")
+            raise BackupFailed("it asks for what no holder does", code="damaged-message")
         try:
             do(line, asked)
         except (BackupFailed, TimeoutError) as failed:
@@ -134,7 +134,7 @@ class Holder:
             limit_s = min(float(number(asked, "limit_s", 1 << 20)), _TRANSFER_S)
             fill(line, memoryview(body), time.monotonic() + limit_s, seal)
             if text(receive(line), "digest") != seal.digest():
-                raise BackupFailed("the bytes are not those of the digest")
+                raise BackupFailed("the bytes are not those of the digest", code="damaged-backup")
             self.memory.commit(replace(shard, digest=seal.digest()), body)
             kept = True
         finally:

@@ -76,10 +76,10 @@ def start(member: Membership, machine: str, host: str, memory: int, idle_s: floa
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise BackupFailed(f"the holder did not start within {_START_S:.0f} s") from None
+        raise BackupFailed(f"the holder did not start within {_START_S:.0f} s", code="no-backup-holder") from None
     if done.returncode:
         reason = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise BackupFailed(f"the holder does not start: {reason[:200]}")
+        raise BackupFailed(f"the holder does not start: {reason[:200]}", code="no-backup-holder")
 
 
 def near(member: Membership, machine: str) -> socket.socket:
@@ -97,7 +97,7 @@ def inventory(line: socket.socket) -> Inventory:
     answer = _asked(line, {"do": "list"})
     listed = answer.get("shards")
     if not isinstance(listed, list) or len(listed) > MOST_SHARDS:
-        raise BackupFailed("it lists no shards, or too many")
+        raise BackupFailed("it lists no shards, or too many", code="damaged-message")
     return Inventory(text(answer, "address"), tuple(shard_of(one) for one in listed))
 
 
@@ -120,12 +120,12 @@ def fetch(line: socket.socket, member: Membership, shard: Shard, limit_s: float)
     """A shard's bytes, compared with its digest; raises BackupFailed where they are not that shard's."""
     answer = _asked(line, {"do": "get", "rank": shard.rank, "copy": shard.copy})
     if number(answer, "size") != shard.size:
-        raise BackupFailed(f"it has {answer['size']} bytes, and listed {shard.size}")
+        raise BackupFailed(f"it has {answer['size']} bytes, and listed {shard.size}", code="damaged-backup")
     body = bytearray(shard.size)
     seal = Seal(member.key, member.job, shard.rank, shard.copy, shard.size)
     fill(line, memoryview(body), time.monotonic() + limit_s, seal)
     if seal.digest() != shard.digest:
-        raise BackupFailed("the bytes are not those of the digest")
+        raise BackupFailed("the bytes are not those of the digest", code="damaged-backup")
     return body
 
 
@@ -141,7 +141,7 @@ def opened(stack: ExitStack, member: Membership, machine: str, address: str) -> 
 def shard_of(listed: object) -> Shard:
     """A shard as a holder lists it; raises BackupFailed where it is none."""
     if not isinstance(listed, dict):
-        raise BackupFailed("it lists what is no shard")
+        raise BackupFailed("it lists what is no shard", code="damaged-message")
     return Shard(
         number(listed, "rank", MAX_RANK),
         text(listed, "copy", 64),
@@ -170,5 +170,5 @@ def _asked(line: socket.socket, frame: Frame) -> Frame:
 
 def _error(answer: Frame) -> Frame:
     if "error" in answer:
-        raise BackupFailed(text(answer, "error", 1 << 10))
+        raise BackupFailed(text(answer, "error", 1 << 10), code="backup-failed")
     return answer

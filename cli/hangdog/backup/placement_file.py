@@ -20,12 +20,14 @@ def read_placement(path: str | Path) -> tuple[int, ...]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise WrongUse(f"{path} is not a {SCHEMA} document", _HINT)
+        raise WrongUse(f"{path} is not a {SCHEMA} document", _HINT, code="wrong-schema")
     holder = document.get("holder")
     if not isinstance(holder, list) or not holder:
         raise WrongUse(
-            f"{path} has no place for backups: {document.get('reasons')}", "backups need two machines or more"
+            f"{path} has no place for backups: {document.get('reasons')}",
+            "backups need two machines or more",
+            code="no-place-for-backups",
         )
     if not all(type(rank) is int and 0 <= rank < len(holder) for rank in holder):
-        raise WrongUse(f"{path} names a holder that is not a rank of the job", _HINT)
+        raise WrongUse(f"{path} names a holder that is not a rank of the job", _HINT, code="wrong-placement")
     return tuple(holder)

@@ -43,7 +43,7 @@ class TorchGroup:
         self._dist.all_gather(lengths, torch.tensor([len(data)]), group=self._group)
         counts = [int(length) for length in lengths]
         if max(counts) > LONGEST:
-            raise BackupFailed(f"a rank says {max(counts)} bytes, where {LONGEST} are the most")
+            raise BackupFailed(f"a rank says {max(counts)} bytes, where {LONGEST} are the most", code="too-large")
         if not any(counts):
             return [b""] * self.size
         room = torch.frombuffer(bytearray(data.ljust(max(counts), b"\0")), dtype=torch.uint8)

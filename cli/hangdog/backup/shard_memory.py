@@ -36,15 +36,17 @@ class ShardMemory:
             self._held = {key: held for key, held in self._held.items() if key[1] in (keep, shard.copy)}
             used = self._reserved + sum(held.size for held, _ in self._held.values())
             if used + shard.size > self.limit:
-                raise BackupFailed(f"{used + shard.size} bytes are needed, and {self.limit} allowed")
+                raise BackupFailed(
+                    f"{used + shard.size} bytes are needed, and {self.limit} allowed", code="not-enough-memory"
+                )
             if len(self._held) >= MOST_SHARDS:
-                raise BackupFailed(f"{MOST_SHARDS} shards are held")
+                raise BackupFailed(f"{MOST_SHARDS} shards are held", code="too-many")
             self._reserved += shard.size
         try:
             return bytearray(shard.size)
         except MemoryError:
             self.release(shard)
-            raise BackupFailed(f"the machine has no {shard.size} bytes left") from None
+            raise BackupFailed(f"the machine has no {shard.size} bytes left", code="not-enough-memory") from None
 
     def release(self, shard: Shard) -> None:
         """Gives up what was reserved."""
@@ -60,7 +62,7 @@ class ShardMemory:
         with self._lock:
             found = self._held.get((rank, copy))
         if found is None:
-            raise BackupFailed(f"no shard of rank {rank} in copy {copy}")
+            raise BackupFailed(f"no shard of rank {rank} in copy {copy}", code="no-backup")
         return found
 
     def shards(self) -> list[Shard]:

@@ -50,17 +50,17 @@ def fitting(body: memoryview, state: Mapping[str, Any]) -> Callable[[], None]:
         entries = json.loads(bytes(body[_LENGTH.size : _LENGTH.size + length]))
         wanted = [_form(_entry(path, leaf)) for path, leaf in leaves]
         if [_form(entry) for entry in entries] != wanted:
-            raise BackupFailed("the state has other tensors than the copy")
+            raise BackupFailed("the state has other tensors than the copy", code="different-state")
         at = _aligned(_LENGTH.size + length)
         writes: list[Callable[[], None]] = []
         for entry, (path, leaf) in zip(entries, leaves, strict=True):
             size = entry.get("size", 0)
             if at + size > len(body):
-                raise BackupFailed("the copy is shorter than its tensors")
+                raise BackupFailed("the copy is shorter than its tensors", code="damaged-backup")
             writes.append(_write(state, path, leaf, entry, body[at : at + size]))
             at = _aligned(at + size)
     except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
-        raise BackupFailed(f"the copy is no state dict: {error}") from None
+        raise BackupFailed(f"the copy is no state dict: {error}", code="damaged-backup") from None
 
     def apply() -> None:
         for write in writes:
@@ -98,7 +98,11 @@ def _leaves(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...]
     if isinstance(value, Mapping):
         for key, below in value.items():
             if not isinstance(key, str | int):
-                raise WrongUse(f"{_name(path)} has a key of type {type(key).__name__}", "keys are texts or numbers")
+                raise WrongUse(
+                    f"{_name(path)} has a key of type {type(key).__name__}",
+                    "keys are texts or numbers",
+                    code="unsupported-state",
+                )
             yield from _leaves(below, (*path, key))
     elif isinstance(value, list):
         for at, below in enumerate(value):
@@ -121,7 +125,9 @@ def _entry(path: tuple[Any, ...], leaf: Any) -> Entry:
     if isinstance(leaf, tuple) and all(isinstance(one, _PLAIN) for one in leaf):
         return {"path": path, "value": leaf, "tuple": True}
     raise WrongUse(
-        f"{_name(path)} is a {type(leaf).__name__}", "a backup holds tensors, bytes, numbers, texts, lists and dicts"
+        f"{_name(path)} is a {type(leaf).__name__}",
+        "a backup holds tensors, bytes, numbers, texts, lists and dicts",
+        code="unsupported-state",
     )
 
 

@@ -42,7 +42,9 @@ def job_key(environ: Mapping[str, str] = os.environ) -> bytes:
     key = environ.get(KEY, "")
     if len(key) < SHORTEST_KEY:
         raise WrongUse(
-            f"{KEY} has {len(key)} characters", f"the launcher gives all ranks the same: {KEY}=$(openssl rand -hex 16)"
+            f"{KEY} has {len(key)} characters",
+            f"the launcher gives all ranks the same: {KEY}=$(openssl rand -hex 16)",
+            code="weak-job-key",
         )
     return key.encode()
 
@@ -58,14 +60,14 @@ def receive(line: socket.socket, longest: int = LONGEST_FRAME, limit_s: float | 
     deadline = None if limit_s is None else time.monotonic() + limit_s
     (length,) = _LENGTH.unpack(_exactly(line, _LENGTH.size, deadline))
     if length > longest:
-        raise BackupFailed(f"a frame of {length} bytes, where {longest} are the most")
+        raise BackupFailed(f"a frame of {length} bytes, where {longest} are the most", code="too-large")
     data = _exactly(line, length, time.monotonic() + FRAME_S)
     try:
         frame = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BackupFailed(f"a frame that is no JSON: {error}") from None
+        raise BackupFailed(f"a frame that is no JSON: {error}", code="damaged-message") from None
     if not isinstance(frame, dict):
-        raise BackupFailed("a frame that is no JSON object")
+        raise BackupFailed("a frame that is no JSON object", code="damaged-message")
     return frame
 
 
@@ -73,14 +75,14 @@ def number(frame: Frame, name: str, most: int = 1 << 62) -> int:
     """A whole number of a frame, from 0 to `most`; raises BackupFailed where it is none."""
     value = frame.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise BackupFailed(f"{name} is no whole number from 0 to {most}")
+        raise BackupFailed(f"{name} is no whole number from 0 to {most}", code="damaged-message")
     return value
 
 
 def text(frame: Frame, name: str, longest: int = 256) -> str:
     value = frame.get(name)
     if not isinstance(value, str) or not value or len(value) > longest:
-        raise BackupFailed(f"{name} is no text of 1 to {longest} characters")
+        raise BackupFailed(f"{name} is no text of 1 to {longest} characters", code="damaged-message")
     return value
 
 
@@ -90,7 +92,7 @@ def fill(line: socket.socket, room: memoryview, deadline: float, seal: "Seal") -
         _until(line, deadline)
         got = line.recv_into(room[:CHUNK])
         if not got:
-            raise BackupFailed("the connection ended in the middle of a shard")
+            raise BackupFailed("the connection ended in the middle of a shard", code="connection-lost")
         seal.add(room[:got])
         room = room[got:]
 
@@ -127,7 +129,7 @@ def admit(line: socket.socket, key: bytes, job: str) -> None:
     send(line, {"nonce": mine})
     answer = receive(line, LONGEST_GREETING)
     if not hmac.compare_digest(text(answer, "proof"), _proof(key, job, "trainer", mine, text(answer, "nonce"))):
-        raise BackupFailed("it does not know the key of this job")
+        raise BackupFailed("it does not know the key of this job", code="wrong-job-key")
     send(line, {"proof": _proof(key, job, "holder", mine, text(answer, "nonce"))})
 
 
@@ -138,7 +140,7 @@ def greet(line: socket.socket, key: bytes, job: str) -> None:
     send(line, {"nonce": mine, "proof": _proof(key, job, "trainer", theirs, mine)})
     answer = receive(line, LONGEST_GREETING)
     if not hmac.compare_digest(text(answer, "proof"), _proof(key, job, "holder", theirs, mine)):
-        raise BackupFailed("the holder does not know the key of this job")
+        raise BackupFailed("the holder does not know the key of this job", code="wrong-job-key")
 
 
 def local_address(key: bytes, job: str, machine: str) -> str:
@@ -159,7 +161,7 @@ def _exactly(line: socket.socket, count: int, deadline: float | None) -> bytes:
         _until(line, deadline)
         got = line.recv(count - len(data))
         if not got:
-            raise BackupFailed("the connection ended")
+            raise BackupFailed("the connection ended", code="connection-lost")
         data += got
     return bytes(data)
 
@@ -167,5 +169,5 @@ def _exactly(line: socket.socket, count: int, deadline: float | None) -> bytes:
 def _until(line: socket.socket, deadline: float | None) -> None:
     left = None if deadline is None else deadline - time.monotonic()
     if left is not None and left <= 0:
-        raise BackupFailed("it took too long")
+        raise BackupFailed("it took too long", code="connection-lost")
     line.settimeout(left)

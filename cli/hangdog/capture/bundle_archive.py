@@ -35,7 +35,9 @@ def packing_of(path: Path) -> Packing | None:
         if path.name.endswith(ending) and path.name != ending:
             return packing
     raise WrongUse(
-        f"{printable(str(path), 200)} is not the name of an archive", f"end it in one of {', '.join(PACKINGS)}"
+        f"{printable(str(path), 200)} is not the name of an archive",
+        f"end it in one of {', '.join(PACKINGS)}",
+        code="unknown-archive-name",
     )
 
 
@@ -71,7 +73,7 @@ def create(path: Path) -> BinaryIO:
         raise _there_already(path) from None
     except OSError as error:
         what = f"cannot write {printable(str(path), 200)}: {error.strerror}"
-        raise WrongUse(what, "name a file in a folder that you can write to: -o") from error
+        raise WrongUse(what, "name a file in a folder that you can write to: -o", code="unwritable-file") from error
     _hand_over(fd)
     return os.fdopen(fd, "wb")
 
@@ -90,7 +92,7 @@ def write(path: Path, content: Iterable[File], at_s: float) -> int:
 
 def _there_already(path: Path) -> WrongUse:
     what = f"{printable(str(path), 200)} already exists"
-    return WrongUse(what, "name a new file: hangdog overwrites nothing")
+    return WrongUse(what, "name a new file: hangdog overwrites nothing", code="already-exists")
 
 
 def _hand_over(fd: int) -> None:

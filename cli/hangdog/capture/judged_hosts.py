@@ -44,7 +44,9 @@ def capture_hosts(order: HostsOrder, form: str, say: Say) -> int:
         order.folder.mkdir(mode=0o700)
     except OSError as error:
         what = f"cannot make the folder {printable(str(order.folder))}: {error.strerror}"
-        raise WrongUse(what, "name a new folder with -o, in a place where you can write") from error
+        raise WrongUse(
+            what, "name a new folder with -o, in a place where you can write", code="unwritable-file"
+        ) from error
     say(f"capturing {counted(len(order.hosts), 'host')} over {order.call.name}, {order.at_once} at a time")
 
     def show(one: HostCapture) -> None:
@@ -58,7 +60,9 @@ def capture_hosts(order: HostsOrder, form: str, say: Say) -> int:
     if not files:
         first = f"{lacking[0].host}: {lacking[0].problem}"
         raise UnreadableEvidence(
-            f"no host answered; {first}", "`--dry-run` shows the commands: try one of them by hand"
+            f"no host answered; {first}",
+            "`--dry-run` shows the commands: try one of them by hand",
+            code="no-host-answered",
         )
     status, verdict = _judged(files, lacking, form) if order.judged else (0, None)
     if form == "json":

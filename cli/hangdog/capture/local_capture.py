@@ -95,7 +95,7 @@ class LocalCapture:
         self._machine, self._watch, self._choice = machine, watch, choice
         self._tools = replace(tools, settings=replace(tools.settings, native=max(1, tools.settings.native)))
         self._settings, self._clock, self._say = settings, clock, say
-        known = tuple(member for member in watch.known() if choice.holds(member))
+        known = tuple(choice.of(watch.known()))
         self._series = CaptureSeries(choice.job.name, self._members, self._tools, known, choice.job.owner)
         self._progress = ProgressSources(self._tools, settings.stalls)
 
@@ -120,7 +120,7 @@ class LocalCapture:
         return JobCapture(self._machine, snapshot, layout, counters, files, (*remarks, *lacking, *problems))
 
     def _members(self) -> list[RankProcesses]:
-        return [member for member in self._watch.see() if self._choice.holds(member)]
+        return self._choice.of(self._watch.see())
 
     def _look(self, order: CaptureOrder) -> tuple[list[Round], float | None, tuple[pb.Statement, ...]]:
         """The looks, how far apart they were, and what libraries counted at the last one."""

@@ -90,10 +90,12 @@ def parse(text: str) -> RemoteCall:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise WrongUse(f"--over {printable(text, 80)}: {error}", "quote it as in a shell") from None
+        raise WrongUse(f"--over {printable(text, 80)}: {error}", "quote it as in a shell", code="bad-command") from None
     if not words or words[0] not in SHELLS:
         what = f"--over {printable(text, 80)}: hangdog cannot run commands through it"
-        raise WrongUse(what, f"give one of {', '.join(SHELLS)}, with its options if needed: 'ssh -p 2222'")
+        raise WrongUse(
+            what, f"give one of {', '.join(SHELLS)}, with its options if needed: 'ssh -p 2222'", code="unknown-choice"
+        )
     return RemoteCall(words[0], tuple(words[1:]))
 
 
@@ -104,12 +106,14 @@ def expanded(shell: RemoteShell, hosts: Sequence[str]) -> tuple[str, ...]:
         for name in re.findall(r"(?:[^,\[]|\[[^\]]*\]?)+", text):
             for host in _ranges(name):
                 if not shell.hosts.fullmatch(host):
-                    raise WrongUse(f"{printable(host, 80)!r} is not a host name", f"write it as {shell.example}")
+                    raise WrongUse(
+                        f"{printable(host, 80)!r} is not a host name", f"write it as {shell.example}", code="bad-name"
+                    )
                 found[host] = None
                 if len(found) > MOST_HOSTS:
-                    raise WrongUse(f"more than {MOST_HOSTS} hosts", "capture them in several turns")
+                    raise WrongUse(f"more than {MOST_HOSTS} hosts", "capture them in several turns", code="too-many")
     if not found:
-        raise WrongUse("no host is named", f"write it as {shell.example}")
+        raise WrongUse("no host is named", f"write it as {shell.example}", code="no-machine-named")
     return tuple(found)
 
 
@@ -126,6 +130,6 @@ def _ranges(name: str) -> list[str]:
             return [name]
         numbers = range(int(first), int(last if dash else first) + 1)
         if len(numbers) > MOST_HOSTS:
-            raise WrongUse(f"more than {MOST_HOSTS} hosts", "capture them in several turns")
+            raise WrongUse(f"more than {MOST_HOSTS} hosts", "capture them in several turns", code="too-many")
         names += [f"{before}{number:0{len(first)}d}" for number in numbers]
     return [host for one in names for host in _ranges(f"{one}{rest}")]

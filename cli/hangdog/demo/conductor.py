@@ -129,7 +129,9 @@ class DemoStage:
         server = self._run("server", "hangdog", "server", "--listen", "127.0.0.1:0", "--store", store, *pages)
         line = first_line(server, SERVER_START_S)
         if not line.startswith("listening on "):
-            raise OurFault(f"the demo's server did not start: {self._processes.last_line('server')}")
+            raise OurFault(
+                f"the demo's server did not start: {self._processes.last_line('server')}", code="server-not-started"
+            )
         return line.removeprefix("listening on ").strip()
 
     def _start_ranks(self) -> dict[int, subprocess.Popen[bytes]]:
@@ -170,7 +172,10 @@ class DemoStage:
                 self._tell(f"step {step.number:3}   loss {step.loss:6.3f}   {rate:6.0f} tokens/s")
                 yield step
             yield None
-        raise OurFault(f"{why} within {patience_s:g} s; rank 0's last line: {self._processes.last_line('rank-0')}")
+        raise OurFault(
+            f"{why} within {patience_s:g} s; rank 0's last line: {self._processes.last_line('rank-0')}",
+            code="demo-failed",
+        )
 
     def _json_output(self, name: str, process: subprocess.Popen[bytes]) -> dict[str, Any]:
         """The JSON object a command prints; what it says meanwhile on stderr is passed on."""
@@ -178,7 +183,7 @@ class DemoStage:
             text = whole_output(process, ANSWER_S, lambda: self._forward(log))
         if process.returncode not in ANSWERED:
             words = self._processes.last_line(name)
-            raise OurFault(f"the demo's {name} ended with status {process.returncode}: {words}")
+            raise OurFault(f"the demo's {name} ended with status {process.returncode}: {words}", code="demo-failed")
         answer: dict[str, Any] = json.loads(text)
         return answer
 

@@ -80,7 +80,7 @@ class StepReports:
                     self._selector.unregister(key.fd)
                     ended.add(key.data)
         words = [f"rank {one} of the demo's job ended by itself: {self._final_lines(one)}" for one in sorted(ended)]
-        return OurFault("; ".join(words))
+        return OurFault("; ".join(words), code="demo-failed")
 
     def _take(self, rank: int, line: bytes) -> Iterator[TrainingStep]:
         report = json.loads(line)

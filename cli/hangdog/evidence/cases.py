@@ -66,14 +66,20 @@ class Evidence:
         """The processes of a rank, trainer first; raises WrongUse for one the job has not, UnreadableEvidence for one unseen."""
         if rank >= self.world_size:
             has = f"{self.named} has {counted(self.world_size, 'rank')}"
-            raise WrongUse(f"{has}: there is no rank {rank}", f"name one of 0-{self.world_size - 1}")
+            raise WrongUse(
+                f"{has}: there is no rank {rank}", f"name one of 0-{self.world_size - 1}", code="no-such-rank"
+            )
         if round_number is not None and round_number not in {round_.number for round_ in self.snapshot.rounds}:
             looks = ", ".join(str(round_.number) for round_ in self.snapshot.rounds) or "none"
-            raise WrongUse(f"{self.named} has no look {round_number}", f"it has: {looks}")
+            raise WrongUse(f"{self.named} has no look {round_number}", f"it has: {looks}", code="no-such-round")
         found = of_rank(self.snapshot.rounds, Rank(rank), round_number)
         if not found:
             what = f"nothing was seen of rank {rank} in {self.named}"
-            raise UnreadableEvidence(what, f"`hangdog ranks {self.short} --rank {rank}` says why, where that is known")
+            raise UnreadableEvidence(
+                what,
+                f"`hangdog ranks {self.short} --rank {rank}` says why, where that is known",
+                code="no-evidence-of-rank",
+            )
         return found
 
     def stack(self, rank: int) -> RankView:
@@ -82,7 +88,7 @@ class Evidence:
         if found is None or not found.trace.threads:
             why = f": {printable(str(found.trace.missing), NAMED)}" if found and found.trace.missing else ""
             hint = f"`hangdog stacks {self.short} {rank}` shows what else is known of it"
-            raise UnreadableEvidence(f"no stack of rank {rank} was captured{why}", hint)
+            raise UnreadableEvidence(f"no stack of rank {rank} was captured{why}", hint, code="no-evidence-of-rank")
         return found
 
     @property
@@ -110,12 +116,18 @@ def evidence(where: str, server: ServerAddress) -> Evidence:
 def replay_incident(stored: StoredIncident) -> Replayed:
     """What the server judged, put together again; raises WrongUse where nothing has come yet, OurFault where it cannot be."""
     if stored.line.state in UNDER_WAY and not stored.captures:
-        raise WrongUse(f"incident {stored.line.id} has no captures yet", f"hangdog watch {stored.line.id}")
+        raise WrongUse(
+            f"incident {stored.line.id} has no captures yet", f"hangdog watch {stored.line.id}", code="no-captures-yet"
+        )
     try:
         return replay(stored.line.job, stored.asked, (StoredRound(*capture) for capture in stored.captures))
     except (KeyError, TypeError, ValueError) as error:
         what = f"the captures of incident {stored.line.id} cannot be read: {type(error).__name__}: {error}"
-        raise OurFault(what, "another version of hangdog may have stored it, or its capture is not finished") from error
+        raise OurFault(
+            what,
+            "another version of hangdog may have stored it, or its capture is not finished",
+            code="unreadable-answer",
+        ) from error
 
 
 def _placed(name: str, incident: str, snapshot: Snapshot, layout: Layout, server_verdict: Verdict | None) -> Evidence:

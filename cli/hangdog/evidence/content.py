@@ -42,13 +42,14 @@ from hangdog_models.reading.logs import (
     kubernetes_text,
     log_lines,
     log_process,
-    slurm_text,
     training_log,
 )
+from hangdog_models.reading.logs.slurm import slurm_controller, slurm_text
 from hangdog_models.reading.printable import decoded
 from hangdog_models.reading.stacks import capture_failure, proc_status, pyspy, stack_text, stacks_in_log
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.pasted import plain
+from hangdog_models.reading.wrapped import LARGEST, rejoined
 from hangdog_models.stack import Frame, ProcessState
 
 #: Bytes that must be enough to tell a format; a command line of a few KB may stand before py-spy's first thread.
@@ -156,6 +157,7 @@ _SYSTEM_TEXTS = (
     (kernel_log.recognises, kernel_log.read),
     (rdma_link.recognises, rdma_link.read),
     (slurm_text.recognises, slurm_text.read),
+    (slurm_controller.recognises, slurm_controller.read),
     (kubernetes_text.recognises, kubernetes_text.read),
 )
 
@@ -173,7 +175,22 @@ def read_contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...
         timed = container_log.joined(data.decode("utf-8", "replace"), limits)
         inside = _contents(name, container_log.plain(timed).encode(), limits)
         return tuple(_timed(content, name, timed, limits) for content in inside)
-    return _contents(name, data, limits)
+    return _contents(name, _as_printed(data), limits)
+
+
+def _as_printed(data: bytes) -> bytes:
+    """A text with its lines as a program printed them: a terminal may have broken those that somebody copied."""
+    head = data[:_HEAD]
+    if (
+        len(data) > LARGEST
+        or b"\0" in head
+        or plain_pickle.recognises(data)
+        or looks_like_json(head.decode("utf-8", "replace"))
+    ):
+        return data
+    text = data.decode("utf-8", "replace")
+    whole = rejoined(text)
+    return data if whole == text else whole.encode()
 
 
 def _timed(content: Content, name: Name, timed: str, limits: Limits) -> Content:
@@ -308,5 +325,5 @@ def _read_document(name: Name, document: object, limits: Limits) -> Content:
     if error_file.recognises(document):
         return Logged(error_file.read(document, name.rank, name.local, limits))
     if name.path.endswith(".proc.json"):
-        raise UnreadableEvidence("not a process state: pid and state are missing")
+        raise UnreadableEvidence("not a process state: pid and state are missing", code="damaged-process-state")
     return Unused()

@@ -113,7 +113,7 @@ def _job(bundles: Sequence[Named]) -> Job:
     ids = {part.job.id: label for label, part in reversed(bundles) if part.job.id}
     if len(ids) > 1:
         named = ", ".join(f"{label}: {name}" for name, label in sorted(ids.items(), key=lambda item: item[1]))
-        raise WrongUse(f"these are bundles of different jobs ({named})", "give those of one job")
+        raise WrongUse(f"these are bundles of different jobs ({named})", "give those of one job", code="different-jobs")
     stalled = [part.job.stalled_s for _, part in bundles if part.job.stalled_s is not None]
     framework = next((part.job.framework for _, part in bundles if part.job.framework), "")
     return Job(next(iter(ids), ""), framework, max(stalled, default=None))

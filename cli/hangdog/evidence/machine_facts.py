@@ -101,4 +101,4 @@ def _unknown(machine: str, known: Iterable[str]) -> WrongUse:
     near = get_close_matches(machine[:NAMED], list(known), 3, 0.6)
     meant = f"is it {' or '.join(printable(one, NAMED) for one in near)}? " if near else ""
     hint = f"{meant}`hangdog machines` lists those with an agent, `hangdog ledger` those that verdicts named"
-    return WrongUse(f"nothing is known of a machine called {printable(machine, NAMED)}", hint)
+    return WrongUse(f"nothing is known of a machine called {printable(machine, NAMED)}", hint, code="unknown-machine")

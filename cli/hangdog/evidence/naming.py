@@ -49,9 +49,9 @@ def name_of(path: str) -> Name:
         digits = {recorder[1].lstrip("0") or "0"}
     if len(digits) > 1:
         ranks = " and ".join(sorted(digits, key=lambda number: (len(number), number))[:3])
-        raise UnreadableEvidence(f"its name speaks of ranks {ranks}: whose is it?")
+        raise UnreadableEvidence(f"its name speaks of ranks {ranks}: whose is it?", code="unknown-rank")
     if any(len(number) > len(str(MAX_RANK)) or int(number) > MAX_RANK for number in digits):
-        raise UnreadableEvidence(f"its name speaks of a rank above {MAX_RANK}")
+        raise UnreadableEvidence(f"its name speaks of a rank above {MAX_RANK}", code="out-of-range")
     rank = Rank(int(digits.pop())) if digits else None
     local = _ATTEMPT.search(path)
     machine = _last(_MACHINE, folders)

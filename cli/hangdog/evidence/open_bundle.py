@@ -85,7 +85,11 @@ def _entries(path: Path, limits: Limits, progress: Progress) -> Iterator[BundleE
     try:
         path.stat()
     except OSError as error:  # a loop of links, no permission, nothing there
-        raise WrongUse(f"{escaped(str(path))}: {(error.strerror or 'cannot be read').lower()}", _USAGE) from error
+        raise WrongUse(
+            f"{escaped(str(path))}: {(error.strerror or 'cannot be read').lower()}",
+            _USAGE,
+            code="no-such-path" if isinstance(error, FileNotFoundError) else "unreadable-file",
+        ) from error
     if path.is_dir():
         yield from folder_entries(path, limits, progress)
     elif path.is_file() and is_archive(_head(path)):
@@ -106,7 +110,7 @@ def _add_entry(opened: BundleParts, entry: BundleEntry, limits: Limits) -> None:
     """Reads one file into `opened`; a file that is not what it claims to be becomes a line of the report."""
     try:
         if entry.problem:
-            raise UnreadableEvidence(entry.problem)
+            raise UnreadableEvidence(entry.problem, code="unreadable-file")
         if entry.path == "job.toml":
             opened.job, opened.layout = read_job(decoded(entry.data, "TOML"))
         elif entry.path == "rounds.toml":
@@ -185,7 +189,7 @@ def _nothing(
     what += [f"{name}: {reason}" for name, reason in list(unreadable.items())[:3]]
     what += [f"{len(unreadable) - 3} more are unreadable"] if len(unreadable) > 3 else []
     inside = "; ".join(what) or "it is empty"
-    return UnreadableBundle(f"{path} holds no readable evidence ({inside})", _HINT)
+    return UnreadableBundle(f"{path} holds no readable evidence ({inside})", _HINT, code="no-evidence")
 
 
 def _files(count: int) -> str:

@@ -183,7 +183,7 @@ def _follow_to_end(
         elif name:
             click.echo(f"the campaign goes on: hangdog test follow {name}", err=True)
         raise
-    raise OurFault(f"the server ended campaign {name} without a report", "its log says more")
+    raise OurFault(f"the server ended campaign {name} without a report", "its log says more", code="no-verdict")
 
 
 def _interrupted(client: CampaignClient, name: str, form: str) -> None:
@@ -205,7 +205,11 @@ def _print_result(report: Mapping[str, Any], form: str) -> int:
         print_report(report, console_for(sys.stdout))
     status = STATUSES.get(report.get("verdict", ""))
     if status is None:
-        raise OurFault("the server's report has an unknown verdict", "is the server another version of hangdog?")
+        raise OurFault(
+            "the server's report has an unknown verdict",
+            "is the server another version of hangdog?",
+            code="unreadable-answer",
+        )
     return status
 
 

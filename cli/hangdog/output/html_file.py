@@ -37,5 +37,7 @@ def write_text(path: Path, text: str) -> None:
             with contextlib.suppress(OSError):
                 fresh.unlink()
         raise WrongUse(
-            f"cannot write {path}: {error.strerror}", "give --html a file in a folder that you can write to"
+            f"cannot write {path}: {error.strerror}",
+            "give --html a file in a folder that you can write to",
+            code="unwritable-file",
         ) from error

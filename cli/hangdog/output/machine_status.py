@@ -195,7 +195,7 @@ def _clear(facts: MachineFacts) -> MachineStatus:
 
 
 def _reasons(one: Accusation) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(printable(reason) for suspect in one.suspects for reason in suspect.because))
+    return tuple(dict.fromkeys(printable(reason.text) for suspect in one.suspects for reason in suspect.because))
 
 
 def _messages(act: ActionLine) -> tuple[str, ...]:

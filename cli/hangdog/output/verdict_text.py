@@ -28,13 +28,14 @@ def print_verdict(verdict: Verdict, console: Console) -> None:
     """Prints the verdict as text; plain where the console is no terminal, and never wider than the console."""
     print_line(Line(headline(verdict)), console, STYLES.get(verdict.kind, "bold red"))
     collected = {step.why for step in verdict.next}  # what to collect stands among the steps
+    because = (one.text for one in verdict.because if one.text.removeprefix(COLLECT) not in collected)
     job = printable(verdict.job_id) or "(unnamed)"
     whose = f"job {job}, {counted(verdict.world_size, 'rank')}"
     if verdict.check is not None and not verdict.world_size:
         whose = f"no job runs on {printable(verdict.check.machine)}"
     print_line(Line(f"{whose}, judged by {printable(judged_by(verdict.rules))}"), console)
     sections = (
-        ("because", _listed(one for one in verdict.because if one.removeprefix(COLLECT) not in collected)),
+        ("because", _listed(because)),
         ("next", _numbered(steps(verdict))),
         ("suspects" if verdict.kind not in BLAMELESS else "where it shows", _suspects(verdict)),
         ("stuck groups", _groups(verdict.groups)),
@@ -59,8 +60,9 @@ def _suspects(verdict: Verdict) -> Iterator[Line]:
     for suspect, name in zip(shown, names, strict=True):
         mark = f"{percent(suspect.probability):>4} "
         yield Line(f"{name}{' ' * (column - cell_len(name))}  {rank_text(suspect.ranks)}", mark)
-        for reason in (one for one in suspect.because if not any(one in reason for reason in verdict.because)):
-            yield Line(printable(reason), " " * len(mark) + "- ")
+        for reason in suspect.because:
+            if not any(reason.text in one.text for one in verdict.because):
+                yield Line(printable(reason.text), " " * len(mark) + "- ")
     yield from more(len(verdict.suspects) - SUSPECTS, "less probable suspect")
 
 

@@ -7,6 +7,8 @@
 `watcher.py`          who watches the job, and the verdicts they come to; `local_cluster.py` a server and agents of its own
 `run_options.py`      what the user's options and files say of the ladder's limits and of checkpoint copies
 `spares.py`           which spares are free, and whether those that are to be used pass a test
+`spare_upkeep.py`     has the spares tested and prepared ahead; `spare_notice.py` tells a person of one that failed
+`background_command.py`  a command that runs beside the job, and that nothing waits for
 `pending_changes.py`  changes of the code that wait to be merged
 `outage_bill.py`      what each failure cost
 `descendants.py`      descendants, found and ended

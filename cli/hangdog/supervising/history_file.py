@@ -60,13 +60,17 @@ class HistoryFile:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise WrongUse(
-                f"another hangdog run uses {self._path}", "wait until it ends, or give another --state"
+                f"another hangdog run uses {self._path}",
+                "wait until it ends, or give another --state",
+                code="file-in-use",
             ) from None
 
     def _read(self) -> tuple[Entry, ...]:
         """All entries. The last line may lack its end: whoever wrote it was killed before anything was done upon it."""
         if os.fstat(self._file).st_size > MOST:
-            raise UnreadableEvidence(f"{self._path} is larger than {MOST >> 20} MiB", "move it away to begin anew")
+            raise UnreadableEvidence(
+                f"{self._path} is larger than {MOST >> 20} MiB", "move it away to begin anew", code="too-large"
+            )
         with open(self._file, "rb", closefd=False) as file:
             *lines, torn = file.read().split(b"\n")
         if torn:
@@ -77,5 +81,7 @@ class HistoryFile:
                 entries.append(read(line.decode()))
             except (UnreadableEvidence, UnicodeDecodeError) as error:
                 what = f"{self._path}, line {number}: {error}"
-                raise UnreadableEvidence(what, "mend that line, or move the file away to begin anew") from error
+                raise UnreadableEvidence(
+                    what, "mend that line, or move the file away to begin anew", code="damaged-history"
+                ) from error
         return tuple(entries)

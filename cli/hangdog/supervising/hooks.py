@@ -35,15 +35,23 @@ def check(hook: str, tests: bool) -> None:
     if _is_url(hook):
         if tests:
             raise WrongUse(
-                f"{hook}: a webhook cannot report what a test found", "give a command that prints the faulty machines"
+                f"{hook}: a webhook cannot report what a test found",
+                "give a command that prints the faulty machines",
+                code="conflicting-options",
             )
         return
+    if not command_words(hook):
+        raise WrongUse("a hook is empty", "give a command or a URL", code="bad-command")
+
+
+def command_words(command: str) -> list[str]:
+    """The words of a command, as a shell would split it; raises WrongUse."""
     try:
-        words = shlex.split(hook)
+        return shlex.split(command)
     except ValueError as error:
-        raise WrongUse(f"{hook!r} is not a command: {error}", "quote it as in a shell") from error
-    if not words:
-        raise WrongUse("a hook is empty", "give a command or a URL")
+        raise WrongUse(
+            f"{command!r} is not a command: {error}", "quote it as in a shell", code="bad-command"
+        ) from error
 
 
 def carry_out(

@@ -45,6 +45,10 @@ class LocalCluster:
     ) -> None:
         self._end()
 
+    @property
+    def server(self) -> ServerAddress:
+        return self._cluster.server
+
     def verdict(self, job: str) -> tuple[str, Verdict] | None:
         return self._cluster.verdict(job)
 
@@ -68,7 +72,11 @@ class LocalCluster:
         self._commands["server"] = (*server, "127.0.0.1:0")
         line = first_line(self._start("server"), SERVER_S)
         if not line.startswith("listening on "):
-            raise OurFault("the server that watches the job did not start", f"{self._folder / 'server.log'} says why")
+            raise OurFault(
+                "the server that watches the job did not start",
+                f"{self._folder / 'server.log'} says why",
+                code="server-not-started",
+            )
         address = line.removeprefix("listening on ").strip()
         self._commands["server"] = (
             *server,

@@ -25,17 +25,21 @@ def _history(path: Path) -> tuple[Entry, ...]:
             data = file.read(MOST + 1)
     except OSError as error:
         what = f"cannot read {path}: {error.strerror}"
-        raise WrongUse(what, "give the history.jsonl of hangdog run --state") from error
+        raise WrongUse(what, "give the history.jsonl of hangdog run --state", code="unreadable-file") from error
     if len(data) > MOST:
-        raise UnreadableEvidence(f"{path} is larger than {MOST >> 20} MiB", "it is no history of hangdog run")
+        raise UnreadableEvidence(
+            f"{path} is larger than {MOST >> 20} MiB", "it is no history of hangdog run", code="too-large"
+        )
     entries = []
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
         try:
             entries.append(read(line.decode()))
         except (UnreadableEvidence, UnicodeDecodeError) as error:
             raise UnreadableEvidence(
-                f"{path}, line {number}: {error}", "mend that line, or leave the file out"
+                f"{path}, line {number}: {error}", "mend that line, or leave the file out", code="damaged-history"
             ) from error
     if not entries:
-        raise UnreadableEvidence(f"{path} holds no entry", "give the history.jsonl of hangdog run --state")
+        raise UnreadableEvidence(
+            f"{path} holds no entry", "give the history.jsonl of hangdog run --state", code="no-evidence"
+        )
     return tuple(entries)

@@ -12,13 +12,20 @@ from hangdog_models.recovery.settings import LadderSettings
 
 
 def ladder_settings(assignments: Sequence[str]) -> LadderSettings:
-    """The ladder's settings with each NAME=NUMBER in the place of its default; raises WrongUse."""
+    """The ladder's settings with each NAME=NUMBER in the place of its default; raises WrongUse.
+
+    For single options msgspec is no help: its errors name neither the option nor the limits that there are.
+    """
     kinds = {setting.name: type(getattr(LadderSettings(), setting.name)) for setting in fields(LadderSettings)}
     changed: dict[str, Any] = {}
     for assignment in assignments:
         name, _, value = assignment.partition("=")
         if name not in kinds or not re.fullmatch(r"\d{1,9}(\.\d{1,3})?", value):
-            raise WrongUse(f"--ladder {assignment} is not a limit", f"limits are {', '.join(kinds)}; write evictions=1")
+            raise WrongUse(
+                f"--ladder {assignment} is not a limit",
+                f"limits are {', '.join(kinds)}; write evictions=1",
+                code="wrong-setting",
+            )
         changed[name] = kinds[name](float(value))
     return replace(LadderSettings(), **changed)
 

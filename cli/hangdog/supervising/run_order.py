@@ -36,6 +36,10 @@ class RunOrder:
     #: The tests of the spares of one eviction, which the job waits for: one launch of each level, planned with 35 to 40 s, twice
     #: over where it takes half of that.
     test_s: float = 180.0
+    #: For how long a pass of a test ahead counts; 0: spares are tested when they are needed.
+    ahead_s: float = 0.0
+    #: The command that prepares a spare, once for each; empty: nothing is prepared.
+    warm: str = ""
 
 
 def machines_in_use(order: RunOrder, out: Collection[str], fit: Collection[str] = ()) -> tuple[str, ...]:
@@ -49,7 +53,9 @@ def machines_in_use(order: RunOrder, out: Collection[str], fit: Collection[str] 
     found = []
     for name in order.machines:
         if name in out and not left:
-            raise WrongUse(f"{name} is evicted, and no spare is left", "name another spare: --spare NAME")
+            raise WrongUse(
+                f"{name} is evicted, and no spare is left", "name another spare: --spare NAME", code="no-spare-left"
+            )
         found.append(left.pop(0) if name in out else name)
     return tuple(found)
 

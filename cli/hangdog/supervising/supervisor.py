@@ -16,6 +16,7 @@ from hangdog.supervising.history_file import HistoryFile
 from hangdog.supervising.logs import JobLog
 from hangdog.supervising.pending_changes import PendingChanges
 from hangdog.supervising.run_order import RunOrder, commands, machines_in_use
+from hangdog.supervising.spare_upkeep import SpareUpkeep
 from hangdog.supervising.spares import free_spares, run_spare_tests, spares_coming_in
 from hangdog.supervising.watcher import Watcher, newest
 from hangdog_models.counts import counted
@@ -30,6 +31,7 @@ from hangdog_models.recovery.recovery_history import (
     Progressed,
     RecoveryRung,
     RecoveryStep,
+    SpareOutcome,
     Steady,
     StepDone,
     Stepped,
@@ -65,11 +67,17 @@ class Supervisor:
     logs: list[JobLog]
     settings: LadderSettings = field(default_factory=LadderSettings)
     environ: Mapping[str, str] = field(default_factory=dict)
+    _upkeep: SpareUpkeep = field(init=False)
     _attempt: Attempt | None = None
     _job: str = ""
     _since: float = 0.0
     _unsure_since: float | None = None
     _lacking: bool = False
+
+    def __post_init__(self) -> None:
+        self._upkeep = SpareUpkeep(
+            self.order, self.watcher, self.report, self.clock, lambda: self.history.entries, self._note
+        )
 
     def run(self) -> bool:
         """Whether the job reached its end; False when a person was called instead."""
@@ -85,6 +93,7 @@ class Supervisor:
                 if not self._climb(outcome):
                     return False
         finally:
+            self._upkeep.end()
             self._stop()
 
     def _recover(self) -> None:
@@ -156,6 +165,7 @@ class Supervisor:
         """What is to be done about a job that runs: by its verdict, or by the changes that wait; mostly nothing."""
         self.watcher.restart_dead(beat)
         self._note_changes(now)
+        self._upkeep.tick(self._free())
         step = next_step(self.history.entries, None, now, RecoveryResources(hands=self._hands()), self.settings)
         if step.act is not RecoveryRung.WAIT:
             return step
@@ -185,8 +195,8 @@ class Supervisor:
         for change in self.pending.new(now, self.history.entries):
             self._note(change)
 
-    def _note(self, entry: Entry) -> None:
-        """Keeps what no step depends on: a full disk must not end a job that trains."""
+    def _note(self, entry: Entry) -> bool:
+        """Keeps what no step depends on, and says whether it could: a full disk must not end a job that trains."""
         try:
             self.history.add(entry)
         except OSError as error:
@@ -195,6 +205,7 @@ class Supervisor:
             self._lacking = True
         else:
             self._lacking = False
+        return not self._lacking
 
     def _climb(self, outcome: Trouble | RecoveryStep) -> bool:
         """Carries out steps until the job may be started again; False when a person is called."""
@@ -254,6 +265,15 @@ class Supervisor:
             new = [name for name in spares_coming_in(step, self._machines(), resources.spares) if name not in passed]
             if not new or not self.order.levels:
                 return step
+            if fresh := self._upkeep.fresh(new):
+                self._upkeep.leave(fresh)
+                passed += fresh
+                self.report(f"{', '.join(fresh)} passed a test ahead: no test is needed now")
+                self.history.add(Tried(self.clock(), passed, ()))
+                continue
+            if self._upkeep.testing in new:
+                unfit |= self._finish_test()
+                continue
             self.report(f"testing {', '.join(new)}, to replace {', '.join(step.machines)}")
             found = run_spare_tests(self.watcher, self.order, new, f"spare of job {self.order.job}")
             passed += found.passed
@@ -265,10 +285,22 @@ class Supervisor:
             unfit |= not_passed
             self.history.add(Tried(self.clock(), passed, tuple(found.failed)))
 
+    def _finish_test(self) -> dict[str, str]:
+        """Waits for the test ahead of a spare that is needed now; the spare with the reason, if it did not pass."""
+        self.report(f"waiting for the test of {self._upkeep.testing} to end")
+        found = self._upkeep.finish_test()
+        if found is None or found.outcome is not SpareOutcome.DOUBTFUL:
+            return {}  # it is taken, out, or tested once more
+        return {found.machine: f"spare {found.machine} is not used: {found.message}"}
+
     def _resources(self, unfit: Mapping[str, str]) -> RecoveryResources:
-        out = stand(self.history.entries, self.clock()).out
-        spares = free_spares(self.order, self._machines(), (*out, *unfit))
-        return replace(self.resources(), spares=spares, unfit=tuple(unfit.values()), hands=self._hands())
+        spares = self._upkeep.in_order([name for name in self._free() if name not in unfit])
+        reasons = (*self._upkeep.reasons(), *unfit.values())
+        return replace(self.resources(), spares=spares, unfit=reasons, hands=self._hands())
+
+    def _free(self) -> tuple[str, ...]:
+        """The spares that may take a place."""
+        return free_spares(self.order, self._machines(), stand(self.history.entries, self.clock()).out)
 
     def _machines(self) -> tuple[str, ...]:
         """Those of the attempt that runs, or is started next."""
@@ -281,7 +313,8 @@ class Supervisor:
     def _stop(self) -> None:
         if self._attempt is None:
             return
-        left = self._attempt.end(self.order.grace_s, self.watcher.processes())
+        others = (*self.watcher.processes(), *self._upkeep.processes())
+        left = self._attempt.end(self.order.grace_s, others)
         self._attempt = None
         if left:
             self.report(

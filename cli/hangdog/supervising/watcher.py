@@ -24,6 +24,10 @@ END_S = 60.0
 class Watcher(Protocol):
     """Whoever comes to verdicts about a job."""
 
+    @property
+    def server(self) -> ServerAddress:
+        """The server that commands may ask to test machines."""
+
     def verdict(self, job: str) -> tuple[str, Verdict] | None:
         """The newest verdict about a standstill of this job, with the name of its incident; raises HangdogError when nobody answers.
 
@@ -43,11 +47,11 @@ class Watcher(Protocol):
 class WatchedCluster:
     """A server that is there already, with agents of its own."""
 
-    def __init__(self, reach: ServerAddress) -> None:
-        self._reach = reach
+    def __init__(self, server: ServerAddress) -> None:
+        self.server = server
 
     def verdict(self, job: str) -> tuple[str, Verdict] | None:
-        with Client(self._reach) as client:
+        with Client(self.server) as client:
             for line in client.incidents(job, INCIDENTS):
                 if line.why.startswith(incident.SLOWED_WHY):  # it trains on
                     continue
@@ -61,7 +65,7 @@ class WatchedCluster:
         return None
 
     def test(self, machines: Sequence[str], levels: Sequence[int], budget_s: float, why: str) -> Mapping[str, Any]:
-        with CampaignClient(self._reach) as client:
+        with CampaignClient(self.server) as client:
             until = time.monotonic() + JOIN_S
             while not _connected(client, machines) and time.monotonic() < until:
                 time.sleep(AGAIN_S)
@@ -71,7 +75,7 @@ class WatchedCluster:
             for step in steps:
                 if step.report is not None:
                     return step.report
-        raise OurFault("the server ended a campaign without a report", "its log says more")
+        raise OurFault("the server ended a campaign without a report", "its log says more", code="no-verdict")
 
     def restart_dead(self, now: float) -> None:
         pass

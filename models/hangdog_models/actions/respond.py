@@ -45,6 +45,7 @@ def decide(
         raise DecidedSince(
             f"nothing was done: it was decided upon since you were shown it ({before or 'given back'})",
             "look again, and decide",
+            code="changed-meanwhile",
         )
     after = replace(after, entries=before.entries + 1)
     if wanted.what is ResponseKind.NOTED:
@@ -68,7 +69,9 @@ def _acknowledged(
     if before.acknowledged_by == wanted.who:
         return None
     if before.acknowledged_by and not wanted.over:
-        raise DecidedSince(f"{before.acknowledged_by} has it", "take it over where that is meant: --take-over")
+        raise DecidedSince(
+            f"{before.acknowledged_by} has it", "take it over where that is meant: --take-over", code="taken-by-another"
+        )
     return replace(before, acknowledged_by=wanted.who, acknowledged_at=wanted.at)
 
 
@@ -76,7 +79,9 @@ def _given_back(
     before: IncidentResponse, settled: SettledCause | None, wanted: ResponseDecision
 ) -> IncidentResponse | None:
     if before.acknowledged_by not in ("", wanted.who):
-        raise DecidedSince(f"{before.acknowledged_by} has it, not {wanted.who}", "who has it gives it back")
+        raise DecidedSince(
+            f"{before.acknowledged_by} has it, not {wanted.who}", "who has it gives it back", code="taken-by-another"
+        )
     return replace(before, acknowledged_by="", acknowledged_at=0.0) if before.acknowledged_by else None
 
 
@@ -112,7 +117,7 @@ def _reopened(
         if before.who == wanted.who:
             return None
         by = f", reopened by {before.who}" if before.who else ""
-        raise DecidedSince(f"it is open{by}", "nothing was done")
+        raise DecidedSince(f"it is open{by}", "nothing was done", code="already-open")
     opened = _closed(before, ResponseState.OPEN, wanted)
     return replace(opened, acknowledged_by="", acknowledged_at=0.0)
 
@@ -128,7 +133,9 @@ def _require_open(before: IncidentResponse) -> None:
 
 def _decided(before: IncidentResponse) -> DecidedSince:
     why = f": {before.reason}" if before.reason else ""
-    return DecidedSince(f"it is {before}{why}", "reopen it first where that is wrong: hangdog reopen")
+    return DecidedSince(
+        f"it is {before}{why}", "reopen it first where that is wrong: hangdog reopen", code="already-closed"
+    )
 
 
 def _cause(settled: SettledCause | None) -> tuple[str, tuple[str, ...]]:

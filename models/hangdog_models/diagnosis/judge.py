@@ -10,6 +10,7 @@ from hangdog_models.diagnosis.findings import (
     incident_history,
     library_errors,
     machine_check,
+    ras_reports,
     reports,
     wrong_numbers,
 )
@@ -18,6 +19,7 @@ from hangdog_models.diagnosis.hypotheses.explanations import explain
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe import activity, call_lines, motion, work, writers
 from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.observe.rank_state_reader import RankStateReader
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict import conclude
 from hangdog_models.diagnosis.verdict.case import Case
@@ -44,7 +46,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     topology = machine_check.placed(snapshot, topology)
     snapshot = replace(snapshot, findings=(*snapshot.findings, *library_errors.reported_by_ras(snapshot, topology)))
     snapshot = event_dates.dated(first_exits.with_first_failure(snapshot, topology))
-    reader = activity.RankStateReader(rules, topology.groups)
+    reader = RankStateReader(rules, topology.groups)
     looks = [reader.look(round_.traces) for round_ in snapshot.rounds]
     got_on = tuple(sorted({*snapshot.got_on, *profiled.moved(snapshot.progress)}))
     worked = work.count(snapshot.rounds, snapshot.interval_s, got_on)
@@ -73,7 +75,8 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     odd = outliers.find(clusters, look, held, topology)
     scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured, stalled_s)
     seen = any(state.frames for state in look.values())
-    found = wrong_numbers.unproven(explain(scene), snapshot)
+    by_reports = ras_reports.weighed(explain(scene), scene, snapshot, once=ras.once)
+    found = wrong_numbers.unproven(by_reports, snapshot)
     hypotheses = reports.weighed(found, snapshot.findings, topology, seen=seen)
     hypotheses = (*hypotheses, *first_exits.explain(snapshot, topology), *wrong_numbers.explain(snapshot, topology))
     hypotheses = (*hypotheses, *library_errors.explain(snapshot, clusters, topology))

@@ -63,7 +63,7 @@ class Prices:
         for one in fields(self):
             value, most = getattr(self, one.name), 1.0 if one.name in SHARES else inf
             if not (isfinite(value) and 0 <= value <= most):
-                raise WrongUse(f"{value:g} is no price for {one.name}", _hint(one.name))
+                raise WrongUse(f"{value:g} is no price for {one.name}", _hint(one.name), code="wrong-setting")
 
 
 #: Rows that are shares (0..1), not minutes.
@@ -74,7 +74,9 @@ def priced(settings: dict[str, float]) -> Prices:
     """The default prices with some of them replaced. Raises WrongUse for an unknown name or an impossible value."""
     names = [one.name for one in fields(Prices)]
     if unknown := [name for name in settings if name not in names]:
-        raise WrongUse(f"there is no price of the name {unknown[0]!r}", f"there are {', '.join(names)}")
+        raise WrongUse(
+            f"there is no price of the name {unknown[0]!r}", f"there are {', '.join(names)}", code="unknown-setting"
+        )
     return Prices(**settings)
 
 

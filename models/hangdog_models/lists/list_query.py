@@ -70,7 +70,11 @@ def query_of(kind: ListKind, asked: Mapping[str, Sequence[str]], limit: int, mos
 def whole(name: str, stated: str, most: int) -> int:
     """A whole number from 1 on, and `most` where it is higher; raises WrongUse."""
     if not (stated.isascii() and stated.isdecimal() and len(stated) < 8 and int(stated)):
-        raise WrongUse(f"{stated[:20]!r} is no {name}", f"give {name}=50" if name == "limit" else f"give {name}=1")
+        raise WrongUse(
+            f"{stated[:20]!r} is no {name}",
+            f"give {name}=50" if name == "limit" else f"give {name}=1",
+            code="not-a-number",
+        )
     return min(int(stated), most)
 
 
@@ -79,13 +83,21 @@ def checked(query: ListQuery) -> ListQuery:
     kind = query.kind
     for state in query.states:
         if state not in kind.states:
-            raise WrongUse(f"{state[:40]!r} is no state of the {kind.name}", f"one of {', '.join(kind.states)}")
+            raise WrongUse(
+                f"{state[:40]!r} is no state of the {kind.name}",
+                f"one of {', '.join(kind.states)}",
+                code="unknown-choice",
+            )
     if query.sort and query.order[0] not in {sort.removeprefix("-") for sort in kind.sorts}:
-        raise WrongUse(f"the {kind.name} have no order {query.sort[:40]!r}", f"one of {', '.join(kind.sorts)}")
+        raise WrongUse(
+            f"the {kind.name} have no order {query.sort[:40]!r}",
+            f"one of {', '.join(kind.sorts)}",
+            code="unknown-choice",
+        )
     if len(query.search) > LONGEST:
-        raise WrongUse(f"a search has {LONGEST} characters at most", "give a part of a name")
+        raise WrongUse(f"a search has {LONGEST} characters at most", "give a part of a name", code="too-long")
     if len(query.terms) > TERMS:
-        raise WrongUse(f"a search has {TERMS} terms at most", "give fewer")
+        raise WrongUse(f"a search has {TERMS} terms at most", "give fewer", code="too-many")
     return replace(query, states=tuple(dict.fromkeys(query.states)))
 
 

@@ -57,6 +57,7 @@ def place(topology: Topology) -> BackupPlacement:
         raise WrongUse(
             f"{len(where)} machines are too many to place backups on",
             f"{MOST_PLACES} at most: say which ranks share a machine",
+            code="too-many",
         )
     every = domains(topology, where)
     kinds = tuple(dict.fromkeys(domain.kind for domain in every))

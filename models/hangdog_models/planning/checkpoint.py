@@ -52,10 +52,10 @@ class CheckpointGate:
 def read_copies(text: str) -> Copies:
     """Reads a checkpointer's report, JSON: `{"shard": ["machine", ...]}`. Raises UnreadableEvidence."""
     if len(text) > MOST:
-        raise UnreadableEvidence(f"it is longer than {MOST >> 20} MiB")
+        raise UnreadableEvidence(f"it is longer than {MOST >> 20} MiB", code="too-large")
     document = read_json(text)
     if not isinstance(document, dict) or not all(_are_names(holders) for holders in document.values()):
-        raise UnreadableEvidence('it is not {"shard": ["machine", ...]}')
+        raise UnreadableEvidence('it is not {"shard": ["machine", ...]}', code="wrong-schema")
     return document
 
 

@@ -1,14 +1,16 @@
 """Whether the steps of a job take longer than before: a sequential test of each job against its own past.
 
-A sample is the time of a step, averaged over some seconds. It is high if it is above nearly all past samples, and above
-their median by a share. High samples in a row, or nearly so, make a slowdown. A pause of any length, as for a
-checkpoint, is one sample only.
+A sample is the time of a step, averaged over some seconds. Where the job logs its throughput it is the time of a unit of
+work, a token for instance. A sample is high if it is above nearly all past ones, and above their median by a share. High
+samples in a row, or nearly so, make a slowdown. A pause of any length, as for a checkpoint, is one sample only.
 """
 
 from collections import deque
 from dataclasses import dataclass
 from math import ceil, log
 from statistics import median
+
+from hangdog_models.numbers.work_rate import WorkUnit
 
 #: Nine in ten past samples are below the limit, so for a sound job as many future ones are.
 _SOUND_QUANTILE = 0.9
@@ -57,16 +59,21 @@ class Slowdown:
     """A step takes `step_s` now and took `usual_s` before; so for `seconds`.
 
     `by_collectives`: nothing counts the job's steps. The times are those from one collective to the next.
+    `work`: the throughput fell that the job logs in that unit. The times are those of one unit of work.
     """
 
     usual_s: float
     step_s: float
     seconds: float
     by_collectives: bool = False
+    work: WorkUnit | None = None
 
     @property
     def why(self) -> str:
         """The slowdown as text."""
+        if self.work is not None:
+            fall = 100 * (1 - self.usual_s / self.step_s)
+            return f"{self.work} fell by {fall:.0f} %, from {_rate(self.usual_s)} to {_rate(self.step_s)}"
         rise = 100 * (self.step_s / self.usual_s - 1)
         what = "from one collective to the next it" if self.by_collectives else "a step"
         return f"{what} takes {_time(self.step_s)}, {rise:.0f} % more than the {_time(self.usual_s)} it took before"
@@ -171,6 +178,11 @@ class StepTimes:
 
 def _middle(samples: "deque[tuple[float, float]] | list[tuple[float, float]]") -> float:
     return median(sample_s for _, sample_s in samples)
+
+
+def _rate(unit_s: float) -> str:
+    rate = 1 / unit_s
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _time(seconds: float) -> str:

@@ -10,9 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, expm1, log, log1p
 
+from hangdog_models.counts import counted
 from hangdog_models.errors import WrongUse
 
 DAY_S = 86400.0
+#: Incidents a machine and day where nobody gives a rate: those of Llama 3's 16,384 GPUs.
+PUBLISHED_DAILY = 0.0038
+#: How sure one may be that the spares suffice: ByteRobust's percentile.
+QUANTILE = 0.99
 #: Probability left out at the end of a demand: far below any percentile in use.
 _END = 1e-12
 #: The logarithm of a probability below which all later, smaller ones sum to less than that.
@@ -40,19 +45,29 @@ class FleetDemand:
 
     def __post_init__(self) -> None:
         if not 1 <= self.machines <= MOST_MACHINES:
-            raise WrongUse(f"{self.machines} machines cannot be planned for", f"give 1 to {MOST_MACHINES}")
+            raise WrongUse(
+                f"{self.machines} machines cannot be planned for", f"give 1 to {MOST_MACHINES}", code="out-of-range"
+            )
         if not 0 < self.daily < 1:
             raise WrongUse(
-                f"{self.daily:g} is no daily failure rate", "give the incidents per machine and day, such as 0.0038"
+                f"{self.daily:g} is no daily failure rate",
+                "give the incidents per machine and day, such as 0.0038",
+                code="out-of-range",
             )
         if not self.replenish_s > 0:
-            raise WrongUse(f"{self.replenish_s:g} s is no time", "say how long it takes to replace a machine")
+            raise WrongUse(
+                f"{self.replenish_s:g} s is no time", "say how long it takes to replace a machine", code="out-of-range"
+            )
         wrong = [size for size, share in self.sizes.items() if size < 1 or not 0 < share <= 1]
         if wrong or abs(sum(self.sizes.values()) - 1) > 1e-9:
-            raise WrongUse("the shares of incidents by size do not sum to 1", "give shares whose sum is below 1")
+            raise WrongUse(
+                "the shares of incidents by size do not sum to 1", "give shares whose sum is below 1", code="bad-shares"
+            )
         if self.incidents * self.mean_size > self.machines:
             raise WrongUse(
-                "more machines would be missing than the job has", "give a shorter time to replace one, or a lower rate"
+                "more machines would be missing than the job has",
+                "give a shorter time to replace one, or a lower rate",
+                code="impossible-plan",
             )
 
     @property
@@ -113,6 +128,18 @@ def pool(demand: Demand, count: int) -> Pool:
     """What so many spares are worth against a demand."""
     beyond = [(k - count, probability) for k, probability in enumerate(demand) if k > count]
     return Pool(count, sum(p for _, p in beyond), sum(lack * p for lack, p in beyond))
+
+
+def too_few_spares(machines: int, kept: int) -> str:
+    """A sentence for a job that has fewer spares than the binomial asks for at the published rate; else empty."""
+    wanted = spares(single(FleetDemand(min(machines, MOST_MACHINES), PUBLISHED_DAILY)), QUANTILE)
+    if kept >= wanted:
+        return ""
+    named = f"{counted(machines, 'machine')} with {counted(kept, 'spare') if kept else 'no spare'}"
+    return (
+        f"{named}: {wanted} would suffice for a day with {QUANTILE:.0%}, at {PUBLISHED_DAILY:g} incidents a machine and day "
+        f"(with your own rate: hangdog plan standby --machines {machines} --p RATE)"
+    )
 
 
 def _scaled(values: list[float], scale: float) -> float:

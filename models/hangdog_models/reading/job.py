@@ -52,9 +52,13 @@ def read_sizes(text: str) -> dict[str, int]:
             continue
         dim, equals, size = part.partition("=")
         if not dim.isidentifier() or not equals or not (size.isascii() and size.isdigit()) or len(size) > 7:
-            raise WrongUse(f"{part[:40]!r} is no parallel size", "write sizes as tp=2,dp=2,pp=2")
+            raise WrongUse(
+                f"{part[:40]!r} is no parallel size", "write sizes as tp=2,dp=2,pp=2", code="bad-parallel-sizes"
+            )
         if dim in sizes:
-            raise WrongUse(f"{dim} is given twice in {text[:80]!r}", "write sizes as tp=2,dp=2,pp=2")
+            raise WrongUse(
+                f"{dim} is given twice in {text[:80]!r}", "write sizes as tp=2,dp=2,pp=2", code="named-twice"
+            )
         sizes[dim] = _positive(int(size), dim)
     _check_product(sizes)
     return sizes
@@ -62,30 +66,32 @@ def read_sizes(text: str) -> dict[str, int]:
 
 def _toml(text: str) -> dict[str, Any]:
     if len(text) > _MOST_TEXT:
-        raise UnreadableEvidence(f"{len(text)} characters; {_MOST_TEXT} are read")
+        raise UnreadableEvidence(f"{len(text)} characters; {_MOST_TEXT} are read", code="too-large")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # TOMLDecodeError; integers of thousands of digits; deep nesting
-        raise UnreadableEvidence(f"not TOML: {error}") from error
+        raise UnreadableEvidence(f"not TOML: {error}", code="damaged-toml") from error
 
 
 def _table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     table = document.get(name, {})
     if not isinstance(table, dict):
-        raise WrongUse(f"[{name}] is no table", f"write [{name}] on a line of its own, then its keys")
+        raise WrongUse(
+            f"[{name}] is no table", f"write [{name}] on a line of its own, then its keys", code="wrong-setting"
+        )
     return table
 
 
 def _text(table: Mapping[str, Any], key: str) -> str:
     value = table.get(key, "")
     if not isinstance(value, str):
-        raise WrongUse(f"[job] {key} = {value!r} is no text", f'write {key} = "…"')
+        raise WrongUse(f"[job] {key} = {value!r} is no text", f'write {key} = "…"', code="wrong-setting")
     return value
 
 
 def _seconds(value: object, name: str, hint: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-        raise WrongUse(f"{name} = {str(value)[:40]} is no number of seconds", hint)
+        raise WrongUse(f"{name} = {str(value)[:40]} is no number of seconds", hint, code="wrong-setting")
     return float(value)
 
 
@@ -96,7 +102,11 @@ def _size(table: Mapping[str, Any], key: str, where: str) -> int | None:
 
 def _positive(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_RANK:
-        raise WrongUse(f"{name} = {str(value)[:40]} is no size", f"a size is a whole number from 1 to {MAX_RANK}")
+        raise WrongUse(
+            f"{name} = {str(value)[:40]} is no size",
+            f"a size is a whole number from 1 to {MAX_RANK}",
+            code="bad-parallel-sizes",
+        )
     return value
 
 
@@ -105,7 +115,11 @@ def _order(value: object) -> tuple[str, ...]:
         return DEFAULT_ORDER
     dims = tuple(value.split("-")) if isinstance(value, str) else ()
     if not dims or len(dims) > _MOST_NAMES or len(set(dims)) < len(dims) or not all(dim.isidentifier() for dim in dims):
-        raise WrongUse(f"[topology] order = {str(value)[:80]!r} is no order", 'write order = "tp-cp-ep-dp-pp"')
+        raise WrongUse(
+            f"[topology] order = {str(value)[:80]!r} is no order",
+            'write order = "tp-cp-ep-dp-pp"',
+            code="bad-dimension-order",
+        )
     return dims
 
 
@@ -118,12 +132,12 @@ def _sizes(topology: Mapping[str, Any]) -> dict[str, int]:
 def _check_product(sizes: Mapping[str, int]) -> None:
     product = math.prod(size for dim, size in sizes.items() if dim != "ep")
     if product > MAX_RANK:
-        raise WrongUse(f"the parallel sizes make {product} ranks", f"{MAX_RANK} at most")
+        raise WrongUse(f"the parallel sizes make {product} ranks", f"{MAX_RANK} at most", code="too-many")
 
 
 def _groups(table: Mapping[str, Any]) -> dict[str, Groups]:
     if len(table) > _MOST_NAMES:
-        raise WrongUse(f"[groups] holds {len(table)} names", f"{_MOST_NAMES} at most")
+        raise WrongUse(f"[groups] holds {len(table)} names", f"{_MOST_NAMES} at most", code="too-many")
     return {dim: tuple(_disjoint(table[dim], f"[groups] {dim}").values()) for dim in table}
 
 
@@ -135,16 +149,20 @@ def _disjoint(table: object, where: str) -> dict[str, tuple[Rank, ...]]:
     """Named rank sets (a list counts its names) of which no two share a rank, so they are never larger than a job."""
     named = dict(enumerate(table)) if isinstance(table, list) else table
     if not isinstance(named, dict):
-        raise WrongUse(f"{where} = {str(table)[:40]!r} is no list of rank sets", 'write ["0,2", "1,3"]')
+        raise WrongUse(
+            f"{where} = {str(table)[:40]!r} is no list of rank sets", 'write ["0,2", "1,3"]', code="bad-rank-set"
+        )
     found: dict[str, tuple[Rank, ...]] = {}
     taken: set[Rank] = set()
     for name, text in named.items():
         if not isinstance(text, str):
-            raise WrongUse(f"{where}: {str(text)[:40]!r} is no rank set", 'write ranks as "0-3,7"')
+            raise WrongUse(f"{where}: {str(text)[:40]!r} is no rank set", 'write ranks as "0-3,7"', code="bad-rank-set")
         ranks = parse_ranks(text)
         twice = next((rank for rank in ranks if rank in taken), None)
         if twice is not None:
-            raise WrongUse(f"{where}: rank {twice} is named twice", "the sets of one table share no rank")
+            raise WrongUse(
+                f"{where}: rank {twice} is named twice", "the sets of one table share no rank", code="named-twice"
+            )
         taken.update(ranks)
         found[str(name)] = ranks
     return found
@@ -154,6 +172,8 @@ def _switches(table: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     for name, machines in table.items():
         if not isinstance(machines, list) or not all(isinstance(machine, str) for machine in machines):
             raise WrongUse(
-                f"[switches] {name[:40]!r} is no list of machines", 'write "leaf-3" = ["gpu-a17", "gpu-a18"]'
+                f"[switches] {name[:40]!r} is no list of machines",
+                'write "leaf-3" = ["gpu-a17", "gpu-a18"]',
+                code="wrong-setting",
             )
     return {name: tuple(machines) for name, machines in table.items()}

@@ -24,9 +24,9 @@ def read_json(text: str, limits: Limits = DEFAULTS) -> Any:
     try:
         document = json.loads(text)
     except RecursionError as error:
-        raise UnreadableEvidence(f"nested deeper than {limits.depth} levels (limit depth)") from error
+        raise UnreadableEvidence(f"nested deeper than {limits.depth} levels (limit depth)", code="too-deep") from error
     except ValueError as error:  # JSONDecodeError, and integers of thousands of digits
-        raise UnreadableEvidence(f"not JSON: {error}") from error
+        raise UnreadableEvidence(f"not JSON: {error}", code="damaged-json") from error
     _check_depth(document, limits.depth)
     return document
 
@@ -34,12 +34,16 @@ def read_json(text: str, limits: Limits = DEFAULTS) -> Any:
 def check_size(text: str, limits: Limits = DEFAULTS) -> None:
     """Raises UnreadableEvidence where a JSON text, or one of several documents, may hold more than the limits."""
     if len(text) > limits.file_bytes:
-        raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
+        raise UnreadableEvidence(
+            f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)", code="too-large"
+        )
     containers = text.count("[") + text.count("{")  # brackets inside texts count too, which real evidence can afford
     if containers > limits.containers:
-        raise UnreadableEvidence(f"holds more than {limits.containers} lists and objects (limit containers)")
+        raise UnreadableEvidence(
+            f"holds more than {limits.containers} lists and objects (limit containers)", code="too-many"
+        )
     if containers + text.count(",") > limits.values:
-        raise UnreadableEvidence(f"holds more than {limits.values} values (limit values)")
+        raise UnreadableEvidence(f"holds more than {limits.values} values (limit values)", code="too-many")
 
 
 def text_of(value: object, limits: Limits = DEFAULTS) -> str:
@@ -69,7 +73,7 @@ def _check_depth(document: object, deepest: int) -> None:
     while layer:
         level += 1
         if level > deepest + 1:
-            raise UnreadableEvidence(f"nested deeper than {deepest} levels (limit depth)")
+            raise UnreadableEvidence(f"nested deeper than {deepest} levels (limit depth)", code="too-deep")
         layer = [child for value in layer for child in _children(value)]
 
 

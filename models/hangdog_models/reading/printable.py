@@ -22,4 +22,4 @@ def decoded(data: bytes, what: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UnreadableEvidence(f"not {what}: byte {error.start} is not UTF-8") from error
+        raise UnreadableEvidence(f"not {what}: byte {error.start} is not UTF-8", code="not-text") from error

@@ -15,6 +15,9 @@ from hangdog_models.recovery.recovery_history import (
     Progressed,
     RecoveryRung,
     RecoveryStep,
+    SpareOutcome,
+    SpareTested,
+    SpareWarmed,
     Steady,
     StepDone,
     Stepped,
@@ -38,6 +41,8 @@ _NAMES = {
     Stepped: "stepped",
     StepDone: "done",
     Tried: "tried",
+    SpareTested: "spare-tested",
+    SpareWarmed: "spare-warmed",
     Steady: "steady",
     MachinesChanged: "changed",
     Finished: "finished",
@@ -57,12 +62,14 @@ def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
 def read(line: str) -> Entry:
     """The entry of a line; raises UnreadableEvidence if it is none."""
     if len(line) > LONGEST:
-        raise UnreadableEvidence(f"a line of {len(line)} characters is no entry of a history")
+        raise UnreadableEvidence(f"a line of {len(line)} characters is no entry of a history", code="too-long")
     try:
         return _entry(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         what = f"no entry of a history: {type(error).__name__}: {error}"
-        raise UnreadableEvidence(what, "it is what `hangdog run` wrote; one line an entry") from error
+        raise UnreadableEvidence(
+            what, "it is what `hangdog run` wrote; one line an entry", code="damaged-history"
+        ) from error
 
 
 def _entry(row: Mapping[str, Any]) -> Entry:
@@ -83,6 +90,13 @@ def _entry(row: Mapping[str, Any]) -> Entry:
             return StepDone(at, int(_number(row["number"])), ok, _text(row["words"]), _texts(row["convicted"]))
         case "tried":
             return Tried(at, _texts(row["passed"]), _texts(row["failed"]))
+        case "spare-tested":
+            levels = tuple(int(_number(level)) for level in row["levels"])
+            outcome = SpareOutcome(row["outcome"])
+            return SpareTested(at, _text(row["machine"]), levels, outcome, _text(row["words"]))
+        case "spare-warmed":
+            command, ok = _text(row["command"]), row["ok"] is True
+            return SpareWarmed(at, _text(row["machine"]), command, ok, _text(row["words"]))
         case "steady":
             return Steady(at)
         case "changed":

@@ -13,6 +13,8 @@ from hangdog_models.recovery.recovery_history import (
     MachinesChanged,
     OutageOpened,
     RecoveryRung,
+    SpareOutcome,
+    SpareTested,
     Steady,
     StepDone,
     Stepped,
@@ -70,6 +72,9 @@ def stand(history: Sequence[Entry], now: float) -> LadderState:
                 passed = entry.passed
                 out.update(dict.fromkeys(entry.failed))
                 convicted = {machine: None for machine in convicted if machine not in entry.failed}
+            case SpareTested(outcome=SpareOutcome.CONVICTED):
+                out[entry.machine] = None
+                convicted.pop(entry.machine, None)
             case MachinesChanged() if entry.name not in known:
                 known.add(entry.name)
                 pending[entry.name] = entry

@@ -7,9 +7,12 @@ from hangdog_models.recovery.trouble import Trouble
 
 
 class RecoveryRung(StrEnum):
-    """What may be done, in the order of the ladder. WAIT and UPDATE are for a job without trouble."""
+    """What may be done, in the order of the ladder. WAIT, SPARE and UPDATE are for a job without trouble.
+
+    SPARE: a person is told of a spare that is not fit. The ladder never chooses it."""
 
     WAIT = "wait"
+    SPARE = "spare"
     UPDATE = "update"
     EVICT = "evict"
     DIAGNOSE = "diagnose"
@@ -100,6 +103,37 @@ class Tried:
     failed: tuple[str, ...]
 
 
+class SpareOutcome(StrEnum):
+    """The result of a test ahead. CONVICTED: the spare is out. DOUBTFUL: it did not pass. UNANSWERED: no test was held."""
+
+    PASSED = "passed"
+    CONVICTED = "convicted"
+    DOUBTFUL = "doubtful"
+    UNANSWERED = "unanswered"
+
+
+@dataclass(frozen=True, slots=True)
+class SpareTested:
+    """A spare was tested by these levels while the job ran; `message` is the reason where it did not pass."""
+
+    at: float
+    machine: str
+    levels: tuple[int, ...]
+    outcome: SpareOutcome
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SpareWarmed:
+    """The command that prepares a spare ended."""
+
+    at: float
+    machine: str
+    command: str
+    ok: bool
+    message: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Steady:
     """It has trained for long enough since it was started: the episode is over."""
@@ -123,4 +157,17 @@ class Finished:
     at: float
 
 
-Entry = OutageOpened | Began | Progressed | Troubled | Stepped | StepDone | Tried | Steady | MachinesChanged | Finished
+Entry = (
+    OutageOpened
+    | Began
+    | Progressed
+    | Troubled
+    | Stepped
+    | StepDone
+    | Tried
+    | SpareTested
+    | SpareWarmed
+    | Steady
+    | MachinesChanged
+    | Finished
+)

@@ -36,7 +36,7 @@ def parse(text: str) -> Mapping[str, Likelihood]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise OurFault(f"table of likelihoods: {error}") from error
+        raise OurFault(f"table of likelihoods: {error}", code="damaged-rules") from error
     rows: dict[str, Likelihood] = {}
     try:
         for row in document["likelihood"]:
@@ -45,7 +45,7 @@ def parse(text: str) -> Mapping[str, Likelihood]:
                 raise ValueError(f"{one.name!r} stands in two rows")
             rows[one.name] = one
     except (KeyError, TypeError, ValueError) as error:
-        raise OurFault(f"table of likelihoods {document.get('name')!r}: {error}") from error
+        raise OurFault(f"table of likelihoods {document.get('name')!r}: {error}", code="damaged-rules") from error
     return rows
 
 
@@ -59,7 +59,7 @@ def likelihood(name: str) -> float:
     """The number of a row that has one."""
     value = _found(name).value
     if isinstance(value, Mapping):
-        raise OurFault(f"likelihood {name!r} is a number for each cause: ask for it by cause")
+        raise OurFault(f"likelihood {name!r} is a number for each cause: ask for it by cause", code="bug")
     return value
 
 
@@ -67,7 +67,7 @@ def by_cause(name: str) -> Mapping[str, float]:
     """The numbers of a row that has one for each cause."""
     value = _found(name).value
     if not isinstance(value, Mapping):
-        raise OurFault(f"likelihood {name!r} is one number, whatever the cause")
+        raise OurFault(f"likelihood {name!r} is one number, whatever the cause", code="bug")
     return value
 
 
@@ -75,7 +75,7 @@ def _found(name: str) -> Likelihood:
     try:
         return packaged()[name]
     except KeyError:
-        raise OurFault(f"{TABLE} has no row {name!r}") from None
+        raise OurFault(f"{TABLE} has no row {name!r}", code="damaged-rules") from None
 
 
 def _row(row: Mapping[str, Any]) -> Likelihood:

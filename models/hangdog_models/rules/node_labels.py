@@ -37,10 +37,13 @@ def parse(text: str) -> tuple[LabelFamily, ...]:
         found = tuple(LabelFamily(tuple(row["labels"]), tuple(row.get("wide", ()))) for row in rows)
         sourced = all(str(row["source"]).strip() and row.keys() <= {"labels", "wide", "source"} for row in rows)
     except (tomllib.TOMLDecodeError, AttributeError, KeyError, TypeError) as error:
-        raise OurFault(f"table of node labels: {error}") from error
+        raise OurFault(f"table of node labels: {error}", code="damaged-rules") from error
     labels = [label for family in found for label in family.labels]
     if not sourced or len(labels) != len(set(labels)) or not all(family.used for family in found):
-        raise OurFault("table of node labels: a row has no label, no source, an unknown key, or another row's label")
+        raise OurFault(
+            "table of node labels: a row has no label, no source, an unknown key, or another row's label",
+            code="damaged-rules",
+        )
     return found
 
 

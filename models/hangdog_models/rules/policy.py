@@ -92,14 +92,14 @@ class _Strict:
         try:
             self._document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise OurFault(f"policy file: {error}") from error
+            raise OurFault(f"policy file: {error}", code="damaged-rules") from error
 
     def __enter__(self) -> Mapping[str, Any]:
         return self._document
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, KeyError | ValueError | TypeError | re.error):
-            raise OurFault(f"policy file {self._document.get('name')!r}: {error}") from error
+            raise OurFault(f"policy file {self._document.get('name')!r}: {error}", code="damaged-rules") from error
 
 
 def _event(row: Mapping[str, Any]) -> HardwareEvent:

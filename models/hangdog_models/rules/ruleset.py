@@ -33,6 +33,7 @@ class Rule:
     - `innermost`: matches only the innermost Python frame.
     - `boundary`: callers beyond it do not name the process group: a module's collective is not its pipeline schedule's.
     - `leaf`: does not match if the program's own code is called from inside of it, such as a hook during backward.
+    - `polls`: such a wait wakes by a timer of its own, so that it is woken does not show that anything arrives.
     - `operations`: the rule names the process group of these operations only; of all if none is given.
     """
 
@@ -47,6 +48,7 @@ class Rule:
     innermost: bool = False
     boundary: bool = False
     leaf: bool = False
+    polls: bool = False
     operations: tuple[str, ...] = ()
 
 
@@ -69,7 +71,7 @@ def parse(text: str) -> RuleSet:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise OurFault(f"rule file: {error}") from error
+        raise OurFault(f"rule file: {error}", code="damaged-rules") from error
     try:
         return RuleSet(
             document["name"],
@@ -80,7 +82,7 @@ def parse(text: str) -> RuleSet:
             ),
         )
     except (KeyError, ValueError, TypeError) as error:
-        raise OurFault(f"rule file {document.get('name')!r}: {error}") from error
+        raise OurFault(f"rule file {document.get('name')!r}: {error}", code="damaged-rules") from error
 
 
 def merge(sets: Iterable[RuleSet]) -> RuleSet:
@@ -120,6 +122,7 @@ def _rule(row: Mapping[str, Any], namespace: str) -> Rule:
         "innermost",
         "boundary",
         "leaf",
+        "polls",
         "operations",
         "native",
         "files",
@@ -141,6 +144,7 @@ def _rule(row: Mapping[str, Any], namespace: str) -> Rule:
         innermost=row.get("innermost", False),
         boundary=row.get("boundary", False),
         leaf=row.get("leaf", False),
+        polls=row.get("polls", False),
         operations=tuple(row.get("operations", ())),
     )
 

@@ -34,13 +34,13 @@ def _lines(verdict: Verdict, line: IncidentTimeline, now: float) -> Iterator[str
         yield from (f"- {utc(one.at)}, {one.kind}: {plain(one.text)}" for one in line.events)
     yield from ("", "## Why", "")
     for reason in verdict.because:
-        yield f"- {plain(reason)}"
+        yield f"- {plain(reason.text)}"
     if verdict.suspects:
         title = "Where it shows" if verdict.kind in BLAMELESS else "Suspects"
         yield from ("", f"## {title}", "", "| probability | machines | ranks | why |", "|---|---|---|---|")
         for one in verdict.suspects[:SUSPECTS]:
             machines = plain(", ".join(one.machines) or "unknown")
-            why = plain("; ".join(one.because))
+            why = plain("; ".join(map(str, one.because)))
             yield f"| {percent(one.probability)} | {machines} | {plain(rank_text(one.ranks, WIDTH))} | {why} |"
     if verdict.evict.machines:
         sure = percent(verdict.evict.coverage)

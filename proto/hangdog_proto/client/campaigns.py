@@ -132,6 +132,8 @@ def _document(text: str) -> Mapping[str, Any] | None:
         document = json.loads(text)
     except ValueError as error:
         raise OurFault(
-            f"the server's answer cannot be read: {error}", "is the server another version of hangdog?"
+            f"the server's answer cannot be read: {error}",
+            "is the server another version of hangdog?",
+            code="unreadable-answer",
         ) from error
     return document if isinstance(document, dict) else None

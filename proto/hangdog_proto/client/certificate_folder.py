@@ -43,7 +43,9 @@ def read(folder: Path, own: Path | None = None) -> CertificateFiles:
         private, found, public = both.partition(begins)
         if not found or b"PRIVATE KEY-----" not in private:
             raise WrongUse(
-                f"{own} holds no key with its certificate", "remove it: the agent then renews its certificate"
+                f"{own} holds no key with its certificate",
+                "remove it: the agent then renews its certificate",
+                code="unusable-certificate",
             )
         return CertificateFiles(_content(authority), begins + public, private)
     if not certificate.exists() and not key.exists():
@@ -84,7 +86,9 @@ def _content(path: Path) -> bytes:
             content = file.read(_MOST + 1)
     except OSError as error:
         advice = "a folder from `hangdog certs` holds ca.pem, cert.pem and key.pem; see docs/security.md"
-        raise WrongUse(f"cannot read {path}: {error.strerror}", advice) from error
+        raise WrongUse(f"cannot read {path}: {error.strerror}", advice, code="unreadable-file") from error
     if len(content) > _MOST or b"-----BEGIN " not in content:
-        raise WrongUse(f"{path} is no PEM file", "make one with `hangdog certs`; see docs/security.md")
+        raise WrongUse(
+            f"{path} is no PEM file", "make one with `hangdog certs`; see docs/security.md", code="unusable-certificate"
+        )
     return content

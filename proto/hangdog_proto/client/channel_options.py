@@ -66,6 +66,7 @@ def require_privacy(reach: ServerAddress) -> None:
         raise WrongUse(
             f"{reach.address} is another machine, and without TLS others on the network could read and forge answers",
             "give --tls DIR (HANGDOG_TLS), a folder from `hangdog certs`; or --insecure on a network that you trust",
+            code="unencrypted-connection",
         )
 
 

@@ -1,4 +1,4 @@
-"""Our errors on their way over the wire: a gRPC status code for every program, and class and hint for our own."""
+"""Our errors on their way over the wire: a gRPC status code for every program, and class, code and hint for our own."""
 
 import grpc
 
@@ -13,8 +13,8 @@ from hangdog_models.errors import (
 )
 from hangdog_proto.client.server_auth import date_hint
 
-#: Trailing metadata that name the class of an error and carry its hint (`-bin`: any UTF-8).
-CLASS, HINT = "hangdog-error", "hangdog-hint-bin"
+#: Trailing metadata that name the class of an error and its code, and carry its hint (`-bin`: any UTF-8).
+CLASS, CODE, HINT = "hangdog-error", "hangdog-code", "hangdog-hint-bin"
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -37,7 +37,7 @@ _DENIED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 def to_grpc(error: HangdogError) -> tuple[grpc.StatusCode, str, Metadata]:
     """An error as a status code, its words and trailing metadata; an unlisted class travels as the one it derives from."""
     kind = next(kind for kind in type(error).__mro__ if kind in _CODES)
-    return _CODES[kind], str(error), ((CLASS, kind.__name__), (HINT, error.hint.encode()))
+    return _CODES[kind], str(error), ((CLASS, kind.__name__), (CODE, error.code), (HINT, error.hint.encode()))
 
 
 def from_grpc(error: grpc.RpcError, address: str, tls: bool = False) -> HangdogError:
@@ -48,18 +48,24 @@ def from_grpc(error: grpc.RpcError, address: str, tls: bool = False) -> HangdogE
     kind = _CLASSES.get(str(metadata.get(CLASS)))
     if kind is not None:
         hint = metadata.get(HINT, b"")
-        return kind(message, hint.decode(errors="replace") if isinstance(hint, bytes) else hint)
+        words = hint.decode(errors="replace") if isinstance(hint, bytes) else hint
+        return kind(message, words, code=str(metadata.get(CODE, "")))
     if code in _UNREACHABLE:
         start = "start one with `hangdog server`, or name another with --server or HANGDOG_SERVER"
         if date_hint(message):
             start = date_hint(message)
         elif tls:
             start += "; or its certificate and that of --tls are of different authorities: hangdog certs show DIR"
-        return ServerUnreachable(f"no server answers at {address}{' over TLS' * tls} ({message})", start)
+        what = f"no server answers at {address}{' over TLS' * tls} ({message})"
+        return ServerUnreachable(what, start, code="server-unreachable")
     if code in _DENIED:
-        return NotAllowed(f"{address} denies access ({message})", "is a proxy between this machine and the server?")
+        what = f"{address} denies access ({message})"
+        return NotAllowed(what, "is a proxy between this machine and the server?", code="denied-by-proxy")
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        return ServerUnreachable(f"the program at {address} is not a hangdog server, or one of another version")
+        what = f"the program at {address} is not a hangdog server, or one of another version"
+        return ServerUnreachable(what, code="not-a-hangdog-server")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return WrongUse(f"the server at {address} does not accept a message of this size ({message})")
-    return OurFault(f"the server at {address} failed: {code.name if code else ''} {message}", "its log says more")
+        what = f"the server at {address} does not accept a message of this size ({message})"
+        return WrongUse(what, code="message-too-large")
+    what = f"the server at {address} failed: {code.name if code else ''} {message}"
+    return OurFault(what, "its log says more", code="server-failed")

@@ -248,7 +248,9 @@ class Client(LazyChannel):
             return report_json.from_json(json.loads(answer.report_json))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise OurFault(
-                f"the server's report cannot be read: {error}", "is the server another version of hangdog?"
+                f"the server's report cannot be read: {error}",
+                "is the server another version of hangdog?",
+                code="unreadable-answer",
             ) from error
 
     def actions(self, incident: str = "", limit: int = 0) -> Actions:
@@ -294,12 +296,14 @@ class Client(LazyChannel):
                     captures.append((part.capture.machine, part.capture.round, part.capture.packed))
         if head is None or len(captures) != head.captures:
             gone = f"{len(captures)} of {head.captures if head else 'all'} captures of incident {name} arrived"
-            raise OurFault(gone, "the server may have removed some meanwhile; try again")
+            raise OurFault(gone, "the server may have removed some meanwhile; try again", code="incomplete-answer")
         try:
             asked = json.loads(head.asked_json)
         except ValueError as error:
             raise OurFault(
-                f"the server's record of it cannot be read: {error}", "is the server another version of hangdog?"
+                f"the server's record of it cannot be read: {error}",
+                "is the server another version of hangdog?",
+                code="unreadable-answer",
             ) from error
         return StoredIncident(incident_line(head.summary), _verdict(head.verdict_json), asked, tuple(captures))
 
@@ -377,7 +381,9 @@ def _verdict(document: str) -> Verdict | None:
         return from_json(json.loads(document))
     except (KeyError, TypeError, ValueError) as error:
         raise OurFault(
-            f"the server's verdict cannot be read: {error}", "is the server another version of hangdog?"
+            f"the server's verdict cannot be read: {error}",
+            "is the server another version of hangdog?",
+            code="unreadable-answer",
         ) from error
 
 

@@ -63,5 +63,7 @@ def _page(query: ListQuery, lines: Sequence[Line], extent: pb.ListExtent | None)
         asked = replace(query, limit=extent.limit or query.limit)
         return ListPage(tuple(lines), extent.found, extent.known, counts, asked)
     if query.search or query.states or query.order != replace(query, sort="").order or query.page > 1:
-        raise WrongUse("the server is an older version, which cannot search or sort lists", "update it")
+        raise WrongUse(
+            "the server is an older version, which cannot search or sort lists", "update it", code="older-server"
+        )
     return ListPage(tuple(lines), len(lines), len(lines), {}, query)

@@ -37,10 +37,16 @@ def verified(address: str, folder: Path, own: Path | None = None, within_s: floa
     try:
         found = x509.read_der(der)
     except ValueError as error:
-        raise NotAllowed(f"the certificate of {address} cannot be read: {error}") from error
+        raise NotAllowed(
+            f"the certificate of {address} cannot be read: {error}", code="unusable-certificate"
+        ) from error
     require_server(found, address)
     if reason := DenyList(folder / deny_list.NAME).refuses(found):
-        raise NotAllowed(f"the server at {address}: {reason}", "ask the operator of the server; docs/security.md")
+        raise NotAllowed(
+            f"the server at {address}: {reason}",
+            "ask the operator of the server; docs/security.md",
+            code="denied-certificate",
+        )
     return Verified(ssl.DER_cert_to_PEM_cert(der).encode(), found)
 
 
@@ -48,10 +54,16 @@ def require_server(found: CertificateInfo, address: str) -> None:
     """Raises NotAllowed unless the certificate is a server's."""
     if not found.server_auth:
         what = f"the certificate of {address} does not allow server authentication"
-        raise NotAllowed(what, "its extended key usage must name serverAuth: hangdog certs server; docs/security.md")
+        raise NotAllowed(
+            what,
+            "its extended key usage must name serverAuth: hangdog certs server; docs/security.md",
+            code="wrong-certificate",
+        )
     if found.owners and not any(owner.startswith("server ") for owner in found.owners):
         raise NotAllowed(
-            f"{address} shows the certificate of {found.owners[0]}, which is not a server", "is the address right?"
+            f"{address} shows the certificate of {found.owners[0]}, which is not a server",
+            "is the address right?",
+            code="wrong-certificate",
         )
 
 
@@ -91,7 +103,7 @@ def _handshake(
         words = f"{error}"
         advice = f"{start}; or its certificate and that of --tls are of different authorities: hangdog certs show DIR"
         raise ServerUnreachable(
-            f"no server answers at {address} over TLS ({words})", date_hint(words) or advice
+            f"no server answers at {address} over TLS ({words})", date_hint(words) or advice, code="server-unreachable"
         ) from error
     assert der is not None  # a handshake without a certificate fails
     return der, first
@@ -111,5 +123,7 @@ def _context(folder: Path, own: Path | None) -> ssl.SSLContext:
             context.load_cert_chain(*certificate_folder.paths(folder)[1:])
     except (OSError, ValueError) as error:
         what = f"the certificates in {folder} cannot be used: {getattr(error, 'reason', None) or error}"
-        raise WrongUse(what, "hangdog certs show DIR lists what is in it; docs/security.md") from error
+        raise WrongUse(
+            what, "hangdog certs show DIR lists what is in it; docs/security.md", code="unusable-certificate"
+        ) from error
     return context

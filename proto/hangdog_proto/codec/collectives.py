@@ -115,9 +115,11 @@ def unpack(packed: pb.Statement) -> Statement:
     try:
         kind = StatementKind(packed.kind)
     except ValueError:
-        raise UnreadableEvidence(f"a statement of kind {packed.kind[:80]!r}, which is not known here") from None
+        raise UnreadableEvidence(
+            f"a statement of kind {packed.kind[:80]!r}, which is not known here", code="unknown-kind"
+        ) from None
     if packed.rank > MAX_RANK or packed.size > MOST_BYTES:
-        raise UnreadableEvidence(f"a statement of rank {packed.rank} and {packed.size} bytes")
+        raise UnreadableEvidence(f"a statement of rank {packed.rank} and {packed.size} bytes", code="out-of-range")
     rank = None if kind is StatementKind.RAS else Rank(packed.rank)
     if packed.HasField("missing"):
         try:
@@ -133,7 +135,9 @@ def _inflated(packed: pb.Statement) -> bytes:
     try:
         data = inflating.decompress(packed.deflated, packed.size + 1)  # 0 would be no bound
     except zlib.error as error:
-        raise UnreadableEvidence(f"a statement that cannot be inflated: {error}") from error
+        raise UnreadableEvidence(f"a statement that cannot be inflated: {error}", code="damaged-message") from error
     if len(data) != packed.size or not inflating.eof:
-        raise UnreadableEvidence(f"a statement that is not the {packed.size} bytes it claims to be")
+        raise UnreadableEvidence(
+            f"a statement that is not the {packed.size} bytes it claims to be", code="damaged-message"
+        )
     return data

@@ -158,17 +158,20 @@ def unpack(
         named_bytes += len(written)
         if named_bytes > bounds.threads * RECORD:
             raise UnreadableEvidence(
-                f"capture message names {count_threads(capture)} threads, the bound is {bounds.threads}"
+                f"capture message names {count_threads(capture)} threads, the bound is {bounds.threads}",
+                code="too-many",
             )
         if len(found) + size > bounds.processes:
-            raise UnreadableEvidence(f"capture message holds more than {bounds.processes} processes")
+            raise UnreadableEvidence(f"capture message holds more than {bounds.processes} processes", code="too-many")
         if len(written) % RECORD:
-            raise UnreadableEvidence("capture message holds a part of a thread")
+            raise UnreadableEvidence("capture message holds a part of a thread", code="damaged-message")
         stacks = dictionary.stacks(written)
         walked += stacks.frames * size
         threads += len(stacks.threads) * size
         if walked > bounds.frames or threads > bounds.threads:
-            raise UnreadableEvidence(f"capture message holds {threads} threads with {walked} frames, which is too many")
+            raise UnreadableEvidence(
+                f"capture message holds {threads} threads with {walked} frames, which is too many", code="too-many"
+            )
         found += _traces(group, ranks, stacks, dictionary, bounds, tids)
     return tuple(found)
 
@@ -188,13 +191,15 @@ def _traces(
     counts: tuple[Sequence[object], ...] = (ran_s, wakes, steps, group.devices)
     counts_fit = len(cpu_s) == size * bool(face) and all(len(some) in (0, len(cpu_s)) for some in counts)
     if len(pids) != size or not counts_fit or len(ids) not in (0, size * each):
-        raise UnreadableEvidence("capture message holds lists that do not go together")
+        raise UnreadableEvidence("capture message holds lists that do not go together", code="damaged-message")
     if ranks and max(ranks) > MAX_RANK:
-        raise UnreadableEvidence(f"capture message speaks of rank {max(ranks)}, the highest we believe is {MAX_RANK}")
+        raise UnreadableEvidence(
+            f"capture message names rank {max(ranks)}, the highest allowed is {MAX_RANK}", code="out-of-range"
+        )
     if not group.role:
-        raise UnreadableEvidence("capture message holds processes without a role")
+        raise UnreadableEvidence("capture message holds processes without a role", code="damaged-message")
     if not all(map(math.isfinite, cpu_s)) or not all(map(math.isfinite, ran_s)):
-        raise UnreadableEvidence("capture message gives CPU seconds that are no number")
+        raise UnreadableEvidence("capture message gives CPU seconds that are no number", code="not-a-number")
     role, missing = codec.bounded(group.role, bounds), _missing(group, bounds)
     states: Sequence[ProcessState | None] = (
         _states(face, pids, cpu_s, (ran_s, wakes, steps), group.devices) if face is not None else (None,) * size

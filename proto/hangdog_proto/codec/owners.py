@@ -12,7 +12,9 @@ def pack(owner: Owner) -> pb.Owner | None:
     return pb.Owner(kind=owner.kind, id=owner.id, uid=owner.uid or 0) if owner.known else None
 
 
-def unpack(message: pb.LocalJob | pb.JobSigns | pb.SlowJob | pb.JobPace | pb.CaptureOrder | pb.Recheck) -> Owner:
+def unpack(
+    message: pb.LocalJob | pb.JobSigns | pb.SlowJob | pb.JobPace | pb.JobCommunicators | pb.CaptureOrder | pb.Recheck,
+) -> Owner:
     """Reads the owner of what is said; whoever tells a kind or an id that is none told nothing."""
     if not message.HasField("owner"):
         return UNKNOWN

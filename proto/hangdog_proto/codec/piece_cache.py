@@ -97,7 +97,10 @@ class PieceCache:
         """What the kernel said; raises UnreadableEvidence when it is lacking."""
         face = self._kernel_views.get(name)
         if face is None:
-            raise UnreadableEvidence(f"capture message names a process state {name.hex()[:8]} that was not told")
+            raise UnreadableEvidence(
+                f"capture message names a process state {name.hex()[:8]} that was not sent before",
+                code="damaged-message",
+            )
         return face
 
     def pieces(self, capture: pb.Capture, sent: set[bytes]) -> Iterator[pb.Piece]:
@@ -130,7 +133,9 @@ class PieceCache:
             case SharedThread():
                 size = _bounded(noun.name) + len(noun.frames)
                 if len(noun.frames) > MOST_FRAMES * DIGEST or len(noun.frames) % DIGEST:
-                    raise UnreadableEvidence(f"a stack of {len(noun.frames) / DIGEST:g} frames, {MOST_FRAMES} at most")
+                    raise UnreadableEvidence(
+                        f"a stack of {len(noun.frames) / DIGEST:g} frames, {MOST_FRAMES} at most", code="too-many"
+                    )
             case KernelView():
                 size = _bounded(noun.state, noun.wchan, noun.syscall, noun.comm, noun.cmdline)
         if len(self) >= self._most[0] or self._bytes + size > self._most[1]:
@@ -162,7 +167,10 @@ class PieceCache:
         if thread is None:
             shared, flags = self._shared.get(record[:DIGEST]), record[DIGEST]
             if shared is None:
-                raise UnreadableEvidence(f"capture message names a thread {record.hex()[:8]} that was not told")
+                raise UnreadableEvidence(
+                    f"capture message names a thread {record.hex()[:8]} that was not sent before",
+                    code="damaged-message",
+                )
             thread = Thread(shared.name or None, 0, self._stack(shared.frames), _TRI[flags & 3], _TRI[flags >> 2 & 3])
             self._threads[record] = thread
         return thread
@@ -173,7 +181,9 @@ class PieceCache:
             try:
                 stack = tuple(self._frames[name] for name in split(frames))
             except KeyError as error:
-                raise UnreadableEvidence(f"a stack names a frame {error.args[0].hex()[:8]} that was not told") from None
+                raise UnreadableEvidence(
+                    f"a stack names a frame {error.args[0].hex()[:8]} that was not sent before", code="damaged-message"
+                ) from None
             self._stacks[frames] = stack
         return stack
 
@@ -191,5 +201,7 @@ def records(threads: bytes) -> Iterator[bytes]:
 def _bounded(*texts: str) -> int:
     size = sum(map(len, texts))
     if size > MOST_TEXT * len(texts) or any(len(text) > MOST_TEXT for text in texts):
-        raise UnreadableEvidence(f"a piece holds a text of {max(map(len, texts))} characters, the bound is {MOST_TEXT}")
+        raise UnreadableEvidence(
+            f"a piece holds a text of {max(map(len, texts))} characters, the bound is {MOST_TEXT}", code="too-long"
+        )
     return size

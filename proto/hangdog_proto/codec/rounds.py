@@ -57,9 +57,11 @@ def rebuilt(after: pb.Capture, before: pb.Before) -> pb.Capture:
 def _check_fit(after: pb.Capture, before: pb.Before) -> None:
     for name in COUNTS:
         if len(getattr(before, name)) != sum(len(getattr(group, name)) for group in after.alike):
-            raise UnreadableEvidence("a look before counts the work of other processes than the look behind it")
+            raise UnreadableEvidence(
+                "an earlier round counts the work of other processes than the round after it", code="damaged-message"
+            )
     if not all(map(math.isfinite, before.cpu_s)) or not all(map(math.isfinite, before.ran_s)):
-        raise UnreadableEvidence("capture message gives CPU seconds that are no number")
+        raise UnreadableEvidence("capture message gives CPU seconds that are no number", code="not-a-number")
 
 
 def pack_earlier(number: int, earlier_rounds: Iterable[pb.Before]) -> bytes:
@@ -88,7 +90,9 @@ def rebuilt_traces(traces: Sequence[ProcessTrace], after: pb.Capture, before: pb
     """
     _check_fit(after, before)
     if len(traces) != len(after.traces) + sum(len(group.ranks) for group in after.alike):
-        raise UnreadableEvidence("a look before is told by one whose processes are not all known")
+        raise UnreadableEvidence(
+            "an earlier round refers to one whose processes are not all known", code="damaged-message"
+        )
     found = list(traces)
     at = len(after.traces)
     given = {name: iter(getattr(before, name)) for name in COUNTS}

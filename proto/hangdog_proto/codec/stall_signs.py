@@ -47,14 +47,14 @@ def pack(
 def unpack(report: pb.StallReport) -> dict[tuple[str, Owner], dict[Rank, Sign]]:
     """Reads what `pack` wrote, by name and owner; raises UnreadableEvidence on what cannot be, or is too much."""
     if sum(len(job.signs) for job in report.jobs) > MOST_RANKS:
-        raise UnreadableEvidence(f"a pulse speaks of more than {MOST_RANKS} ranks")
+        raise UnreadableEvidence(f"a machine reports stall signs of more than {MOST_RANKS} ranks", code="too-many")
     return {(job.job, owners.unpack(job)): {Rank(sign.rank): _sign(sign) for sign in job.signs} for job in report.jobs}
 
 
 def unpack_moving(report: pb.StallReport) -> dict[tuple[str, Owner], frozenset[Rank]]:
     """The ranks that are seen to move, by name and owner; raises UnreadableEvidence where they are too many."""
     if sum(len(job.moving) for job in report.jobs) > MOST_RANKS:
-        raise UnreadableEvidence(f"a pulse says of more than {MOST_RANKS} ranks that they move")
+        raise UnreadableEvidence(f"a machine reports more than {MOST_RANKS} moving ranks", code="too-many")
     return {(job.job, owners.unpack(job)): frozenset(map(Rank, job.moving)) for job in report.jobs}
 
 
@@ -68,7 +68,7 @@ def _packed(rank: Rank, sign: Sign) -> pb.Sign:
 
 def _sign(sign: pb.Sign) -> Sign:
     if sign.rank > MAX_RANK or not (math.isfinite(sign.seconds) and 0 <= sign.seconds <= LONGEST_S):
-        raise UnreadableEvidence(f"a pulse says of rank {sign.rank} what cannot be")
+        raise UnreadableEvidence(f"a machine reports an impossible stall sign of rank {sign.rank}", code="out-of-range")
     try:
         doing = Doing(sign.doing)
     except ValueError:

@@ -26,11 +26,11 @@ def pack(paces: Mapping[str, StepPace], job_owners: JobOwners) -> pb.StepReport:
 def unpack(report: pb.StepReport) -> dict[tuple[str, Owner], StepPace]:
     """Reads what `pack` wrote, by name and owner; raises UnreadableEvidence on what cannot be, or is too much."""
     if len(report.jobs) > MOST_JOBS:
-        raise UnreadableEvidence(f"a machine speaks of the steps of more than {MOST_JOBS} jobs")
+        raise UnreadableEvidence(f"a machine reports the steps of more than {MOST_JOBS} jobs", code="too-many")
     return {(job.job, owners.unpack(job)): _pace(job) for job in report.jobs}
 
 
 def _pace(job: pb.JobPace) -> StepPace:
     if not all(math.isfinite(one) and 0 <= one <= LONGEST_S for one in (job.step_s, job.age_s)):
-        raise UnreadableEvidence("a machine says of the pace of a job what cannot be")
+        raise UnreadableEvidence("a machine reports an impossible pace of a job", code="out-of-range")
     return StepPace(job.step_s, job.age_s)

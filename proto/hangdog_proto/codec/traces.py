@@ -107,12 +107,14 @@ def _check_counts(capture: pb.Capture, bounds: TraceLimits) -> None:
 
 def _at_most(count: int, bound: int, what: str) -> None:
     if count > bound:
-        raise UnreadableEvidence(f"capture message holds {count} {what}, the bound is {bound}")
+        raise UnreadableEvidence(f"capture message holds {count} {what}, the bound is {bound}", code="too-many")
 
 
 def _in_table(index: int, size: int, what: str) -> None:
     if index >= size:
-        raise UnreadableEvidence(f"capture message refers to {what} {index}, but has only {size}")
+        raise UnreadableEvidence(
+            f"capture message refers to {what} {index}, but has only {size}", code="damaged-message"
+        )
 
 
 def _frame(frame: pb.Frame, bounds: TraceLimits) -> Frame:
@@ -123,9 +125,13 @@ def _frame(frame: pb.Frame, bounds: TraceLimits) -> Frame:
 
 def _trace(trace: pb.ProcessTrace, stacks: Sequence[tuple[Frame, ...]], bounds: TraceLimits) -> ProcessTrace:
     if trace.rank > MAX_RANK:
-        raise UnreadableEvidence(f"capture message speaks of rank {trace.rank}, the highest we believe is {MAX_RANK}")
+        raise UnreadableEvidence(
+            f"capture message names rank {trace.rank}, the highest allowed is {MAX_RANK}", code="out-of-range"
+        )
     if not trace.role:
-        raise UnreadableEvidence(f"capture message holds a process of rank {trace.rank} without a role")
+        raise UnreadableEvidence(
+            f"capture message holds a process of rank {trace.rank} without a role", code="damaged-message"
+        )
     return ProcessTrace(
         rank=Rank(trace.rank),
         role=bounded(trace.role, bounds),
@@ -169,7 +175,9 @@ def _packed_state(state: ProcessState) -> pb.ProcessState:
 
 def _state(state: pb.ProcessState, bounds: TraceLimits) -> ProcessState:
     if not math.isfinite(state.cpu_s) or not math.isfinite(state.ran_s):
-        raise UnreadableEvidence(f"capture message gives process {state.pid} CPU seconds that are no number")
+        raise UnreadableEvidence(
+            f"capture message gives process {state.pid} CPU seconds that are no number", code="not-a-number"
+        )
     return ProcessState(
         pid=state.pid,
         state=bounded(state.state, bounds),
@@ -199,7 +207,7 @@ def device(packed: pb.DeviceReadings) -> DeviceReadings | None:
     if not (packed.waiting or packed.behind or packed.sending):
         return None
     if not all(-1 <= place <= MAX_RANK for place in (packed.number, packed.peer)):
-        raise UnreadableEvidence("capture message speaks of a rank in a communicator that none can have")
+        raise UnreadableEvidence("capture message names an impossible rank in a communicator", code="out-of-range")
     return DeviceReadings(
         packed.waiting, packed.behind, packed.sending, packed.communicator, packed.number, packed.peer
     )
@@ -213,7 +221,9 @@ def missing(missing: pb.Missing, bounds: TraceLimits) -> Missing:
     try:
         return Missing(Reason(missing.reason), bounded(missing.message, bounds))
     except ValueError:
-        raise UnreadableEvidence(f"capture message gives {missing.reason[:80]!r} as a reason, which is none") from None
+        raise UnreadableEvidence(
+            f"capture message gives {missing.reason[:80]!r} as a reason, which is none", code="unknown-kind"
+        ) from None
 
 
 def tri(known: bool | None) -> pb.Tri.ValueType:
@@ -222,13 +232,17 @@ def tri(known: bool | None) -> pb.Tri.ValueType:
 
 def _known(tri: int) -> bool | None:
     if tri not in (pb.UNKNOWN, pb.YES, pb.NO):
-        raise UnreadableEvidence(f"capture message answers {tri} where only unknown, yes and no exist")
+        raise UnreadableEvidence(
+            f"capture message answers {tri} where only unknown, yes and no exist", code="unknown-kind"
+        )
     return None if tri == pb.UNKNOWN else tri == pb.YES
 
 
 def bounded(text: str, bounds: TraceLimits) -> str:
     if len(text) > bounds.text:
-        raise UnreadableEvidence(f"capture message holds a text of {len(text)} characters, the bound is {bounds.text}")
+        raise UnreadableEvidence(
+            f"capture message holds a text of {len(text)} characters, the bound is {bounds.text}", code="too-long"
+        )
     return text
 
 

@@ -1102,7 +1102,7 @@ global___StallReport = StallReport
 
 @typing.final
 class SlowJob(google.protobuf.message.Message):
-    """A job whose steps take longer than they used to."""
+    """A job whose steps take longer than they used to, or whose throughput has fallen."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1112,6 +1112,7 @@ class SlowJob(google.protobuf.message.Message):
     STEP_S_FIELD_NUMBER: builtins.int
     SECONDS_FIELD_NUMBER: builtins.int
     BY_COLLECTIVES_FIELD_NUMBER: builtins.int
+    WORK_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Name of the job."""
     usual_s: builtins.float
@@ -1122,6 +1123,8 @@ class SlowJob(google.protobuf.message.Message):
     """For how long, in seconds; an age, because the clocks of machines differ."""
     by_collectives: builtins.bool
     """The times are those from one collective to the next: nothing counts its steps."""
+    work: builtins.str
+    """The unit in which the job logs its throughput, which has fallen; the times are those of one unit of work. Empty otherwise."""
     @property
     def owner(self) -> global___Owner:
         """As in LocalJob."""
@@ -1135,9 +1138,10 @@ class SlowJob(google.protobuf.message.Message):
         step_s: builtins.float = ...,
         seconds: builtins.float = ...,
         by_collectives: builtins.bool = ...,
+        work: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["by_collectives", b"by_collectives", "job", b"job", "owner", b"owner", "seconds", b"seconds", "step_s", b"step_s", "usual_s", b"usual_s"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["by_collectives", b"by_collectives", "job", b"job", "owner", b"owner", "seconds", b"seconds", "step_s", b"step_s", "usual_s", b"usual_s", "work", b"work"]) -> None: ...
 
 global___SlowJob = SlowJob
 
@@ -1213,6 +1217,136 @@ class StepReport(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["jobs", b"jobs"]) -> None: ...
 
 global___StepReport = StepReport
+
+@typing.final
+class CommunicatorWindow(google.protobuf.message.Message):
+    """One communicator on a machine, as the rings of its trainers tell of it lately."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    COMMUNICATOR_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    SIZE_FIELD_NUMBER: builtins.int
+    RANKS_FIELD_NUMBER: builtins.int
+    RATE_FIELD_NUMBER: builtins.int
+    LOWEST_FIELD_NUMBER: builtins.int
+    HIGHEST_FIELD_NUMBER: builtins.int
+    BEHIND_FIELD_NUMBER: builtins.int
+    IDLE_S_FIELD_NUMBER: builtins.int
+    AGE_S_FIELD_NUMBER: builtins.int
+    OPERATION_FIELD_NUMBER: builtins.int
+    communicator: builtins.int
+    """The library's number for it, the same on all of its ranks."""
+    name: builtins.str
+    """Its name, where it has one."""
+    size: builtins.int
+    """How many ranks it has in all."""
+    rate: builtins.float
+    """Operations that the busiest of them begins in a second."""
+    lowest: builtins.int
+    """The fewest collectives that one of them has entered; absent where that cannot be compared."""
+    highest: builtins.int
+    """The most; absent where it is as many."""
+    idle_s: builtins.float
+    """Seconds since anything of it was counted."""
+    age_s: builtins.float
+    """Seconds that the oldest operation in flight has lasted; absent where none is."""
+    operation: builtins.str
+    """What that operation is."""
+    @property
+    def ranks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """The ranks of the job that it has on this machine."""
+
+    @property
+    def behind(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Those that have entered the fewest; empty: all."""
+
+    def __init__(
+        self,
+        *,
+        communicator: builtins.int = ...,
+        name: builtins.str = ...,
+        size: builtins.int = ...,
+        ranks: collections.abc.Iterable[builtins.int] | None = ...,
+        rate: builtins.float = ...,
+        lowest: builtins.int | None = ...,
+        highest: builtins.int | None = ...,
+        behind: collections.abc.Iterable[builtins.int] | None = ...,
+        idle_s: builtins.float = ...,
+        age_s: builtins.float | None = ...,
+        operation: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_age_s", b"_age_s", "_highest", b"_highest", "_lowest", b"_lowest", "age_s", b"age_s", "highest", b"highest", "lowest", b"lowest"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_age_s", b"_age_s", "_highest", b"_highest", "_lowest", b"_lowest", "age_s", b"age_s", "behind", b"behind", "communicator", b"communicator", "highest", b"highest", "idle_s", b"idle_s", "lowest", b"lowest", "name", b"name", "operation", b"operation", "ranks", b"ranks", "rate", b"rate", "size", b"size"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_age_s", b"_age_s"]) -> typing.Literal["age_s"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_highest", b"_highest"]) -> typing.Literal["highest"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_lowest", b"_lowest"]) -> typing.Literal["lowest"] | None: ...
+
+global___CommunicatorWindow = CommunicatorWindow
+
+@typing.final
+class JobCommunicators(google.protobuf.message.Message):
+    """What is new of a job's communicators on a machine."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    OWNER_FIELD_NUMBER: builtins.int
+    CHANGED_FIELD_NUMBER: builtins.int
+    GONE_FIELD_NUMBER: builtins.int
+    LEFT_OUT_FIELD_NUMBER: builtins.int
+    job: builtins.str
+    """The job's name."""
+    left_out: builtins.int
+    """How many more there are than the agent tells of."""
+    @property
+    def owner(self) -> global___Owner:
+        """Whose it is."""
+
+    @property
+    def changed(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CommunicatorWindow]:
+        """Those that changed, or were not told of for a while."""
+
+    @property
+    def gone(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Numbers of those that are no more."""
+
+    def __init__(
+        self,
+        *,
+        job: builtins.str = ...,
+        owner: global___Owner | None = ...,
+        changed: collections.abc.Iterable[global___CommunicatorWindow] | None = ...,
+        gone: collections.abc.Iterable[builtins.int] | None = ...,
+        left_out: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["changed", b"changed", "gone", b"gone", "job", b"job", "left_out", b"left_out", "owner", b"owner"]) -> None: ...
+
+global___JobCommunicators = JobCommunicators
+
+@typing.final
+class CommunicatorReport(google.protobuf.message.Message):
+    """How the communicators of jobs go on at a machine whose trainers keep rings; sent on change, and each of them once a minute."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: builtins.int
+    @property
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___JobCommunicators]:
+        """Every job of which there is something new."""
+
+    def __init__(
+        self,
+        *,
+        jobs: collections.abc.Iterable[global___JobCommunicators] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["jobs", b"jobs"]) -> None: ...
+
+global___CommunicatorReport = CommunicatorReport
 
 @typing.final
 class Spooled(google.protobuf.message.Message):
@@ -1390,6 +1524,7 @@ class FromAgent(google.protobuf.message.Message):
     RENEW_FIELD_NUMBER: builtins.int
     SLOW_REPORT_FIELD_NUMBER: builtins.int
     STEP_REPORT_FIELD_NUMBER: builtins.int
+    COMMUNICATOR_REPORT_FIELD_NUMBER: builtins.int
     @property
     def hello(self) -> global___Hello:
         """Who speaks; first, and once."""
@@ -1434,6 +1569,10 @@ class FromAgent(google.protobuf.message.Message):
     def step_report(self) -> global___StepReport:
         """How the steps of jobs go on."""
 
+    @property
+    def communicator_report(self) -> global___CommunicatorReport:
+        """How communicators go on."""
+
     def __init__(
         self,
         *,
@@ -1448,10 +1587,11 @@ class FromAgent(google.protobuf.message.Message):
         renew: global___Renew | None = ...,
         slow_report: global___SlowReport | None = ...,
         step_report: global___StepReport | None = ...,
+        communicator_report: global___CommunicatorReport | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "slow_report", b"slow_report", "spooled", b"spooled", "stall_report", b"stall_report", "step_report", b"step_report"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "slow_report", b"slow_report", "spooled", b"spooled", "stall_report", b"stall_report", "step_report", b"step_report"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "stall_report", "spooled", "health", "pieces", "diagnosed", "renew", "slow_report", "step_report"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "communicator_report", b"communicator_report", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "slow_report", b"slow_report", "spooled", b"spooled", "stall_report", b"stall_report", "step_report", b"step_report"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "captured", b"captured", "communicator_report", b"communicator_report", "diagnosed", b"diagnosed", "health", b"health", "hello", b"hello", "pieces", b"pieces", "presence", b"presence", "renew", b"renew", "slow_report", b"slow_report", "spooled", b"spooled", "stall_report", b"stall_report", "step_report", b"step_report"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["hello", "presence", "captured", "stall_report", "spooled", "health", "pieces", "diagnosed", "renew", "slow_report", "step_report", "communicator_report"] | None: ...
 
 global___FromAgent = FromAgent
 
@@ -3091,6 +3231,163 @@ class RespondRequest(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_shown", b"_shown"]) -> typing.Literal["shown"] | None: ...
 
 global___RespondRequest = RespondRequest
+
+@typing.final
+class CommunicatorsRequest(google.protobuf.message.Message):
+    """Asks how the communicators of a job go on."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    LIMIT_FIELD_NUMBER: builtins.int
+    job: builtins.str
+    """The job."""
+    limit: builtins.int
+    """So many at most; 0 for the server's default."""
+    def __init__(
+        self,
+        *,
+        job: builtins.str = ...,
+        limit: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "limit", b"limit"]) -> None: ...
+
+global___CommunicatorsRequest = CommunicatorsRequest
+
+@typing.final
+class Stragglers(google.protobuf.message.Message):
+    """The ranks of one machine that are behind in a communicator."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MACHINE_FIELD_NUMBER: builtins.int
+    RANKS_FIELD_NUMBER: builtins.int
+    machine: builtins.str
+    """The machine."""
+    @property
+    def ranks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Its ranks."""
+
+    def __init__(
+        self,
+        *,
+        machine: builtins.str = ...,
+        ranks: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["machine", b"machine", "ranks", b"ranks"]) -> None: ...
+
+global___Stragglers = Stragglers
+
+@typing.final
+class CommunicatorLine(google.protobuf.message.Message):
+    """One communicator over all machines that tell of it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    COMMUNICATOR_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    SIZE_FIELD_NUMBER: builtins.int
+    SEEN_FIELD_NUMBER: builtins.int
+    MACHINES_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
+    RATE_FIELD_NUMBER: builtins.int
+    LOWEST_FIELD_NUMBER: builtins.int
+    HIGHEST_FIELD_NUMBER: builtins.int
+    BEHIND_FIELD_NUMBER: builtins.int
+    BEHIND_RANKS_FIELD_NUMBER: builtins.int
+    IDLE_S_FIELD_NUMBER: builtins.int
+    AGE_S_FIELD_NUMBER: builtins.int
+    OPERATION_FIELD_NUMBER: builtins.int
+    OLDEST_FIELD_NUMBER: builtins.int
+    communicator: builtins.int
+    """The library's number for it."""
+    name: builtins.str
+    """Its name, where it has one."""
+    size: builtins.int
+    """How many ranks it has in all."""
+    seen: builtins.int
+    """Of how many anything is known."""
+    machines: builtins.int
+    """On how many machines these are."""
+    state: builtins.str
+    """`waits`, `rests` or `moves`."""
+    rate: builtins.float
+    """Operations that the busiest rank begins in a second."""
+    lowest: builtins.int
+    """The fewest collectives that a rank has entered; absent while it moves, or where that cannot be compared."""
+    highest: builtins.int
+    """The most."""
+    behind_ranks: builtins.int
+    """How many ranks those are on all machines."""
+    idle_s: builtins.float
+    """Seconds since anything of it was counted."""
+    age_s: builtins.float
+    """Seconds that the oldest operation in flight has lasted; absent where none is."""
+    operation: builtins.str
+    """What that operation is."""
+    oldest: builtins.str
+    """The machine that has it."""
+    @property
+    def behind(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Stragglers]:
+        """Who has entered the fewest, if others are further: on the first machines."""
+
+    def __init__(
+        self,
+        *,
+        communicator: builtins.int = ...,
+        name: builtins.str = ...,
+        size: builtins.int = ...,
+        seen: builtins.int = ...,
+        machines: builtins.int = ...,
+        state: builtins.str = ...,
+        rate: builtins.float = ...,
+        lowest: builtins.int | None = ...,
+        highest: builtins.int | None = ...,
+        behind: collections.abc.Iterable[global___Stragglers] | None = ...,
+        behind_ranks: builtins.int = ...,
+        idle_s: builtins.float = ...,
+        age_s: builtins.float | None = ...,
+        operation: builtins.str = ...,
+        oldest: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_age_s", b"_age_s", "_highest", b"_highest", "_lowest", b"_lowest", "age_s", b"age_s", "highest", b"highest", "lowest", b"lowest"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_age_s", b"_age_s", "_highest", b"_highest", "_lowest", b"_lowest", "age_s", b"age_s", "behind", b"behind", "behind_ranks", b"behind_ranks", "communicator", b"communicator", "highest", b"highest", "idle_s", b"idle_s", "lowest", b"lowest", "machines", b"machines", "name", b"name", "oldest", b"oldest", "operation", b"operation", "rate", b"rate", "seen", b"seen", "size", b"size", "state", b"state"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_age_s", b"_age_s"]) -> typing.Literal["age_s"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_highest", b"_highest"]) -> typing.Literal["highest"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_lowest", b"_lowest"]) -> typing.Literal["lowest"] | None: ...
+
+global___CommunicatorLine = CommunicatorLine
+
+@typing.final
+class CommunicatorList(google.protobuf.message.Message):
+    """How the communicators of a job go on."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    COMMUNICATORS_FIELD_NUMBER: builtins.int
+    FOUND_FIELD_NUMBER: builtins.int
+    LEFT_OUT_FIELD_NUMBER: builtins.int
+    found: builtins.int
+    """How many there are in all."""
+    left_out: builtins.int
+    """How many of single machines found no room."""
+    @property
+    def communicators(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CommunicatorLine]:
+        """Those first in which a rank waits."""
+
+    def __init__(
+        self,
+        *,
+        communicators: collections.abc.Iterable[global___CommunicatorLine] | None = ...,
+        found: builtins.int = ...,
+        left_out: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["communicators", b"communicators", "found", b"found", "left_out", b"left_out"]) -> None: ...
+
+global___CommunicatorList = CommunicatorList
 
 @typing.final
 class CampaignRequest(google.protobuf.message.Message):

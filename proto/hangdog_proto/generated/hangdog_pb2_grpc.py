@@ -130,6 +130,11 @@ class IncidentsStub(object):
                 request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.RespondRequest.SerializeToString,
                 response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.IncidentSummary.FromString,
                 )
+        self.Communicators = channel.unary_unary(
+                '/hangdog.v1.Incidents/Communicators',
+                request_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CommunicatorsRequest.SerializeToString,
+                response_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CommunicatorList.FromString,
+                )
 
 
 class IncidentsServicer(object):
@@ -206,6 +211,13 @@ class IncidentsServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Communicators(self, request, context):
+        """Tells how the communicators of a job go on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IncidentsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -258,6 +270,11 @@ def add_IncidentsServicer_to_server(servicer, server):
                     servicer.Respond,
                     request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.RespondRequest.FromString,
                     response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.IncidentSummary.SerializeToString,
+            ),
+            'Communicators': grpc.unary_unary_rpc_method_handler(
+                    servicer.Communicators,
+                    request_deserializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CommunicatorsRequest.FromString,
+                    response_serializer=hangdog__proto_dot_generated_dot_hangdog__pb2.CommunicatorList.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -437,6 +454,23 @@ class Incidents(object):
         return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Respond',
             hangdog__proto_dot_generated_dot_hangdog__pb2.RespondRequest.SerializeToString,
             hangdog__proto_dot_generated_dot_hangdog__pb2.IncidentSummary.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Communicators(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/hangdog.v1.Incidents/Communicators',
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CommunicatorsRequest.SerializeToString,
+            hangdog__proto_dot_generated_dot_hangdog__pb2.CommunicatorList.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

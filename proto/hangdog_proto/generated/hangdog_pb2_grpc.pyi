@@ -115,6 +115,12 @@ class IncidentsStub:
     ]
     """Takes an incident, notes something, resolves or reopens it; answers with its line."""
 
+    Communicators: grpc.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CommunicatorsRequest,
+        hangdog_proto.generated.hangdog_pb2.CommunicatorList,
+    ]
+    """Tells how the communicators of a job go on."""
+
 class IncidentsAsyncStub:
     """What people ask of the server."""
 
@@ -177,6 +183,12 @@ class IncidentsAsyncStub:
         hangdog_proto.generated.hangdog_pb2.IncidentSummary,
     ]
     """Takes an incident, notes something, resolves or reopens it; answers with its line."""
+
+    Communicators: grpc.aio.UnaryUnaryMultiCallable[
+        hangdog_proto.generated.hangdog_pb2.CommunicatorsRequest,
+        hangdog_proto.generated.hangdog_pb2.CommunicatorList,
+    ]
+    """Tells how the communicators of a job go on."""
 
 class IncidentsServicer(metaclass=abc.ABCMeta):
     """What people ask of the server."""
@@ -260,6 +272,14 @@ class IncidentsServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.IncidentSummary, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.IncidentSummary]]:
         """Takes an incident, notes something, resolves or reopens it; answers with its line."""
+
+    @abc.abstractmethod
+    def Communicators(
+        self,
+        request: hangdog_proto.generated.hangdog_pb2.CommunicatorsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[hangdog_proto.generated.hangdog_pb2.CommunicatorList, collections.abc.Awaitable[hangdog_proto.generated.hangdog_pb2.CommunicatorList]]:
+        """Tells how the communicators of a job go on."""
 
 def add_IncidentsServicer_to_server(servicer: IncidentsServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 

@@ -24,18 +24,26 @@ class Manifests:
         """
         if JOB in self._path and (not job or "/" in job or "\0" in job or job.startswith(".")):
             raise WrongUse(
-                f"job {job[:60]!r} cannot be a file name, so nothing says who holds its checkpoint", "rename the job"
+                f"job {job[:60]!r} cannot be a file name, so nothing says who holds its checkpoint",
+                "rename the job",
+                code="checkpoint-copies-unknown",
             )
         path = Path(self._path.replace(JOB, job))
         try:
             return await self._disk.do(lambda: _read(path))
         except TimeoutError:
             raise WrongUse(
-                f"reading {path} takes too long, so nothing says who holds the checkpoint", "check its disk"
+                f"reading {path} takes too long, so nothing says who holds the checkpoint",
+                "check its disk",
+                code="checkpoint-copies-unknown",
             ) from None
         except (OSError, UnicodeDecodeError, UnreadableEvidence) as error:
             what = f"cannot read {path}, so nothing says who holds the checkpoint: {error}"
-            raise WrongUse(what, "let the checkpointer write it again, or remove it if copies do not matter") from error
+            raise WrongUse(
+                what,
+                "let the checkpointer write it again, or remove it if copies do not matter",
+                code="checkpoint-copies-unknown",
+            ) from error
 
 
 def _read(path: Path) -> Copies | None:

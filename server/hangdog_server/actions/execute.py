@@ -108,7 +108,7 @@ class Executor:
                 if before is not Mark.OURS:
                     self._still_true(row, "nothing was done")
                     if held and not row.marked:
-                        raise BackendFailed(held, again=True)
+                        raise BackendFailed(held, again=True, code="isolation-held-back")
                 if before in (Mark.NONE, Mark.UNKNOWN) and not row.marked:
                     if not await self._services.store.write(row.incident, actions.may, row):
                         return  # it was dismissed a moment ago
@@ -117,7 +117,11 @@ class Executor:
                 state = await actor.look(case)
                 _of_this(case, state)
                 if state.mark is Mark.NONE:
-                    raise BackendFailed(f"{actor.name} does not show the mark on {row.machine}", again=True)
+                    raise BackendFailed(
+                        f"{actor.name} does not show the mark on {row.machine}",
+                        again=True,
+                        code="isolation-not-confirmed",
+                    )
                 self._logged[case.key, actor.name] = steady()
         except BackendFailed as error:
             await self._failed(row, error)
@@ -217,9 +221,14 @@ class Executor:
         """Raises BackendFailed once the evidence is too old, or is of an earlier boot of the machine."""
         there, age = self._services.fleet.bodies().get(row.machine), self._services.clock() - row.evidence_at
         if not age <= self._chosen.caps.evidence_s:
-            raise BackendFailed(f"{what} until the evidence was too old{f' ({row.message})' if row.message else ''}")
+            raise BackendFailed(
+                f"{what} until the evidence was too old{f' ({row.message})' if row.message else ''}",
+                code="evidence-outdated",
+            )
         if there is not None and there != row.body:
-            raise BackendFailed(f"{row.machine} was started anew since the evidence, or is other hardware")
+            raise BackendFailed(
+                f"{row.machine} was started anew since the evidence, or is other hardware", code="evidence-outdated"
+            )
 
     async def _failed(self, row: ActionRecord, error: BackendFailed) -> None:
         """Notes that the action is tried again, or given up. Then it counts as marked if the mark is seen, or cannot be read.
@@ -264,7 +273,7 @@ def _case(row: ActionRecord) -> IsolationCase:
 def _of_this(case: IsolationCase, state: MachineMark) -> None:
     """Raises BackendFailed where a mark of ours is another incident's."""
     if state.mark is Mark.OURS and state.incident != case.incident:
-        raise BackendFailed(f"{case.machine} is marked for incident {state.incident} already")
+        raise BackendFailed(f"{case.machine} is marked for incident {state.incident} already", code="already-isolated")
 
 
 def _message_of(error: HangdogError) -> str:

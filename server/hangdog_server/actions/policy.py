@@ -85,10 +85,18 @@ def approve(
 ) -> tuple[ActionRecord, ...]:
     """Approves the open actions of an incident, within the bounds as they are now; raises WrongUse."""
     if rule.mode not in (Mode.APPROVE, Mode.AUTO):
-        raise WrongUse(f"the server does not act in mode {rule.mode}", 'set mode = "approve" in its --acting file')
+        raise WrongUse(
+            f"the server does not act in mode {rule.mode}",
+            'set mode = "approve" in its --acting file',
+            code="acting-disabled",
+        )
     rows = [row for row in of(connection, incident) if row.state in OPEN]
     if not rows:
-        raise WrongUse(f"incident {incident} has nothing to approve", "hangdog actions lists what waits for approval")
+        raise WrongUse(
+            f"incident {incident} has nothing to approve",
+            "hangdog actions lists what waits for approval",
+            code="nothing-to-decide",
+        )
     bodies = {row.machine: row.body for row in rows}
     wanted = WantedAction(incident, rows[0].job, tuple(bodies), rows[0].evidence_at, bodies)
     words, refused = _decided(connection, wanted, facts, rule, dry=False, new=False)
@@ -114,7 +122,11 @@ def release(connection: sa.Connection, machine: str, words: str, who: str, now: 
     ours = sa.and_(INTENTS.c.machine == machine, INTENTS.c.marked)
     values = {"state": ActionState.RELEASING, "message": words, "who": who, "changed": now}
     if not connection.execute(INTENTS.update().where(ours).values(values)).rowcount:
-        raise WrongUse(f"hangdog has not isolated {machine}", "hangdog actions lists the machines that it has")
+        raise WrongUse(
+            f"hangdog has not isolated {machine}",
+            "hangdog actions lists the machines that it has",
+            code="machine-not-isolated",
+        )
     return tuple(row for row in of_machine(connection, machine) if row.state is ActionState.RELEASING)
 
 

@@ -60,7 +60,10 @@ class Person:
         if self.role < needed:
             what = f"{self.name} may {self.role.word}, and this takes {needed.word}"
             raise Unauthorised(
-                AgentRejected.ROLE, what, "hangdog token new --role makes one that may; docs/security.md"
+                AgentRejected.ROLE,
+                what,
+                "hangdog token new --role makes one that may; docs/security.md",
+                code="role-too-low",
             )
 
 
@@ -124,17 +127,29 @@ class Authorizer(Interceptor):
         if token:
             found = self._tokens.find(token)
             if found is None:
-                raise Unauthorised(AgentRejected.TOKEN, "this token is unknown, was revoked, or has ended", _HINT)
+                raise Unauthorised(
+                    AgentRejected.TOKEN,
+                    "this token is unknown, was revoked, or has ended",
+                    _HINT,
+                    code="token-not-valid",
+                )
             return Person(found.name, Role[found.role.upper()], "token", peer)
         reached = open_ and self._open and not self._tokens.look()
         if origin.role and (reached or origin.unix):
             return Person(self._users.name(origin.uid), Role[origin.role.upper()], "user", peer)
         if origin.unix:
             who = "this user" if origin.uid is None else f"uid {origin.uid}"
-            raise Unauthorised(AgentRejected.NO_TOKEN, f"{who} of this machine may do nothing here", _SOCKET_HINT)
+            raise Unauthorised(
+                AgentRejected.NO_TOKEN,
+                f"{who} of this machine may do nothing here",
+                _SOCKET_HINT,
+                code="local-user-denied",
+            )
         if reached:
             return Person("whoever reaches the server", Role.ACT if self._believing else Role.VIEW, "open", peer)
-        raise Unauthorised(AgentRejected.NO_TOKEN, "the server asks for a token, and none was shown", _HINT)
+        raise Unauthorised(
+            AgentRejected.NO_TOKEN, "the server asks for a token, and none was shown", _HINT, code="no-token"
+        )
 
     def who_may(self, needed: Role) -> tuple[str, ...]:
         """Whose tokens allow that now; whom a proxy lets through is not known before they come."""
@@ -146,7 +161,11 @@ class Authorizer(Interceptor):
             origin = relayed_peer.read(context.peer())
             if (origin.unix or self._closed) and origin.role != Role.ACT.word:
                 what = "without a certificate, an agent must run as root or as the server's user"
-                raise NotAllowed(what, "give server and agents --tls (hangdog certs init); docs/security.md")
+                raise NotAllowed(
+                    what,
+                    "give server and agents --tls (hangdog certs init); docs/security.md",
+                    code="local-user-denied",
+                )
             return None
         shown = self.certificates.shown(context.auth_context())
         if not shown.machines:
@@ -154,7 +173,9 @@ class Authorizer(Interceptor):
             advice = "an agent shows one from `hangdog certs machine`"
             if shown.leaf is not None and not shown.leaf.owners:
                 advice = "it holds no hangdog:// URI: make one that does, or trust DNS names with --trust-dns-names"
-            raise Unauthorised(AgentRejected.CERTIFICATE, f"{what} is no machine's", advice)
+            raise Unauthorised(
+                AgentRejected.CERTIFICATE, f"{what} is no machine's", advice, code="no-machine-certificate"
+            )
         return shown
 
     async def intercept_service(  # type: ignore[override]  # a request that nobody handles has no handler
@@ -164,7 +185,9 @@ class Authorizer(Interceptor):
         needed = GRPC.get(details.method)
         if needed is None:
             return _stream(
-                self._refusing(Unauthorised(AgentRejected.UNKNOWN, f"there is no {details.method[:100]} here"))
+                self._refusing(
+                    Unauthorised(AgentRejected.UNKNOWN, f"there is no {details.method[:100]} here", code="no-such-call")
+                )
             )
         handler = await continuation(details)
         return None if handler is None else _stream(self._guarded(details.method, needed, handler), handler)
@@ -206,11 +229,11 @@ class Authorizer(Interceptor):
             async with asyncio.timeout(self._patience_s):
                 request = await context.read()
         except TimeoutError:
-            raise WrongUse(f"no request came within {self._patience_s:g} s") from None
+            raise WrongUse(f"no request came within {self._patience_s:g} s", code="request-too-slow") from None
         except DecodeError:
-            raise WrongUse("this is not a hangdog request") from None
+            raise WrongUse("this is not a hangdog request", code="damaged-message") from None
         if request is cast(Any, grpc.aio).EOF:
-            raise WrongUse("the stream ended before its request")
+            raise WrongUse("the stream ended before its request", code="damaged-message")
         return request
 
     def _refusing(self, error: NotAllowed) -> Callable[[Any, Context], Awaitable[None]]:
@@ -233,7 +256,9 @@ def _proxied(stated: Mapping[str, str], peer: str) -> Person:
     name, role = stated[USER], stated.get(ROLE, Role.VIEW.word)
     if len(name) > _USER or not name.isprintable() or role.upper() not in Role.__members__:
         raise Unauthorised(
-            AgentRejected.PROXY, f"the proxy says what cannot be: {name[:_USER]!r} with role {role[:20]!r}"
+            AgentRejected.PROXY,
+            f"the proxy gives an impossible user or role: {name[:_USER]!r} with role {role[:20]!r}",
+            code="wrong-proxy-headers",
         )
     return Person(name, Role[role.upper()], "proxy", peer)
 

@@ -83,7 +83,9 @@ def init(folder: Path, names: Sequence[str], now: float, days: int = DAYS) -> tu
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise WrongUse(f"cannot write {folder}: {error.strerror}", "name another folder") from error
+        raise WrongUse(
+            f"cannot write {folder}: {error.strerror}", "name another folder", code="unwritable-file"
+        ) from error
     _write(folder / "ca.key", _key(key), 0o600)
     _write(folder / "ca.pem", made.public_bytes(Encoding.PEM), 0o644)
     return (folder, server(folder, names, now, folder, days))
@@ -92,7 +94,9 @@ def init(folder: Path, names: Sequence[str], now: float, days: int = DAYS) -> tu
 def server(authority: Path, names: Sequence[str], now: float, into: Path, days: int = DAYS) -> Path:
     """A certificate for a server that is reached by these names and addresses; gives its folder, `into/server`."""
     if not names:
-        raise WrongUse("a server's certificate needs a name that agents reach it by", "give one with --name")
+        raise WrongUse(
+            "a server's certificate needs a name that agents reach it by", "give one with --name", code="bad-name"
+        )
     alternative = [_alternative(name) for name in dict.fromkeys((*names, *LOCAL))]
     return _issue(authority, SERVER, names[0], alternative, now, days, into / SERVER)
 
@@ -144,7 +148,7 @@ def _issue(
     folder: Path,
 ) -> Path:
     if not name.strip() or not name.isprintable():
-        raise WrongUse(f"{name!r} is no name", "names are printable and not empty")
+        raise WrongUse(f"{name!r} is no name", "names are printable and not empty", code="bad-name")
     above, signing = certificate(authority / "ca.pem"), signer(authority / "ca.key")
     if folder.exists():
         raise there(folder)
@@ -175,7 +179,9 @@ def put(
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         making = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))  # nobody finds half of it under its name
     except OSError as error:
-        raise WrongUse(f"cannot write {folder}: {error.strerror}", "name another folder") from error
+        raise WrongUse(
+            f"cannot write {folder}: {error.strerror}", "name another folder", code="unwritable-file"
+        ) from error
     try:
         _write(making / "key.pem", _key(key), 0o600)
         _write(making / "cert.pem", pem(made), 0o644)
@@ -184,7 +190,9 @@ def put(
         making.rename(folder)
     except OSError as error:
         shutil.rmtree(making, ignore_errors=True)
-        raise WrongUse(f"cannot write {folder}: {error.strerror}", "name another folder") from error
+        raise WrongUse(
+            f"cannot write {folder}: {error.strerror}", "name another folder", code="unwritable-file"
+        ) from error
     return folder
 
 
@@ -212,7 +220,9 @@ def _alternative(name: str) -> x509.GeneralName:
     try:
         return x509.DNSName(name)
     except ValueError as error:
-        raise WrongUse(f"{name!r} is neither an address nor a DNS name", "give one without a port") from error
+        raise WrongUse(
+            f"{name!r} is neither an address nor a DNS name", "give one without a port", code="wrong-address"
+        ) from error
 
 
 def _names(found: x509.Certificate) -> Iterable[x509.GeneralName]:
@@ -228,10 +238,12 @@ def certificate(path: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except OSError as error:
         advice = "make an authority with `hangdog certs init`, and name it with --ca"
-        raise WrongUse(f"cannot read {path}: {error.strerror}", advice) from error
+        raise WrongUse(f"cannot read {path}: {error.strerror}", advice, code="unreadable-file") from error
     except ValueError as error:
         raise WrongUse(
-            f"{path} holds no certificate", "a certificate is PEM text: -----BEGIN CERTIFICATE-----"
+            f"{path} holds no certificate",
+            "a certificate is PEM text: -----BEGIN CERTIFICATE-----",
+            code="unusable-certificate",
         ) from error
 
 
@@ -241,11 +253,17 @@ def signer(path: Path) -> ec.EllipticCurvePrivateKey:
         key = load_pem_private_key(path.read_bytes(), None)
     except OSError as error:
         advice = "making certificates needs the authority's key"
-        raise WrongUse(f"cannot read {path}: {error.strerror}", advice) from error
+        raise WrongUse(f"cannot read {path}: {error.strerror}", advice, code="unreadable-file") from error
     except (TypeError, ValueError) as error:
-        raise WrongUse(f"{path} holds no readable key: {error}", "it must be PEM without a password") from error
+        raise WrongUse(
+            f"{path} holds no readable key: {error}", "it must be PEM without a password", code="unusable-certificate"
+        ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise WrongUse(f"{path} is not a key from `hangdog certs init`", "sign with the tool that made that authority")
+        raise WrongUse(
+            f"{path} is not a key from `hangdog certs init`",
+            "sign with the tool that made that authority",
+            code="unusable-certificate",
+        )
     return key
 
 
@@ -260,7 +278,9 @@ def _write(path: Path, content: bytes, mode: int) -> None:
     except FileExistsError:
         raise there(path) from None
     except OSError as error:
-        raise WrongUse(f"cannot write {path}: {error.strerror}", "name another folder") from error
+        raise WrongUse(
+            f"cannot write {path}: {error.strerror}", "name another folder", code="unwritable-file"
+        ) from error
     with open(fd, "wb") as file:  # noqa: PTH123 - opened by descriptor
         file.write(content)
         os.fchmod(fd, mode)
@@ -269,7 +289,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 def there(path: Path) -> WrongUse:
     """That something is there already."""
     advice = "hangdog overwrites nothing: make the new one elsewhere (--into, if the command has it), then move it here"
-    return WrongUse(f"{path} already exists", advice)
+    return WrongUse(f"{path} already exists", advice, code="already-exists")
 
 
 def _file_name(name: str) -> str:

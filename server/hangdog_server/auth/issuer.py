@@ -96,11 +96,11 @@ class Issuer:
         self.ends = self._above.not_valid_after_utc.timestamp()
         advice = "hangdog certs issuer makes one"
         if not constrained(self._above):
-            raise WrongUse(f"{path} can sign more than certificates of machines", advice)
+            raise WrongUse(f"{path} can sign more than certificates of machines", advice, code="wrong-authority")
         if self._above.public_key() != self._key.public_key():
-            raise WrongUse(f"{path} belongs to another key than the one beside it", advice)
+            raise WrongUse(f"{path} belongs to another key than the one beside it", advice, code="unusable-certificate")
         if self.ends <= clock():
-            raise WrongUse(f"the authority in {folder} expired on {day(self.ends)}", advice)
+            raise WrongUse(f"the authority in {folder} expired on {day(self.ends)}", advice, code="expired-certificate")
 
     def sign(self, request: bytes, machine: str) -> bytes:
         """A certificate (PEM) for a machine whose agent the caller has authenticated; raises WrongUse.
@@ -145,14 +145,24 @@ def _public(request: bytes) -> ec.EllipticCurvePublicKey:
     """The key of a request that proves to hold it; raises WrongUse."""
     advice = "is its agent of another version?"
     if len(request) > _MOST:
-        raise WrongUse(f"a request for a certificate of {len(request)} bytes is too long", advice)
+        raise WrongUse(
+            f"a request for a certificate of {len(request)} bytes is too long", advice, code="wrong-certificate-request"
+        )
     try:
         found = x509.load_pem_x509_csr(request)
         key, proved = found.public_key(), found.is_signature_valid
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise WrongUse(f"the request for a certificate cannot be read: {error}", advice) from error
+        raise WrongUse(
+            f"the request for a certificate cannot be read: {error}", advice, code="wrong-certificate-request"
+        ) from error
     if not proved:
-        raise WrongUse("the request for a certificate is not signed with its own key", advice)
+        raise WrongUse(
+            "the request for a certificate is not signed with its own key", advice, code="wrong-certificate-request"
+        )
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise WrongUse("the request for a certificate is for a key on another curve than P-256", advice)
+        raise WrongUse(
+            "the request for a certificate is for a key on another curve than P-256",
+            advice,
+            code="wrong-certificate-request",
+        )
     return key

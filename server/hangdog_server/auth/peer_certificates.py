@@ -31,13 +31,20 @@ class Certificates:
         """
         peer = tls.peer(auth, self._trust_dns_names)
         if peer.unreadable:
-            raise Unauthorised(AgentRejected.CERTIFICATE, f"the certificate cannot be read: {peer.unreadable}")
+            raise Unauthorised(
+                AgentRejected.CERTIFICATE,
+                f"the certificate cannot be read: {peer.unreadable}",
+                code="unusable-certificate",
+            )
         if peer.leaf is None:
             return peer
         if not peer.leaf.client_auth:
             what = f"the certificate of {peer.label} does not allow client authentication"
             raise Unauthorised(
-                AgentRejected.CERTIFICATE, what, "its extended key usage must name clientAuth; docs/security.md"
+                AgentRejected.CERTIFICATE,
+                what,
+                "its extended key usage must name clientAuth; docs/security.md",
+                code="wrong-certificate",
             )
         if because := self._denied.refuses(peer.leaf):
             raise _denied(peer, because)
@@ -74,4 +81,9 @@ class Certificates:
 
 
 def _denied(peer: Peer, because: str) -> Unauthorised:
-    return Unauthorised(AgentRejected.DENIED, f"{peer.label}: {because}", "ask who runs the server for another one")
+    return Unauthorised(
+        AgentRejected.DENIED,
+        f"{peer.label}: {because}",
+        "ask who runs the server for another one",
+        code="denied-certificate",
+    )

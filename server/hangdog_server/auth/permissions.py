@@ -20,6 +20,7 @@ GRPC: Mapping[str, Role | str] = {
     "/hangdog.v1.Incidents/Machines": Role.VIEW,
     "/hangdog.v1.Incidents/Mentions": Role.VIEW,
     "/hangdog.v1.Incidents/Bundle": Role.VIEW,
+    "/hangdog.v1.Incidents/Communicators": Role.VIEW,
     "/hangdog.v1.Incidents/Report": Role.VIEW,
     "/hangdog.v1.Campaigns/Run": Role.ACT,  # it takes machines for minutes, and ends in convictions
     "/hangdog.v1.Campaigns/Abort": Role.ACT,
@@ -47,6 +48,7 @@ HTTP: Mapping[tuple[str, str], Role | str] = {
     ("GET", "/incidents/{id}/postmortem.md"): Role.VIEW,
     ("GET", "/incidents"): Role.VIEW,
     ("GET", "/jobs"): Role.VIEW,
+    ("GET", "/jobs/{name:path}/communicators"): Role.VIEW,
     ("GET", "/machines"): Role.VIEW,
     ("GET", "/actions"): Role.VIEW,
     ("GET", "/machines/{name:path}"): Role.VIEW,
@@ -55,6 +57,7 @@ HTTP: Mapping[tuple[str, str], Role | str] = {
     ("GET", "/api/incidents/{id}"): Role.VIEW,
     ("GET", "/api/incidents/{id}/events"): Role.VIEW,
     ("GET", "/api/jobs"): Role.VIEW,
+    ("GET", "/api/jobs/{name:path}/communicators"): Role.VIEW,
     ("GET", "/api/machines"): Role.VIEW,
     ("GET", "/api/machines/{name:path}"): Role.VIEW,
     ("GET", "/api/events"): Role.VIEW,

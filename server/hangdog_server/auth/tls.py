@@ -118,17 +118,29 @@ class Certificate:
     def _checked(self, found: certificate_folder.CertificateFiles) -> float:
         advice = "hangdog certs show DIR lists what is in it; docs/authentication.md says how to renew it"
         if not found.certificate:
-            raise WrongUse(f"{self._folder} holds no certificate of a server", "hangdog certs init makes one")
+            raise WrongUse(
+                f"{self._folder} holds no certificate of a server",
+                "hangdog certs init makes one",
+                code="no-server-certificate",
+            )
         try:
             own = x509.load_pem_x509_certificate(found.certificate)
             key = load_pem_private_key(found.key, None)
         except (TypeError, ValueError, UnsupportedAlgorithm) as error:
-            raise WrongUse(f"the certificate in {self._folder} cannot be read: {error}", advice) from error
+            raise WrongUse(
+                f"the certificate in {self._folder} cannot be read: {error}", advice, code="unusable-certificate"
+            ) from error
         if own.public_key() != key.public_key():
-            raise WrongUse(f"the certificate in {self._folder} belongs to another key than the one beside it", advice)
+            raise WrongUse(
+                f"the certificate in {self._folder} belongs to another key than the one beside it",
+                advice,
+                code="unusable-certificate",
+            )
         ends = own.not_valid_after_utc.timestamp()
         if ends <= self._clock():
-            raise WrongUse(f"the certificate in {self._folder} expired on {day(ends)}", advice)
+            raise WrongUse(
+                f"the certificate in {self._folder} expired on {day(ends)}", advice, code="expired-certificate"
+            )
         self.begins = own.not_valid_before_utc.timestamp()
         return ends
 

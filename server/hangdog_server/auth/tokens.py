@@ -7,15 +7,16 @@ passwords can be guessed, and these cannot.
 import fcntl
 import hashlib
 import hmac
-import json
 import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
 
 from hangdog_models.errors import WrongUse
 from hangdog_proto.private_files import file_stamp, make_file, make_folder, restrict_file
@@ -28,7 +29,6 @@ DAYS = 90
 _MOST_BYTES, MOST = 1 << 20, 1000
 #: Characters of a name, as of a user's elsewhere.
 _NAME = 100
-_SCHEMA = "hangdog.tokens/1"
 
 log = logging.getLogger(__name__)
 
@@ -46,31 +46,41 @@ class Role(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the file says of one token; times are Unix seconds, `sha256` is in hexadecimal digits."""
 
     name: str
     role: str
     made: float
     expires: float
-    sha256: str
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{64}$")]
+
+
+class TokenFile(msgspec.Struct, frozen=True):
+    """The whole file."""
+
+    schema: Literal["hangdog.tokens/1"]
+    tokens: tuple[Token, ...]
 
 
 def new(path: Path, name: str, role: Role, now: float, days: int = DAYS) -> str:
     """Makes a token and gives it: it is nowhere else from then on. Raises WrongUse, also when `name` has one that lasts."""
     if not name.strip() or not name.isprintable() or len(name) > _NAME:
-        raise WrongUse(f"{name[:_NAME]!r} is no name", f"names are printable and at most {_NAME} characters")
+        raise WrongUse(
+            f"{name[:_NAME]!r} is no name", f"names are printable and at most {_NAME} characters", code="bad-name"
+        )
     with _turn(path):
         # those that have ended stay, but for one of this name: by a clock that has jumped forward all have
         kept = [token for token in read(path) if token.name != name or token.expires > now]
         if any(token.name == name for token in kept):
             raise WrongUse(
-                f"{name} already has a token", f"revoke it with `hangdog token revoke {name}`, or give another --name"
+                f"{name} already has a token",
+                f"revoke it with `hangdog token revoke {name}`, or give another --name",
+                code="already-exists",
             )
         if len(kept) >= MOST:
             hint = "revoke the expired ones (`hangdog token list`), or let a proxy authenticate people"
-            raise WrongUse(f"{path} is full: it holds {MOST} tokens", hint)
+            raise WrongUse(f"{path} is full: it holds {MOST} tokens", hint, code="too-many")
         made = PREFIX + secrets.token_urlsafe(32)
         _write(path, [*kept, Token(name, role.word, now, now + days * 86400.0, digest(made))])
     return made
@@ -82,7 +92,7 @@ def revoke(path: Path, name: str) -> None:
         before = read(path)
         kept = [token for token in before if token.name != name]
         if len(kept) == len(before):
-            raise WrongUse(f"{name} has no token", "`hangdog token list` lists who has one")
+            raise WrongUse(f"{name} has no token", "`hangdog token list` lists who has one", code="no-such-token")
         _write(path, kept)
 
 
@@ -94,20 +104,21 @@ def read(path: Path) -> tuple[Token, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        raise WrongUse(f"cannot read {path}: {error.strerror}", "run this as the user of the server") from error
+        raise WrongUse(
+            f"cannot read {path}: {error.strerror}", "run this as the user of the server", code="unreadable-file"
+        ) from error
     try:
         if len(content) > _MOST_BYTES:
             raise ValueError("it is too long")
-        document = json.loads(content)
-        if document["schema"] != _SCHEMA:
-            raise ValueError("it is of another version")
-        found = tuple(Token(**entry) for entry in document["tokens"])
+        found = msgspec.json.decode(content, type=TokenFile).tokens
         for token in found:
             Role[token.role.upper()]
-            if len(bytes.fromhex(token.sha256)) != hashlib.sha256().digest_size or not token.expires > token.made:
+            if not token.expires > token.made:
                 raise ValueError(f"{token.name!r} is none")
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise WrongUse(f"{path} is not a token file: {error}", "hangdog token new makes one") from error
+        raise WrongUse(
+            f"{path} is not a token file: {error}", "hangdog token new makes one", code="wrong-schema"
+        ) from error
     return found
 
 
@@ -169,15 +180,17 @@ def _turn(path: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
     except OSError as error:
-        raise WrongUse(f"cannot write {path}: {error.strerror}", "run this as the user of the server") from error
+        raise WrongUse(
+            f"cannot write {path}: {error.strerror}", "run this as the user of the server", code="unwritable-file"
+        ) from error
 
 
 def _write(path: Path, tokens: Sequence[Token]) -> None:
-    document = {"schema": _SCHEMA, "tokens": [asdict(token) for token in tokens]}
+    document = msgspec.json.encode(TokenFile("hangdog.tokens/1", tuple(tokens)))
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "w", encoding="utf-8") as file:  # noqa: PTH123 - opened by descriptor
-        file.write(json.dumps(document, indent=1) + "\n")
+        file.write(msgspec.json.format(document, indent=1).decode() + "\n")
         file.flush()
         os.fsync(fd)
     new.rename(path)

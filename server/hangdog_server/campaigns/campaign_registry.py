@@ -75,7 +75,9 @@ class CampaignRegistry:
         course = self._running.get(campaign.id)
         if course is None:
             if campaign.state is CampaignState.RUNNING:
-                raise ServerUnreachable(f"campaign {campaign.id} is led by another server", "ask there")
+                raise ServerUnreachable(
+                    f"campaign {campaign.id} is led by another server", "ask there", code="not-the-leader"
+                )
             yield ProgressUpdate(
                 campaign.id, campaign.state, campaign.note or f"it is {campaign.state}", campaign.report
             )
@@ -96,8 +98,10 @@ class CampaignRegistry:
             await asyncio.wait((task,))
             return await self.find(campaign.id)
         if campaign.state is CampaignState.RUNNING:
-            raise ServerUnreachable(f"campaign {campaign.id} is led by another server", "ask there")
-        raise WrongUse(f"campaign {campaign.id} is over: {campaign.state}")
+            raise ServerUnreachable(
+                f"campaign {campaign.id} is led by another server", "ask there", code="not-the-leader"
+            )
+        raise WrongUse(f"campaign {campaign.id} is over: {campaign.state}", code="campaign-is-over")
 
     async def take_report(self, machine: str, stated: pb.Diagnosed) -> str:
         """Takes in what a machine says of a launch; the reason why it is refused, empty when it is taken."""
@@ -161,11 +165,11 @@ class CampaignRegistry:
         if len(self._running) >= self._services.settings.max_campaigns:
             many = len(self._running)
             stated = f"{counted(many, 'campaign')} {'is' if many == 1 else 'are'} running"
-            raise ServerUnreachable(stated, "try again when one has ended")
+            raise ServerUnreachable(stated, "try again when one has ended", code="server-busy")
         for name, course in self._running.items():
             if taken := sorted(course.machines & wanted.prior.keys()):
                 what = f"machine {taken[0]} is being tested by campaign {name}"
-                raise WrongUse(what, f"follow it: hangdog test follow {name}")
+                raise WrongUse(what, f"follow it: hangdog test follow {name}", code="machine-in-use")
 
     def _led(self, course: CampaignRun) -> CampaignRun:
         name = course.campaign.id

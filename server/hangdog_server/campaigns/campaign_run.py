@@ -99,11 +99,11 @@ class CampaignRun:
             await self._fail(error)
         except asyncio.CancelledError:  # the store does not hear of it: whoever takes the store up goes on
             stopped = "the server stopped before the campaign ended"
-            self._progress.failure = ServerUnreachable(stopped, "the next server continues it")
+            self._progress.failure = ServerUnreachable(stopped, "the next server continues it", code="server-stopped")
         except Exception as error:  # a bug of ours must not leave a campaign that looks as if it were still running
             log.exception("campaign %s failed", self.campaign.id)
             what = f"campaign {self.campaign.id} failed: {type(error).__name__}: {error}"
-            await self._fail(OurFault(what, "this is a bug in hangdog; the server's log says more"))
+            await self._fail(OurFault(what, "this is a bug in hangdog; the server's log says more", code="bug"))
         finally:
             self._progress.end()
 
@@ -137,7 +137,9 @@ class CampaignRun:
         self._before = len(self._launches)
         if attempt > ATTEMPTS:
             raise ServerUnreachable(
-                f"the server ended {counted(attempt, 'time')} during this campaign", "start a new one"
+                f"the server ended {counted(attempt, 'time')} during this campaign",
+                "start a new one",
+                code="server-stopped",
             )
         self._asked = replace(self._asked, attempt=attempt)
         await store.do(campaigns.remember, name, self._asked.to_json())

@@ -29,19 +29,27 @@ async def asked(
     """All that planning takes; raises HangdogError when it makes no sense or nobody can be asked."""
     levels, budget_s = _levels(request), request.budget_s or settings.campaign_s
     if not (math.isfinite(budget_s) and 0 < budget_s <= settings.max_campaign_s):
-        raise WrongUse(f"{budget_s:g} s is no budget", f"give up to {settings.max_campaign_s:g} s")
+        raise WrongUse(f"{budget_s:g} s is no budget", f"give up to {settings.max_campaign_s:g} s", code="out-of-range")
     machines, suspected = await _machines(request, fleet, store)
     if len(machines) > settings.campaign_machines:
-        raise WrongUse(f"{len(machines)} machines; {settings.campaign_machines} at most", "name fewer with --machines")
+        raise WrongUse(
+            f"{len(machines)} machines; {settings.campaign_machines} at most",
+            "name fewer with --machines",
+            code="too-many",
+        )
     unable = {name: why for name in machines if (why := fleet.untestable(name))}
     if len(unable) == len(machines):
         raise WrongUse(
-            f"no machine can be tested: {_unable_text(unable)}", "hangdog machines lists those that are connected"
+            f"no machine can be tested: {_unable_text(unable)}",
+            "hangdog machines lists those that are connected",
+            code="nothing-to-test",
         )
     chosen = diagnostics(levels, len(machines))
     if not chosen:
         raise WrongUse(
-            f"level {levels[0]} needs two machines or more", "name another with --machines, or another level"
+            f"level {levels[0]} needs two machines or more",
+            "name another with --machines, or another level",
+            code="too-few-machines",
         )
     since = clock() - settings.probation_s if settings.probation_s else math.inf
     offences = await store.ask(test_results.offences, machines, since)
@@ -67,24 +75,32 @@ def _levels(request: CampaignRequest) -> tuple[int, ...]:
             if strange == [5]
             else f"a server cannot request level {strange[0]}"
         )
-        raise WrongUse(what, f"levels over a server are {', '.join(map(str, LADDER))}")
+        raise WrongUse(what, f"levels over a server are {', '.join(map(str, LADDER))}", code="unknown-choice")
     return levels
 
 
 async def _machines(request: CampaignRequest, fleet: Fleet, store: Store) -> tuple[tuple[str, ...], dict[str, float]]:
     """The machines in order, and how suspicious an incident makes each."""
     if not request.machines and not request.incident:
-        raise WrongUse("no machines to test are named", "name them with --machines, or an incident with --incident")
+        raise WrongUse(
+            "no machines to test are named",
+            "name them with --machines, or an incident with --incident",
+            code="no-machine-named",
+        )
     if not request.incident:
         return tuple(dict.fromkeys(request.machines)), {}
     incident = await store.find(request.incident)
     if not incident.verdict:
-        raise WrongUse(f"incident {incident.id} has no verdict yet", "wait for it, or name machines with --machines")
+        raise WrongUse(
+            f"incident {incident.id} has no verdict yet",
+            "wait for it, or name machines with --machines",
+            code="no-verdict-yet",
+        )
     weights = suspicion(json.loads(incident.verdict))
     kept, _ = await store.kept(incident.id)
     machines = request.machines or tuple(sorted({*kept["asked"], *kept["absent"], *weights}))
     if not machines:
-        raise WrongUse(f"incident {incident.id} names no machine", "name them with --machines")
+        raise WrongUse(f"incident {incident.id} names no machine", "name them with --machines", code="no-machine-named")
     return tuple(dict.fromkeys(machines)), {name: weight for name, weight in weights.items() if name in set(machines)}
 
 

@@ -52,12 +52,16 @@ class Renewals:
     async def _renew(self, shown: Peer | None, machine: str, peer: str, request: bytes, now: float) -> bytes:
         """A new certificate (PEM) for `machine`; what cannot be recorded is not handed out. Raises HangdogError."""
         if self._issuer is None:
-            raise WrongUse("this server signs no certificates", "hangdog server --issuer; docs/security.md")
+            raise WrongUse(
+                "this server signs no certificates", "hangdog server --issuer; docs/security.md", code="no-issuer"
+            )
         if shown is None or shown.leaf is None or machine not in shown.machines:
-            raise NotAllowed(f"the agent showed no certificate of machine {machine}")
+            raise NotAllowed(f"the agent showed no certificate of machine {machine}", code="no-machine-certificate")
         if not self._budgets.take(machine, 1, now):
             raise WrongUse(
-                f"{machine} got {AT_ONCE} certificates lately", "the server signs another one within the hour"
+                f"{machine} got {AT_ONCE} certificates lately",
+                "the server signs another one within the hour",
+                code="rate-limited",
             )
         entry = AuditEntry("certificate renew", machine, "", "certificate", peer, "", f"instead of {shown.leaf.serial}")
         try:
@@ -67,7 +71,7 @@ class Renewals:
             raise
         found = x509.read_pem(made)
         if not await self._audit.note(replace(entry, outcome=f"signed {found.serial}, until {day(found.ends)}")):
-            raise OurFault("the audit log cannot be written", "the server's log says why")
+            raise OurFault("the audit log cannot be written", "the server's log says why", code="audit-log-failed")
         return made
 
 

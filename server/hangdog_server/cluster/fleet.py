@@ -80,10 +80,21 @@ class Fleet:
                     Denial.TAKEN,
                     f"an agent at {first.peer} already speaks for {machine}, last heard {silent:.1f} s ago",
                     "end that agent, or give this one another --machine",
+                    code="machine-name-taken",
                 )
-            first.end(TurnedAway(Denial.REPLACED, f"silent for {silent:.0f} s and replaced by the agent at {peer}"))
+            first.end(
+                TurnedAway(
+                    Denial.REPLACED,
+                    f"silent for {silent:.0f} s and replaced by the agent at {peer}",
+                    code="machine-name-taken",
+                )
+            )
         elif len(self._connected) >= self._settings.max_machines:
-            raise TurnedAway(Denial.FULL, f"{self._settings.max_machines} machines are connected, more are not taken")
+            raise TurnedAway(
+                Denial.FULL,
+                f"{self._settings.max_machines} machines are connected, more are not taken",
+                code="too-many-agents",
+            )
         connection = Connection(machine, version, peer, now, self.pace_s, paced)
         self._connected[machine] = connection
         self._bodies[machine] = body or Body()

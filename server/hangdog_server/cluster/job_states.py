@@ -5,8 +5,10 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hangdog_models.errors import WrongUse
 from hangdog_models.incident import Incident
 from hangdog_models.views.job_state import JobCondition, JobFacts, JobState, job_state, severity
+from hangdog_server.cluster.communicators import JobCommunicators, put_together
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.job_activity import RankMotion
 from hangdog_server.cluster.session_tracker import SessionTracker
@@ -14,6 +16,9 @@ from hangdog_server.cluster.stalls import StallTracker
 from hangdog_server.etag import digest
 from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
+
+#: The communicators of a job are put together no more often. Seconds.
+FRESH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,9 @@ class JobStates:
         self._lock = asyncio.Lock()
         self._asked = self._answered = 0
         self._known: tuple[KnownJob, ...] = ()
+        self._joining = asyncio.Lock()
+        #: The communicators of jobs, each until when they are answered again.
+        self._joined: dict[str, tuple[float, JobCommunicators]] = {}
 
     async def known(self) -> tuple[KnownJob, ...]:
         """Every job that is known now, the worst first; while the store is away, by the incidents that it told of last.
@@ -83,6 +91,28 @@ class JobStates:
     def activity(self, name: str) -> tuple[RankMotion | None, ...]:
         """How many of its ranks moved over the last half hour; empty of a job that this server did not watch."""
         return self._stalls.activity.strip(name, self._steady())
+
+    async def communicators(self, name: str) -> JobCommunicators:
+        """How its communicators go on, as they were put together a moment ago; raises WrongUse where no connected machine runs it.
+
+        However many look and however large the job is, a tenth of the time goes into it at most, and no agent waits for it.
+        """
+        if not self._fleet.asked(name):
+            raise WrongUse(
+                f"no connected machine runs job {name[:100]!r}",
+                "hangdog jobs lists those that run; so does the page /jobs",
+                code="no-such-job",
+            )
+        async with self._joining:
+            began = self._steady()
+            self._joined = {job: one for job, one in self._joined.items() if began < one[0]}
+            if name not in self._joined:
+                # what a silent machine told last would have a communicator move for ever
+                reported = self._stalls.communicators.reported(name, self._fleet.awake(name, began))
+                found = await asyncio.to_thread(put_together, reported, began)
+                ended = self._steady()
+                self._joined[name] = ended + max(FRESH_S, 10 * (ended - began)), found
+            return self._joined[name][1]
 
     def _job(self, name: str, incidents: Sequence[Incident]) -> KnownJob:
         clock, running = self._steady(), self._fleet.asked(name)

@@ -80,6 +80,7 @@ class Leading:
                 f"ask there: --server {address}"
                 if address
                 else "give each server the --advertise that the agents' --server names",
+                code="not-the-leader",
             )
 
     def elsewhere(self, job: str) -> bool:

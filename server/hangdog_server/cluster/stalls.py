@@ -12,6 +12,7 @@ from hangdog_models.phase_history import PastPhases, PhaseHistory
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import OVER_S, Doing, Sign, StallTimeouts, Suspicion, suspect
 from hangdog_models.verdict import Kind
+from hangdog_server.cluster.communicators import Communicators
 from hangdog_server.cluster.job_activity import JobActivity, RankMotion
 from hangdog_server.cluster.slow_jobs import SlowJobs
 from hangdog_server.cluster.step_paces import StepPaces
@@ -66,6 +67,8 @@ class StallTracker:
     activity: JobActivity = field(default_factory=JobActivity)
     #: What they say of the time of a step.
     paces: StepPaces = field(default_factory=StepPaces)
+    #: What they say of communicators.
+    communicators: Communicators = field(default_factory=Communicators)
     _reports: dict[str, dict[str, _StallReport]] = field(default_factory=dict)
     _moving: dict[str, dict[str, Collection[Rank]]] = field(default_factory=dict)
     # since when a job is seen to move while none of its ranks shows anything
@@ -109,6 +112,7 @@ class StallTracker:
         self._moving_since = {job: since for job, since in self._moving_since.items() if job in self._moving}
         self.slow.forget(machine)
         self.paces.forget(machine)
+        self.communicators.forget(machine)
 
     def _withdraw(self, machine: str) -> None:
         for stated in self._reports.values():

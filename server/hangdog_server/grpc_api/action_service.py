@@ -91,9 +91,13 @@ class ActionService:
     async def act(self, request: pb.ActRequest, person: Person, shown: str = "") -> pb.ActionList:
         """Does what a person decided, which is recorded before and after; once for what they were `shown`, where that is told."""
         if len(request.reason) > decode.WHY:
-            raise WrongUse(f"a reason of {len(request.reason)} characters is too long", f"give {decode.WHY} at most")
+            raise WrongUse(
+                f"a reason of {len(request.reason)} characters is too long",
+                f"give {decode.WHY} at most",
+                code="too-long",
+            )
         if request.what == "dismiss" and not request.reason.strip():
-            raise WrongUse("no reason is given", "say why the machines are left where they are")
+            raise WrongUse("no reason is given", "say why the machines are left where they are", code="text-missing")
         if request.what in ("approve", "dismiss"):
             incident = await self._services.store.find(request.incident)
             entry = replace(person.audit_entry(request.what, incident.job, request.reason), incident=incident.id)
@@ -103,7 +107,9 @@ class ActionService:
             entry = person.audit_entry(request.what, "", request.reason)
         else:
             raise WrongUse(
-                f"{request.what[:40]!r} is not an action", "give one of approve, dismiss, release, close-breaker"
+                f"{request.what[:40]!r} is not an action",
+                "give one of approve, dismiss, release, close-breaker",
+                code="unknown-choice",
             )
         await self._audit.note(replace(entry, outcome="asked"))
         try:
@@ -139,7 +145,9 @@ class ActionService:
                 now_shown = seen(request.what, of, responses.find(connection, incident))
             if shown and now_shown != shown:
                 raise ActionChange(
-                    "nothing was done: it was decided upon since you were shown it", "look again, and decide"
+                    "nothing was done: it was decided upon since you were shown it",
+                    "look again, and decide",
+                    code="changed-meanwhile",
                 )
 
         if request.what == "approve":
@@ -147,7 +155,9 @@ class ActionService:
             rows = await self._turn(same, lambda connection: policy.approve(connection, incident, facts, rule, who))
             if refused := [row for row in rows if row.state in actions.OPEN]:
                 raise WrongUse(
-                    f"incident {incident}: {refused[0].message}", "the server's --acting file sets the limits"
+                    f"incident {incident}: {refused[0].message}",
+                    "the server's --acting file sets the limits",
+                    code="acting-limit-reached",
                 )
             return rows
         if request.what == "dismiss":
@@ -159,7 +169,11 @@ class ActionService:
         def close(connection: sa.Connection) -> tuple[ActionRecord, ...]:
             why, _ = policy.breaker(connection)
             if not why:  # closed anew it would forget what has counted towards opening it since
-                raise WrongUse("the breaker is closed", "nothing was done; hangdog actions shows whether it is open")
+                raise WrongUse(
+                    "the breaker is closed",
+                    "nothing was done; hangdog actions shows whether it is open",
+                    code="nothing-to-decide",
+                )
             policy.set_breaker(connection, "", who, now)
             return ()
 

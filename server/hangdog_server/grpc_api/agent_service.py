@@ -12,9 +12,10 @@ from hangdog_models.actions.action_history import Body
 from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
 from hangdog_models.owner import Owner
 from hangdog_models.planning.slowdown import Slowdown, StepPace
+from hangdog_models.progress.communicator_window import CommunicatorChanges
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Sign
-from hangdog_proto.codec import findings, owners, slow_report, stall_signs, step_report
+from hangdog_proto.codec import communicator_report, findings, owners, slow_report, stall_signs, step_report
 from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import AgentsServicer
@@ -59,7 +60,7 @@ from hangdog_server.telemetry import SILENT, Agent, Telemetry
 log = logging.getLogger(__name__)
 #: The longest a timer is set for; no stream lasts a year. Seconds.
 _LONGEST_S = 366 * 86400.0
-JobSpeed = TypeVar("JobSpeed", Slowdown, StepPace)
+JobStatement = TypeVar("JobStatement", Slowdown, StepPace, CommunicatorChanges)
 
 
 class Agents(AgentsServicer):
@@ -120,6 +121,7 @@ class Agents(AgentsServicer):
             raise NotAllowed(
                 f"an agent with the certificate of {shown.name} claims to be machine {machine}",
                 "give it the --machine of its certificate, or the certificate of its machine",
+                code="certificate-of-another-machine",
             )
         self._limits.count_message(machine, size, steady())
         version, peer = hello.version[: decode.NAME], relayed_peer.read(context.peer()).address
@@ -176,7 +178,11 @@ class Agents(AgentsServicer):
         """Has a stream end with the certificate that opened it: the agent comes back with a renewed one, or not at all."""
         if shown is None or shown.ends is None:
             return None
-        ended = NotAllowed(f"the certificate of {shown.name} has expired", "renew it: docs/authentication.md")
+        ended = NotAllowed(
+            f"the certificate of {shown.name} has expired",
+            "renew it: docs/authentication.md",
+            code="expired-certificate",
+        )
         left = min(max(shown.ends - self._registry.now(), 0.0), _LONGEST_S)
         return asyncio.get_running_loop().call_later(left, connection.end, ended)
 
@@ -187,12 +193,14 @@ class Agents(AgentsServicer):
                 first, size = await _read(context)
         except TimeoutError:
             raise TurnedAway(
-                Denial.HELLO, f"an agent says Hello first; this one said nothing for {self._settings.hello_s:g} s"
+                Denial.HELLO,
+                f"an agent says Hello first; this one said nothing for {self._settings.hello_s:g} s",
+                code="request-too-slow",
             ) from None
         finally:
             self._limits.greeted()
         if not isinstance(first, pb.FromAgent) or not first.HasField("hello"):
-            raise TurnedAway(Denial.HELLO, "an agent says Hello first")
+            raise TurnedAway(Denial.HELLO, "an agent says Hello first", code="damaged-message")
         return first.hello, size
 
     async def _listen(self, connection: Connection, context: Context) -> None:
@@ -211,6 +219,7 @@ class Agents(AgentsServicer):
                     self._fleet.announce(connection, decode.local_jobs(message.presence, self._settings), steady())
                     self._seen.announced(connection.machine, connection.jobs, first, self._registry.now(), steady())
                     first, connection.leaving = False, message.presence.leaving
+                    self._stalls.communicators.retain(connection.machine, connection.jobs)
                     self._leading.noticed(connection.machine)
                 elif message.HasField("captured"):
                     if refused := self._registry.unawaited(message.captured.order):  # before it costs anything
@@ -229,6 +238,12 @@ class Agents(AgentsServicer):
                 elif message.HasField("step_report"):
                     paces = step_report.unpack(message.step_report)
                     self._stalls.paces.note(connection.machine, self._own_jobs(connection, paces), steady())
+                elif message.HasField("communicator_report"):
+                    changes = self._own_jobs(connection, communicator_report.unpack(message.communicator_report))
+                    changes = {
+                        job: one.within(self._fleet.owned(connection.machine, job)) for job, one in changes.items()
+                    }
+                    self._stalls.communicators.note(connection.machine, changes, steady())
                 elif message.HasField("health"):
                     self._fleet.checked(connection, findings.unpack(message.health.findings, connection.machine))
                     self._checks.note(connection.machine, connection.findings, first_checks)
@@ -265,13 +280,15 @@ class Agents(AgentsServicer):
             log.warning("machine %s reports ranks that are not its own: ignored", connection.machine)
         return {job: signs for job, signs in own.items() if signs}, {job: them for job, them in moving.items() if them}
 
-    def _own_jobs(self, connection: Connection, stated: Mapping[tuple[str, Owner], JobSpeed]) -> dict[str, JobSpeed]:
-        """What is said of the pace of jobs that run on the machine: nobody has another machine's job looked at."""
-        own: dict[str, JobSpeed] = {}
-        for (name, owner), pace in stated.items():
+    def _own_jobs(
+        self, connection: Connection, stated: Mapping[tuple[str, Owner], JobStatement]
+    ) -> dict[str, JobStatement]:
+        """What is said of jobs that run on the machine: nobody has another machine's job looked at."""
+        own: dict[str, JobStatement] = {}
+        for (name, owner), one in stated.items():
             job = self._fleet.meant(connection.machine, name, owner)
             if job is not None and self._fleet.owned(connection.machine, job):
-                own[job] = pace
+                own[job] = one
         return own
 
     async def _recorded(self, machine: str, spooled: pb.Spooled, size: int) -> None:
@@ -322,7 +339,9 @@ async def _read(context: Context) -> tuple[object, int]:
         stated: object = await context.read()
     except DecodeError:
         raise WrongUse(
-            "it sent something that is not a hangdog message", "is something else calling this port?"
+            "it sent something that is not a hangdog message",
+            "is something else calling this port?",
+            code="damaged-message",
         ) from None
     return (stated.message, stated.size) if isinstance(stated, ClientCredentials) else (None, 0)
 

@@ -124,7 +124,9 @@ class Campaigns(CampaignsServicer):
 def _request(request: pb.CampaignRequest, person: Person) -> CampaignRequest:
     """What is asked for; raises WrongUse."""
     if len(request.why) > decode.WHY:
-        raise WrongUse(f"a reason of {len(request.why)} characters is too long", f"give {decode.WHY} at most")
+        raise WrongUse(
+            f"a reason of {len(request.why)} characters is too long", f"give {decode.WHY} at most", code="too-long"
+        )
     machines = tuple(decode.name(machine, "machine") for machine in request.machines[:_NAMED])
     levels = tuple(request.levels[:16])
     return CampaignRequest(machines, request.incident, levels, request.budget_s, request.why, person.name)

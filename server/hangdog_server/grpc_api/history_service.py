@@ -45,6 +45,7 @@ class Records:
             raise WrongUse(
                 f"the captures of incident {incident.id} were removed on {day}",
                 f"its verdict is kept: hangdog show {incident.id}; --keep-captures of the server is their limit",
+                code="captures-removed",
             )
         asked, captures = await self._store.kept(incident.id)
         head = pb.BundleHead(
@@ -66,7 +67,7 @@ class Records:
 def back(within_s: float, now: float) -> float:
     """The Unix time that a span of seconds reaches back to from `now`, 0 for all there is; raises WrongUse."""
     if not (math.isfinite(within_s) and within_s >= 0):
-        raise WrongUse(f"{within_s:g} s is no span of time", "give seconds, 0 for all there is")
+        raise WrongUse(f"{within_s:g} s is no span of time", "give seconds, 0 for all there is", code="out-of-range")
     return max(0.0, now - within_s) if within_s else 0.0
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.lists.list_kinds import ACTIONS, INCIDENTS, MACHINES
 from hangdog_models.lists.machine_now import MachineNow
-from hangdog_proto.codec import findings, owners
+from hangdog_proto.codec import communicator_list, findings, owners
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import IncidentsServicer
 from hangdog_server.actions.machine_states import machine_states
@@ -74,7 +74,11 @@ class Incidents(IncidentsServicer):
         """Starts or joins an incident and tells its steps."""
         try:
             if len(request.why) > decode.WHY:
-                raise WrongUse(f"a reason of {len(request.why)} characters is too long", f"give {decode.WHY} at most")
+                raise WrongUse(
+                    f"a reason of {len(request.why)} characters is too long",
+                    f"give {decode.WHY} at most",
+                    code="too-long",
+                )
             asked = IncidentRequest(
                 request.job, request.rounds, request.interval_s, request.job_toml, request.why, request.light
             )
@@ -129,6 +133,14 @@ class Incidents(IncidentsServicer):
             _machine(seen, self._fleet, now, decided.get(seen.machine, "")) for seen in self._fleet.machines(now)
         ]
         return pb.MachineList(machines=machines, jobs=map(_state, jobs))
+
+    @refusing
+    async def Communicators(self, request: pb.CommunicatorsRequest, context: Context) -> pb.CommunicatorList:
+        """How the communicators of a job go on."""
+        found = await self._states.communicators(request.job)
+        limit = min(request.limit or self._settings.listed, self._settings.max_listed)
+        lines = map(communicator_list.pack, found.communicators[:limit])
+        return pb.CommunicatorList(communicators=lines, found=len(found.communicators), left_out=found.left_out)
 
     @refusing
     async def Mentions(self, request: pb.MentionsRequest, context: Context) -> pb.MentionsAnswer:

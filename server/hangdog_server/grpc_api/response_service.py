@@ -76,13 +76,21 @@ class ResponseService:
     def _decision(self, asked: Asked, person: Person) -> ResponseDecision:
         """What is wanted; raises WrongUse."""
         if asked.what not in ASKED:
-            raise WrongUse(f"{asked.what[:40]!r} is not a response to an incident", f"give one of {', '.join(ASKED)}")
+            raise WrongUse(
+                f"{asked.what[:40]!r} is not a response to an incident",
+                f"give one of {', '.join(ASKED)}",
+                code="unknown-choice",
+            )
         for what, text in (("text", asked.text), ("key", asked.key)):
             if len(text) > decode.WHY:
-                raise WrongUse(f"a {what} of {len(text)} characters is too long", f"give {decode.WHY} at most")
+                raise WrongUse(
+                    f"a {what} of {len(text)} characters is too long",
+                    f"give {decode.WHY} at most",
+                    code="too-long",
+                )
         kind, text, now = ASKED[asked.what], storable(asked.text.strip()), self._services.clock()
         if kind in _NEEDS_WORDS and not text:
-            raise WrongUse("the text is empty", _NEEDS_WORDS[kind])
+            raise WrongUse("the text is empty", _NEEDS_WORDS[kind], code="text-missing")
         who, settled = storable(person.name), None
         if kind is ResponseKind.RESOLVED:
             settled = SettledCause(_cause(asked.cause), _machines(asked.cause, asked.machines), text, who, now)
@@ -99,13 +107,23 @@ def _cause(stated: str) -> StallCause:
     try:
         return StallCause(stated)
     except ValueError:
-        raise WrongUse(f"{stated[:40]!r} is no cause of an incident", ", ".join(StallCause)) from None
+        raise WrongUse(
+            f"{stated[:40]!r} is no cause of an incident", ", ".join(StallCause), code="unknown-choice"
+        ) from None
 
 
 def _machines(cause: str, stated: Sequence[str]) -> tuple[str, ...]:
     """The machines that are named, each once; raises WrongUse."""
     if stated and cause not in OF_MACHINES:
-        raise WrongUse(f"cause {cause} blames no machine", f"name machines only for {', '.join(OF_MACHINES)}")
+        raise WrongUse(
+            f"cause {cause} blames no machine",
+            f"name machines only for {', '.join(OF_MACHINES)}",
+            code="conflicting-options",
+        )
     if len(stated) > MOST:
-        raise WrongUse(f"{len(stated)} machines for one incident; {MOST} at most", "name those that were at fault")
+        raise WrongUse(
+            f"{len(stated)} machines for one incident; {MOST} at most",
+            "name those that were at fault",
+            code="too-many",
+        )
     return tuple(dict.fromkeys(decode.name(machine, "machine") for machine in stated))

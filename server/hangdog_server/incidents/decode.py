@@ -52,7 +52,10 @@ def answer(machine: str, captured: pb.Captured, dictionary: PieceCache) -> Round
 def looks(machine: str, captured: pb.Captured, dictionary: PieceCache) -> list[RoundAnswer]:
     """The looks of an agent's message, those `before` first, then its own; raises WrongUse when they are too many."""
     if len(captured.before) > together.MOST_EARLIER:
-        raise WrongUse(f"{len(captured.before)} looks before another one; {together.MOST_EARLIER} at most")
+        raise WrongUse(
+            f"{len(captured.before)} looks before another one; {together.MOST_EARLIER} at most",
+            code="impossible-report",
+        )
     # what was ordered is a look: crashes and wrong numbers are reported otherwise
     del captured.capture.exits[:], captured.capture.numbers[:]
     last = answer(machine, captured, dictionary)
@@ -64,7 +67,9 @@ def _before(last: RoundAnswer, before: pb.Before, after: pb.Capture, dictionary:
         return answer(last.machine, pb.Captured(round=before.round, capture=before.capture), dictionary)
     try:
         if last.unreadable:
-            raise UnreadableEvidence(f"it depends on the next look, which cannot be read: {last.unreadable}")
+            raise UnreadableEvidence(
+                f"it depends on the next look, which cannot be read: {last.unreadable}", code="damaged-message"
+            )
         traces = together.rebuilt_traces(last.traces, after, before)
     except UnreadableEvidence as error:
         return RoundAnswer(last.machine, before.round, unreadable=str(error))
@@ -74,7 +79,9 @@ def _before(last: RoundAnswer, before: pb.Before, after: pb.Capture, dictionary:
 def local_jobs(presence: pb.Presence, settings: ServerSettings) -> dict[str, AnnouncedJob]:
     """The jobs a machine announces, by name and owner; raises WrongUse when they cannot be true."""
     if len(presence.jobs) > settings.max_jobs:
-        raise WrongUse(f"{len(presence.jobs)} jobs on one machine; {settings.max_jobs} at most")
+        raise WrongUse(
+            f"{len(presence.jobs)} jobs on one machine; {settings.max_jobs} at most", code="impossible-report"
+        )
     jobs = ((name(local.job, "job"), local_job(local)) for local in presence.jobs)
     return {f"{stated}@{local.owner}" if local.owner.known else stated: local for stated, local in jobs}
 
@@ -82,7 +89,7 @@ def local_jobs(presence: pb.Presence, settings: ServerSettings) -> dict[str, Ann
 def local_job(local: pb.LocalJob) -> AnnouncedJob:
     """One job of a machine; raises WrongUse when it cannot be true."""
     if len(local.ranks) > RANKS or any(rank > MAX_RANK for rank in local.ranks) or local.world_size > MAX_RANK + 1:
-        raise WrongUse(f"job {local.job} is announced with impossible ranks")
+        raise WrongUse(f"job {local.job} is announced with impossible ranks", code="impossible-report")
     ranks = tuple(Rank(rank) for rank in sorted(set(local.ranks)))
     contested = tuple(rank for rank in ranks if rank in set(local.contested[:RANKS]))
     meeting = printable(local.rendezvous, NAME)
@@ -103,7 +110,7 @@ def local_job(local: pb.LocalJob) -> AnnouncedJob:
 def _pods(local: pb.LocalJob) -> tuple[str, ...]:
     """The pods that it runs in; raises WrongUse where they cannot be any: a truncated list would name too few."""
     if len(local.pods) > RANKS or not all(_POD.fullmatch(uid) for uid in local.pods):
-        raise WrongUse(f"job {local.job} is announced with impossible pods")
+        raise WrongUse(f"job {local.job} is announced with impossible pods", code="impossible-report")
     return tuple(sorted(set(local.pods)))
 
 
@@ -111,7 +118,7 @@ def name(stated: str, what: str, most: int = NAME) -> str:
     """A name as it may be printed and stored; raises WrongUse."""
     if not stated.strip() or len(stated) > most or not stated.isprintable():
         words = f"{stated[:most]!r} is no name of a {what}"
-        raise TurnedAway(Denial.NAME, words, f"names are printable and at most {most} characters")
+        raise TurnedAway(Denial.NAME, words, f"names are printable and at most {most} characters", code="bad-name")
     return stated
 
 
@@ -120,22 +127,22 @@ def recorded(machine: str, spooled: pb.Spooled, settings: ServerSettings, now: f
     name(spooled.job.job, "job")
     number, rounds = spooled.captured.round, spooled.rounds
     if not 1 <= rounds <= settings.max_rounds or number >= rounds + FURTHER:
-        raise WrongUse(f"look {number} of {rounds} is impossible")
+        raise WrongUse(f"look {number} of {rounds} is impossible", code="impossible-report")
     if not (math.isfinite(spooled.age_s) and 0 <= spooled.age_s <= _OLDEST_S):
-        raise WrongUse(f"a stall {spooled.age_s:g} s ago is impossible")
+        raise WrongUse(f"a stall {spooled.age_s:g} s ago is impossible", code="impossible-report")
     if not (math.isfinite(spooled.interval_s) and 0 <= spooled.interval_s <= settings.max_interval_s):
-        raise WrongUse(f"looks {spooled.interval_s:g} s apart are impossible")
+        raise WrongUse(f"looks {spooled.interval_s:g} s apart are impossible", code="impossible-report")
     if not (math.isfinite(spooled.stood_s) and 0 <= spooled.stood_s <= _OLDEST_S):
-        raise WrongUse(f"a stall of {spooled.stood_s:g} s is impossible")
+        raise WrongUse(f"a stall of {spooled.stood_s:g} s is impossible", code="impossible-report")
     local, began = local_job(spooled.job), now - spooled.age_s
     ends = exits.own(spooled.captured.capture.exits, local.ranks, began) if spooled.crash else []
     if spooled.crash and not ends:
-        raise WrongUse("a crash is reported, but no rank of the machine ended")
+        raise WrongUse("a crash is reported, but no rank of the machine ended", code="impossible-report")
     del spooled.captured.capture.exits[:]
     spooled.captured.capture.exits.extend(ends)
     numbers = wrong_numbers.own(spooled.captured.capture.numbers, local.ranks, began) if spooled.numbers else []
     if spooled.numbers and (spooled.crash or not numbers):
-        raise WrongUse("wrong numbers are reported, but there are none, or it is a crash")
+        raise WrongUse("wrong numbers are reported, but there are none, or it is a crash", code="impossible-report")
     del spooled.captured.capture.numbers[:]
     spooled.captured.capture.numbers.extend(numbers)
     return OfflineCapture(

@@ -165,11 +165,12 @@ class IncidentRun:
             await self._fail(error)
         except asyncio.CancelledError as cut:  # the store does not hear of it: whoever takes the store up goes on
             stopped = str(cut) or "the server stopped before there was a verdict"
-            self._end(ServerUnreachable(stopped, "the next server continues the incident"))
+            code = "not-the-leader" if str(cut) else "server-stopped"
+            self._end(ServerUnreachable(stopped, "the next server continues the incident", code=code))
         except Exception as error:  # a bug of ours must not leave an incident that looks as if it were still running
             log.exception("incident %s failed", self.name)
             what = f"incident {self.name} failed: {type(error).__name__}: {error}"
-            await self._fail(OurFault(what, "this is a bug in hangdog; the server's log says more"))
+            await self._fail(OurFault(what, "this is a bug in hangdog; the server's log says more", code="bug"))
         finally:
             self._progress.end()
 
@@ -206,7 +207,7 @@ class IncidentRun:
         self._say(IncidentState.SUSPECTED, f"incident {self.name} of job {self._job}, which the server's end cut short")
         if cut.attempt >= resume.ATTEMPTS:
             words = f"the server ended {cut.attempt + 1} times while it led this incident"
-            raise ServerUnreachable(words, resume.KEPT)
+            raise ServerUnreachable(words, resume.KEPT, code="server-stopped")
         asked: Mapping[str, object] = {**cut.asked, "attempt": cut.attempt + 1}
         await store.remember(self.name, asked)
         if cut.unanswered():

@@ -13,7 +13,7 @@ from hangdog_models.reading.hardware import findings_json
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing
 from hangdog_models.topology import Topology, build
-from hangdog_models.verdict import ISOLATES, Act, Eviction, Step, Verdict
+from hangdog_models.verdict import ISOLATES, Act, Eviction, Step, Verdict, VerdictReason
 from hangdog_server.incidents.gather import RoundPlan
 from hangdog_server.protocol.jobs import AnnouncedJob, Placement, describe
 
@@ -43,8 +43,11 @@ def without_eviction(verdict: Verdict, conflicts: Collection[str]) -> Verdict:
     """The verdict upon a job about which machines contradict each other: what is seen is told, and no machine is evicted."""
     if not conflicts:
         return verdict
-    reported = tuple(f"machines contradict each other: {conflict}" for conflict in conflicts)
-    left = f"{', '.join(verdict.evict.machines)} is not evicted: {UNCLEAR}"
+    reported = tuple(
+        VerdictReason("machines-contradict", f"machines contradict each other: {conflict}") for conflict in conflicts
+    )
+    text = f"{', '.join(verdict.evict.machines)} is not evicted: {UNCLEAR}"
+    left = VerdictReason("kept-machines-contradict", text)
     because = (*verdict.because, *reported, *([left] if verdict.evict.machines else []))
     if not verdict.evict.machines:
         return replace(verdict, because=because)

@@ -262,7 +262,9 @@ class OfflineIngest:
         asked, _ = await self._services.store.kept(name)
         attempt = int(asked.get("attempt", 0)) + 1
         if attempt > ATTEMPTS:
-            raise ServerUnreachable(f"the server ended {ATTEMPTS} times while it judged this incident", KEPT)
+            raise ServerUnreachable(
+                f"the server ended {ATTEMPTS} times while it judged this incident", KEPT, code="server-stopped"
+            )
         await self._services.store.remember(name, {**asked, "attempt": attempt})
         return attempt
 

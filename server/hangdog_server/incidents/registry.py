@@ -143,18 +143,20 @@ class IncidentRegistry:
         if wanted:
             gone = fleet.absent(wanted, steady())
             where = f": it ran on {named(gone)}, whose agents are gone" if gone else ""
-            raise WrongUse(f"no connected machine runs job {wanted}{where}", known)
+            raise WrongUse(f"no connected machine runs job {wanted}{where}", known, code="no-such-job")
         if not jobs:
-            raise WrongUse("no job is known", known)
+            raise WrongUse("no job is known", known, code="no-such-job")
         if len(jobs) > 1:
-            raise WrongUse(f"several jobs are known: {named(jobs)}", "name one with --job")
+            raise WrongUse(f"several jobs are known: {named(jobs)}", "name one with --job", code="ambiguous-job")
         return jobs[0]
 
     async def went_on(self, name: str, stood_s: float) -> None:
         """The job of an incident went on after so many seconds: noted and counted, once; raises StoreFailed."""
         store = self._services.store
         if name in store.unwritten:
-            raise StoreFailed(f"incident {name} is not written yet", "it is noted as soon as it is")
+            raise StoreFailed(
+                f"incident {name} is not written yet", "it is noted as soon as it is", code="store-unavailable"
+            )
         if (how := await store.went_on(name, stood_s)) is not None:
             self._services.telemetry.count(how)
             log.info("incident %s: the job went on after %.0f s", name, stood_s)
@@ -197,6 +199,7 @@ class IncidentRegistry:
             raise ServerUnreachable(
                 f"{counted(running, 'incident')} {'is' if running == 1 else 'are'} being captured",
                 "try again in a minute",
+                code="server-busy",
             )
         rounds, interval_s = self._looks(request)
         again, first = (before.incident, before.first) if before else (None, 0)
@@ -243,9 +246,15 @@ class IncidentRegistry:
         )
         rounds, interval_s = request.rounds or usual[0], request.interval_s or usual[1]
         if rounds > settings.max_rounds:
-            raise WrongUse(f"{rounds} looks are too many", f"ask for {settings.max_rounds} at most")
+            raise WrongUse(
+                f"{rounds} looks are too many", f"ask for {settings.max_rounds} at most", code="out-of-range"
+            )
         if not (math.isfinite(interval_s) and 0 < interval_s <= settings.max_interval_s):
-            raise WrongUse(f"{interval_s:g} s is no pause between looks", f"give up to {settings.max_interval_s:g} s")
+            raise WrongUse(
+                f"{interval_s:g} s is no pause between looks",
+                f"give up to {settings.max_interval_s:g} s",
+                code="out-of-range",
+            )
         return rounds, interval_s
 
 

@@ -115,6 +115,7 @@ def as_it_stands(cut: Cut) -> dict[str, Any]:
         raise ServerUnreachable(
             "the server stopped before any machine answered, and no machine of the job has reconnected",
             "ask again once the job runs: hangdog snapshot",
+            code="server-stopped",
         )
     words = "the server ended before {} had answered"
     silent = {

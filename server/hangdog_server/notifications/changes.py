@@ -201,7 +201,7 @@ def _judged(incident: Incident, text: str) -> tuple[str, tuple[str, ...]]:
     except (ValueError, KeyError, TypeError):  # of another version of ours
         return f"{about}: {incident.kind}", (f"hangdog show {incident.id}",)
     certain = sure(verdict) if verdict.kind is not Kind.NONE else ""
-    because = (*verdict.because, f"hangdog show {incident.id}")
+    because = (*map(str, verdict.because), f"hangdog show {incident.id}")
     return f"{about}: {answer(verdict)}{f' ({certain} sure)' if certain else ''}", (
         f"{verdict.kind}: {order(verdict)}",
         *because,

@@ -1,23 +1,25 @@
-"""Reads the file in which an operator says who is told, and of what; addresses hold secrets and stand in files of their own."""
+"""Reads the file that says who is notified, and of what. Addresses contain secrets and are in files of their own."""
 
 import importlib.util
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from hangdog_models.errors import WrongUse
-from hangdog_server.toml_config import TomlTable, document, table
+from msgspec import Meta
 
-#: Messages to one receiver within an hour, without a word: more than a night of sixty different hangs, and fewer than a chat
-#: takes for an attack (Slack takes one a second). What is left out stands on the pages.
+from hangdog_models.errors import WrongUse
+from hangdog_server.toml_config import SettingsTable, Text, document, secret, table
+
+#: Messages to one receiver within an hour by default: enough for a night of sixty different hangs, and fewer than a chat
+#: takes for an attack (Slack takes one a second). The pages show what is left out.
 PER_HOUR = 60
-_EXAMPLE = "docs/notifications.md has one to copy"
+_HINT = "docs/notifications.md has an example"
 
 
 class Subjects(StrEnum):
-    """What somebody may want to be told of."""
+    """What a receiver can be notified of."""
 
     OPENED = "opened"  # a job stands still, or somebody asked: it is being looked at
     JUDGED = "judged"  # there is a verdict, another one, or none can be had
@@ -31,7 +33,7 @@ class Subjects(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Somebody who is told: `url` says how, as Apprise writes it, and is a secret."""
+    """A receiver of notifications. `url` is its address as Apprise writes it, and a secret."""
 
     name: str
     url: str = field(repr=False)
@@ -40,44 +42,51 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True)
 class NotifyConfig:
-    """Who is told, how many messages an hour each gets at most, and where pages are for people (empty: nowhere)."""
+    """The receivers, the most messages to each within an hour, and the address of the web pages (empty: none)."""
 
     receivers: tuple[Receiver, ...] = ()
     link: str = ""
     per_hour: int = PER_HOUR
 
 
+class ReceiverTable(SettingsTable, frozen=True):
+    """A table `[to.NAME]`."""
+
+    url_file: Text
+    about: Annotated[tuple[Subjects, ...], Meta(min_length=1)] = tuple(Subjects)
+
+
+class NotifyFile(SettingsTable, frozen=True):
+    """The whole file. The tables in `to` are read one by one, so that an error names the receiver."""
+
+    to: Annotated[dict[str, Any], Meta(min_length=1)]
+    link: str = ""
+    per_hour: Annotated[int, Meta(ge=1)] = PER_HOUR
+
+    def __post_init__(self) -> None:
+        where = urlsplit(self.link)
+        if self.link and (where.scheme not in ("http", "https") or not where.netloc or not self.link.isprintable()):
+            raise ValueError(
+                f'link = {self.link!r} is not the address of the web pages, such as "https://head-node:7413"'
+            )
+
+
 def read_config(path: Path) -> NotifyConfig:
-    """What the file says; raises WrongUse, naming what is wrong, and ModuleNotFoundError where the extra is not installed."""
-    stated = document(path, _EXAMPLE)
-    receivers = tuple(_receiver(f"{path}, to.{name}", name, to) for name, to in table(stated, "to", str(path)).items())
-    stated.pop("to", None)
-    words = TomlTable(str(path), stated, _EXAMPLE)
-    link, per_hour = words.take("link", "").rstrip("/"), words.number("per_hour", PER_HOUR)
-    words.end()
-    if link and (urlsplit(link).scheme not in ("http", "https") or not urlsplit(link).netloc or not link.isprintable()):
-        raise WrongUse(
-            f"{path}: link = {link!r} is not the address of the web pages", 'write link = "https://head-node:7413"'
-        )
-    if not receivers:
-        raise WrongUse(f"{path} names no receiver", _EXAMPLE)
+    """What the file says. Raises WrongUse, which names the setting, and ModuleNotFoundError if the extra is not installed."""
+    file = table(document(path, _HINT), NotifyFile, _HINT, path)
+    receivers = tuple(_receiver(path, name, to) for name, to in file.to.items())
     if importlib.util.find_spec("apprise") is None:
         raise ModuleNotFoundError("apprise sends notifications", name="apprise")
-    return NotifyConfig(receivers, link, per_hour)
+    return NotifyConfig(receivers, file.link.rstrip("/"), file.per_hour)
 
 
-def _receiver(where: str, name: str, to: object) -> Receiver:
-    if not isinstance(to, Mapping):
-        raise WrongUse(f"{where} is no table", _EXAMPLE)
+def _receiver(path: Path, name: str, to: object) -> Receiver:
     if not name.isprintable() or len(name) > 100:
-        raise WrongUse(f"{where} is no name", "give a short one")
-    words = TomlTable(where, to, _EXAMPLE)
-    about, url = words.names("about", Subjects), words.secret("url_file")
-    words.end()
-    try:
-        written = url.decode("ascii")
-    except UnicodeDecodeError:
-        written = ""
-    if not written.isprintable() or "://" not in written:
-        raise WrongUse(f"{where}: its url_file holds no address", "write one line, such as mailto://...")
-    return Receiver(name, written, frozenset(about))
+        raise WrongUse(f"{path}: to: {name[:100]!r} is not a name", "use a short name", code="wrong-setting")
+    where = f"to.{name}"
+    found = table(to, ReceiverTable, _HINT, path, where)
+    url = secret(found.url_file, f"{path}: {where}").decode("ascii", "replace")
+    if not url.isascii() or not url.isprintable() or "://" not in url:
+        what = f"{path}: {where}: its url_file holds no address"
+        raise WrongUse(what, "write one line, such as mailto://...", code="wrong-setting")
+    return Receiver(name, url, frozenset(found.about))

@@ -77,6 +77,8 @@ class NotifyLoop:
         self._again_at: dict[str, float] = {}
         self._going: dict[str, float] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._unwritten_tasks: dict[str, asyncio.Task[None]] = {}
+        self._noting: set[str] = set()
 
     async def keep(self) -> None:
         """Looks, notes and sends again and again, and forgets what is too old; raises nothing."""
@@ -95,7 +97,7 @@ class NotifyLoop:
 
     async def close(self) -> None:
         """Lets what is being sent come to its end for a moment; what does not, the next server sends once more."""
-        tasks = tuple(self._tasks.values())
+        tasks = (*self._tasks.values(), *self._unwritten_tasks.values())
         if tasks:
             await asyncio.wait(tasks, timeout=self._settings.grace_s)
         for task in tasks:
@@ -111,7 +113,7 @@ class NotifyLoop:
         await self._note()
         if not await self._sends():
             return
-        free = {to.name: to for to in self._config.receivers if to.name not in self._tasks}
+        free = {to.name: to for to in self._config.receivers if to.name not in {*self._tasks, *self._unwritten_tasks}}
         due = await self._services.store.ask(notification_rows.due, self._services.clock(), free)
         for name, mine in groupby(sorted(due, key=lambda row: row.receiver), key=lambda row: row.receiver):
             if name not in self._tasks:
@@ -160,8 +162,11 @@ class NotifyLoop:
                 for one in changes_
                 if one.about in to.about and (one.subject, to.name, one.mark) not in self._sent_unwritten
             ]
-            if mine and to.name not in self._tasks and steady() >= self._again_at.get(to.name, 0.0):
-                self._tasks[to.name] = asyncio.create_task(self._send_unwritten(to, mine), name=f"telling {to.name}")
+            # what only waits for the store to note what it sent keeps nobody from hearing more
+            sending = to.name in self._unwritten_tasks or (to.name in self._tasks and to.name not in self._noting)
+            if mine and not sending and steady() >= self._again_at.get(to.name, 0.0):
+                task = asyncio.create_task(self._send_unwritten(to, mine), name=f"telling {to.name}")
+                self._unwritten_tasks[to.name] = task
 
     async def _send_unwritten(self, to: Receiver, mine: list[Change]) -> None:
         try:
@@ -180,7 +185,7 @@ class NotifyLoop:
         except Exception:  # a bug met in one message: the next tick tries it once more
             log.exception("%s: cannot send now", to.name)
         finally:
-            del self._tasks[to.name]
+            del self._unwritten_tasks[to.name]
 
     async def _believed(self) -> float:
         return (await believed(self._services.store, self._services.clock)).at
@@ -249,9 +254,13 @@ class NotifyLoop:
 
     async def _ended(self, row: Notice, state: Sent, words: str, due: float, now: float) -> None:
         """Notes what came of a message, should the store be away later: what is not noted is sent again."""
-        while True:
-            try:
-                return await self._services.store.do(notification_rows.end, row, state, words, due, now)
-            except StoreFailed as error:
-                log.error("%s: the result of sending is not stored: %s", row.receiver, error)
-            await asyncio.sleep(NOTED_AGAIN_S)
+        self._noting.add(row.receiver)
+        try:
+            while True:
+                try:
+                    return await self._services.store.do(notification_rows.end, row, state, words, due, now)
+                except StoreFailed as error:
+                    log.error("%s: the result of sending is not stored: %s", row.receiver, error)
+                await asyncio.sleep(NOTED_AGAIN_S)
+        finally:
+            self._noting.discard(row.receiver)

@@ -51,7 +51,7 @@ async def check(reported: NotifyConfig) -> None:
             log.warning("cannot check the address of to.%s: %s", to.name, came.failed)
         elif came.failed:
             words = f"to.{to.name}: its url_file holds no address to send to: {came.failed}"
-            raise WrongUse(words, "docs/notifications.md")
+            raise WrongUse(words, "docs/notifications.md", code="wrong-setting")
 
 
 async def _run(to: Receiver, more: dict[str, str], within_s: float) -> Posted:

@@ -38,7 +38,9 @@ async def scraped(listen: str, metrics: Text, patience_s: float = _PATIENCE_S) -
     try:
         sockets = listeners(host.strip("[]"), port)
     except (OSError, OverflowError) as error:
-        raise WrongUse(f"cannot serve metrics on {listen}", "is the port taken? choose another --metrics") from error
+        raise WrongUse(
+            f"cannot serve metrics on {listen}", "is the port taken? choose another --metrics", code="cannot-listen"
+        ) from error
     address = f"{host}:{sockets[0].getsockname()[1]}"
     async with accepting(sockets, door.admission, door.answer):
         yield address
@@ -51,6 +53,7 @@ def _address(listen: str) -> tuple[str, int]:
         raise WrongUse(
             f"{listen!r} is no address for metrics",
             "write PORT or HOST:PORT, as in 127.0.0.1:7412; 0.0.0.0:PORT listens on every address of this machine",
+            code="wrong-address",
         )
     return host or "127.0.0.1", int(port)
 

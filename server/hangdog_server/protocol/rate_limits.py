@@ -84,6 +84,7 @@ class RateLimits:
             raise WrongUse(
                 f"the agent of {machine} sends more than {rate} a second",
                 "it is broken, or the server's limit is too low for it: docs/server.md",
+                code="rate-limited",
             )
 
     def recorded(self, machine: str, size: int, now: float) -> bool:
@@ -94,13 +95,17 @@ class RateLimits:
         """Somebody asks for a snapshot."""
         most = self._settings.snapshots_per_min
         if not self._snapshots.take(person, 1, now):
-            raise WrongUse(f"{person} asks for more than {most} snapshots a minute", "wait a minute")
+            raise WrongUse(
+                f"{person} asks for more than {most} snapshots a minute", "wait a minute", code="rate-limited"
+            )
 
     def greet(self) -> None:
         """A stream begins whose agent has not said who it is; `greeted` ends that."""
         if self._greeting >= self._settings.max_greeting:
             raise WrongUse(
-                f"{self._greeting} agents are connecting at once, which is the limit", "the agent tries again by itself"
+                f"{self._greeting} agents are connecting at once, which is the limit",
+                "the agent tries again by itself",
+                code="too-many-agents",
             )
         self._greeting += 1
 

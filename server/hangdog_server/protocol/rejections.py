@@ -34,8 +34,8 @@ class AgentRejected(StrEnum):
 class Unauthorised(NotAllowed):
     """Whoever asks may not; `reason` says why in one word, for who counts."""
 
-    def __init__(self, reason: AgentRejected, what: str, hint: str = "") -> None:
-        super().__init__(what, hint)
+    def __init__(self, reason: AgentRejected, what: str, hint: str = "", *, code: str = "") -> None:
+        super().__init__(what, hint, code=code)
         self.reason = reason
 
 
@@ -52,8 +52,8 @@ class RejectedCapture(StrEnum):
 class TurnedAway(WrongUse):
     """An agent's stream is not taken, or not any longer."""
 
-    def __init__(self, denial: Denial, what: str, hint: str = "") -> None:
-        super().__init__(what, hint)
+    def __init__(self, denial: Denial, what: str, hint: str = "", *, code: str = "") -> None:
+        super().__init__(what, hint, code=code)
         self.denial = denial
 
 

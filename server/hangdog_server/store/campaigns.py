@@ -251,9 +251,9 @@ def find(connection: sa.Connection, prefix: str) -> Campaign:
     begins = CAMPAIGNS.c.id.between(prefix, prefix + LAST)
     rows = connection.execute(sa.select(CAMPAIGNS).where(begins).order_by(CAMPAIGNS.c.id).limit(2)).all()
     if not rows or not prefix:
-        raise WrongUse(f"no campaign is named {prefix[:40]!r}", "hangdog test list lists them")
+        raise WrongUse(f"no campaign is named {prefix[:40]!r}", "hangdog test list lists them", code="no-such-campaign")
     if len(rows) > 1 and rows[0].id != prefix:
-        raise WrongUse(f"several campaigns begin with {prefix[:40]!r}", "give more of the name")
+        raise WrongUse(f"several campaigns begin with {prefix[:40]!r}", "give more of the name", code="ambiguous-name")
     return _campaign(rows[0])
 
 

@@ -33,7 +33,9 @@ class Database:
         except sa.exc.DBAPIError as error:
             self.close()
             words = words_of(error.orig, self._behind.secrets)
-            raise WrongUse(f"cannot open the store {self.name}: {words}", advice(error.orig)) from None
+            raise WrongUse(
+                f"cannot open the store {self.name}: {words}", advice(error.orig), code="cannot-open-store"
+            ) from None
         except BaseException:
             self.close()
             raise
@@ -76,5 +78,7 @@ def _opened(where: Path | str, within_s: float) -> Sqlite | Postgres:
         return Postgres(where, within_s)
     if isinstance(where, str) and "://" in where:
         kind = where.partition("://")[0][:20]
-        raise WrongUse(f"--store does not accept a {kind} URL", f"give --store a file, or {WRITTEN}")
+        raise WrongUse(
+            f"--store does not accept a {kind} URL", f"give --store a file, or {WRITTEN}", code="wrong-store-address"
+        )
     return Sqlite(Path(where))

@@ -26,7 +26,9 @@ def write(value: object) -> str:
         text = json.dumps(value)
     # msgspec writes null for such a number, and the standard library what is no JSON: most texts need not be looked through
     if ("null" in text or "NaN" in text or "Infinity" in text) and (odd := _odd(value, "")):
-        raise NoNumber(f"the store takes no number that is none: {odd}", "this is a bug in hangdog: it was let in")
+        raise NoNumber(
+            f"the store takes only finite numbers: {odd}", "this is a bug in hangdog: it was let in", code="bug"
+        )
     return text
 
 

@@ -93,7 +93,9 @@ def _guarded(
         # whoever wants the lease waits until this is done, so that nothing is written behind a new holder's back
         found = connection.execute(leased.with_for_update(read=True, of=LEASES)).scalar()
         if found is not None and found != holder:
-            raise NotOurs(f"{what} is led by another server now", "it holds the lease of the job")
+            raise NotOurs(
+                f"{what} is led by another server now", "it holds the lease of the job", code="not-the-leader"
+            )
         return result
 
     return guarded

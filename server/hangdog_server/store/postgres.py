@@ -100,9 +100,11 @@ def _parsed(url: str) -> sa.URL:
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
-        raise WrongUse("the URL given as --store cannot be read", WRITTEN) from None  # its words would show the secret
+        raise WrongUse(
+            "the URL given as --store cannot be read", WRITTEN, code="wrong-store-address"
+        ) from None  # its words would show the secret
     if not parsed.database:
-        raise WrongUse(f"the store {_name(parsed)} names no database", WRITTEN)
+        raise WrongUse(f"the store {_name(parsed)} names no database", WRITTEN, code="wrong-store-address")
     return parsed.set(drivername="postgresql+psycopg")
 
 
@@ -126,8 +128,14 @@ def _secrets(url: sa.URL) -> tuple[str, ...]:
 def _check(engine: sa.Engine, name: str) -> None:
     with engine.connect() as connection:
         if connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar():
-            raise WrongUse(f"the store {name} is a read-only standby", "give --store the primary")
+            raise WrongUse(
+                f"the store {name} is a read-only standby", "give --store the primary", code="unsuitable-database"
+            )
         encoding = connection.execute(sa.text("SHOW server_encoding")).scalar()
         if encoding != "UTF8":
             hint = "CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
-            raise WrongUse(f"the store {name} holds text as {encoding}, which cannot hold every name", hint)
+            raise WrongUse(
+                f"the store {name} holds text as {encoding}, which cannot hold every name",
+                hint,
+                code="unsuitable-database",
+            )

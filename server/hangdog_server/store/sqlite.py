@@ -91,15 +91,17 @@ def _locked(path: Path) -> IO[bytes]:
         make_file(beside)
         lock = beside.open("wb")
     except OSError as error:
-        raise WrongUse(f"cannot open the store {path}: {error.strerror}", ADVICE) from error
+        raise WrongUse(f"cannot open the store {path}: {error.strerror}", ADVICE, code="cannot-open-store") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         lock.close()
-        raise WrongUse(f"the store {path} is in use by another server", "give each server its own --store") from error
+        raise WrongUse(
+            f"the store {path} is in use by another server", "give each server its own --store", code="store-in-use"
+        ) from error
     except OSError as error:
         lock.close()
-        raise WrongUse(f"cannot lock the store {path}: {error.strerror}", ADVICE) from error
+        raise WrongUse(f"cannot lock the store {path}: {error.strerror}", ADVICE, code="cannot-open-store") from error
     with contextlib.suppress(OSError):  # whoever opens the file says it better
         make_file(path)
     restrict_folder(path.parent, (f"{path.name}*", *BESIDE))
@@ -133,9 +135,9 @@ def _make_ready(engine: sa.Engine, path: Path) -> None:
                     connection.execute("VACUUM")  # an older file can shrink only after this
             connection.execute("PRAGMA journal_mode = WAL").fetchall()  # people read while the server writes
     except sqlite3.Error as error:
-        raise WrongUse(f"cannot open the store {path}: {error}", ADVICE) from error
+        raise WrongUse(f"cannot open the store {path}: {error}", ADVICE, code="cannot-open-store") from error
     except sa.exc.DBAPIError as error:
-        raise WrongUse(f"cannot open the store {path}: {error.orig}", ADVICE) from error
+        raise WrongUse(f"cannot open the store {path}: {error.orig}", ADVICE, code="cannot-open-store") from error
 
 
 def _may_be_rewritten(connection: sqlite3.Connection, path: Path) -> bool:

@@ -151,7 +151,7 @@ class Store(Transactions):
                 raise
             return here[0]
         if here and {one.id for one in here} != {found.id}:
-            raise WrongUse(f"several incidents begin with {prefix!r}", "give more of the name")
+            raise WrongUse(f"several incidents begin with {prefix!r}", "give more of the name", code="ambiguous-name")
         return here[0] if here else found
 
     async def recall(self, name: str) -> tuple[dict[str, Any], tuple[RawCapture, ...]]:
@@ -308,10 +308,12 @@ def _find(connection: sa.Connection, prefix: str) -> Incident:
     rows = connection.execute(newest.limit(6)).all()
     exact = [row for row in rows if row.id == prefix]
     if not rows or not prefix:
-        raise WrongUse(f"no incident is named {prefix!r}", "hangdog incidents lists them")
+        raise WrongUse(f"no incident is named {prefix!r}", "hangdog incidents lists them", code="no-such-incident")
     if len(rows) > 1 and not exact:
         names = ", ".join(row.id for row in rows[:5]) + (", ..." if len(rows) > 5 else "")
-        raise WrongUse(f"several incidents begin with {prefix!r}: {names}", "give more of the name")
+        raise WrongUse(
+            f"several incidents begin with {prefix!r}: {names}", "give more of the name", code="ambiguous-name"
+        )
     return _incident(exact[0] if exact else rows[0])
 
 

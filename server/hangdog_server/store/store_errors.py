@@ -46,7 +46,7 @@ class StoreFailed(HangdogError):
 
 def failed(orig: BaseException | None, secrets: Iterable[str] = ()) -> StoreFailed:
     """What an error of a database's driver means."""
-    return StoreFailed(f"the store failed: {words_of(orig, secrets)}", advice(orig))
+    return StoreFailed(f"the store failed: {words_of(orig, secrets)}", advice(orig), code="store-unavailable")
 
 
 def words_of(orig: BaseException | None, secrets: Iterable[str] = ()) -> str:

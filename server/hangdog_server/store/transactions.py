@@ -78,7 +78,7 @@ class Transactions:
             with self._database.begin(reads) as connection:
                 result = step(connection)
                 if given_up.is_set():  # nobody believes any longer that this is done, so it must not be
-                    raise StoreFailed("the store answered too late")
+                    raise StoreFailed("the store answered too late", code="store-unavailable")
                 return result
 
         return await self._beside(transact, within_s)
@@ -93,7 +93,7 @@ class Transactions:
         except TimeoutError:
             given_up.set()
             late = f"the store failed: {self.name} did not answer within {within_s:g} s"
-            raise StoreFailed(late, "check the disk or database that holds it") from None
+            raise StoreFailed(late, "check the disk or database that holds it", code="store-unavailable") from None
         except asyncio.CancelledError:
             given_up.set()
             raise

@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from hangdog_models.actions.by_hand import isolating
@@ -84,7 +84,7 @@ class ActionPages:
             posted = await form(request)
             because, shown = reason(posted), posted.get("seen", "")
             if not shown:
-                raise Malformed("this is no form of ours", "open the page and post its form")
+                raise Malformed("this is no form of ours", "open the page and post its form", code="wrong-body")
             if what == "dismiss" and not because.strip():
                 wrong = "Say why: it is kept with the act."
                 return await self._confirm(what, name, rows, response, person, wrong, because)
@@ -92,7 +92,7 @@ class ActionPages:
                 await self._act(what, name, because, person, shown)
             except ActionChange as error:
                 if not await self._mine(what, request, person):
-                    raise Conflict(str(error), error.hint) from error
+                    raise Conflict(str(error), error.hint, code=error.code) from error
             except Conflict as error:
                 if what != "approve":
                     raise
@@ -118,9 +118,17 @@ class ActionPages:
     ) -> Response:
         mine, state = concerned(what, rows), await self._actions.overview()
         if what == "approve" and not state.acts:
-            raise Conflict(f"the server does not act in mode {state.mode}", 'set mode = "approve" in its --acting file')
+            raise Conflict(
+                f"the server does not act in mode {state.mode}",
+                'set mode = "approve" in its --acting file',
+                code="acting-disabled",
+            )
         if not mine and (what != "dismiss" or response.closed):
-            raise Conflict(f"nothing of {name} is to be decided", "somebody may have been faster: look again")
+            raise Conflict(
+                f"nothing of {name} is to be decided",
+                "somebody may have been faster: look again",
+                code="nothing-to-decide",
+            )
         machines = named({row.machine for row in mine}) or f"incident {name}"
         return HTMLResponse(
             page(
@@ -155,12 +163,16 @@ class ActionPages:
             name, _, _ = await self._about(request)
             because = reason(await document(request))
             if what == "dismiss" and not because.strip():
-                raise Malformed("no reason is given", 'post {"because": "why the machines are left where they are"}')
+                raise Malformed(
+                    "no reason is given",
+                    'post {"because": "why the machines are left where they are"}',
+                    code="text-missing",
+                )
             try:
                 done = await self._act(what, name, because, person, "")
             except ActionChange as error:
-                raise Conflict(str(error), error.hint) from error
-            return JSONResponse(api.actions(done))
+                raise Conflict(str(error), error.hint, code=error.code) from error
+            return api.json(api.actions(done))
 
         return does
 
@@ -171,7 +183,9 @@ class ActionPages:
             rows = await self._history.acts_on(name)
             if not rows:
                 raise WrongUse(
-                    f"hangdog has never acted on a machine {name[: decode.NAME]!r}", "the machines: /machines"
+                    f"hangdog has never acted on a machine {name[: decode.NAME]!r}",
+                    "the machines: /machines",
+                    code="machine-not-isolated",
                 )
             return name, rows, UNANSWERED
         incident, rows = await self._history.acts_of(storable(request.path_params["id"]))
@@ -184,7 +198,7 @@ class ActionPages:
         except ActionChange:
             raise
         except WrongUse as error:
-            raise Conflict(str(error), error.hint) from error
+            raise Conflict(str(error), error.hint, code=error.code) from error
 
     async def _mine(self, what: str, request: Request, person: Person) -> bool:
         """Whether this person has decided the very same before: a form that came twice."""

@@ -1,7 +1,7 @@
 """Closing the breaker from a page or a program: it is said first why it opened, and closed once, and only that one."""
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from hangdog_models.errors import WrongUse
@@ -35,7 +35,9 @@ class BreakerPage:
         """Says what will happen, and why it is open."""
         state = await self._actions.overview()
         if not state.breaker:
-            raise Conflict("the breaker is closed", "somebody may have been faster: look again")
+            raise Conflict(
+                "the breaker is closed", "somebody may have been faster: look again", code="nothing-to-decide"
+            )
         does = (
             "From now on hangdog does to machines again what verdicts ask for, within its bounds. It opened because of "
             "what is said below: see to that first, or it opens again."
@@ -49,17 +51,17 @@ class BreakerPage:
         """Closes it, and leads back to where it is seen; one that is closed by now is what was wanted."""
         posted = await form(request)
         if not posted.get("seen"):
-            raise Malformed("this is no form of ours", "open the page and post its form")
+            raise Malformed("this is no form of ours", "open the page and post its form", code="wrong-body")
         try:
             await self._close(reason(posted), person, posted["seen"])
         except ActionChange as error:
             if (await self._actions.overview()).breaker:
-                raise Conflict(str(error), error.hint) from error
+                raise Conflict(str(error), error.hint, code=error.code) from error
         return RedirectResponse("/", 303)
 
     async def _confirm(self, request: Request, person: Person) -> Response:
         because = reason(await document(request))
-        return JSONResponse(api.actions(await self._close(because, person, "")))
+        return api.json(api.actions(await self._close(because, person, "")))
 
     async def _close(self, because: str, person: Person, shown: str) -> pb.ActionList:
         asked = pb.ActRequest(what="close-breaker", reason=because)
@@ -68,4 +70,4 @@ class BreakerPage:
         except ActionChange:
             raise
         except WrongUse as error:
-            raise Conflict(str(error), error.hint) from error
+            raise Conflict(str(error), error.hint, code=error.code) from error

@@ -6,7 +6,7 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from hangdog_models.actions.by_hand import running_on
@@ -23,6 +23,7 @@ from hangdog_server.incidents.round_capture import steady
 from hangdog_server.protocol.rate_limits import RateLimits
 from hangdog_server.store.campaigns import Campaign, CampaignState
 from hangdog_server.store.tables import storable
+from hangdog_server.web import api
 from hangdog_server.web.history import History
 from hangdog_server.web.render import page
 from hangdog_server.web.request_guard import Conflict, Guard, Malformed, document, form, nav, reason
@@ -66,9 +67,9 @@ class CampaignPages:
         try:
             machines, step = await self._registry.plan(_request(incident, "", person))
         except WrongUse as error:
-            raise Conflict(str(error), error.hint) from error
+            raise Conflict(str(error), error.hint, code=error.code) from error
         if not isinstance(step, CampaignRound):
-            raise Conflict(f"nothing would be tested: {step.reason}", "hangdog test run --help")
+            raise Conflict(f"nothing would be tested: {step.reason}", "hangdog test run --help", code="nothing-to-test")
         does = (
             f"{named(machines)} {'is' if len(machines) == 1 else 'are'} loaded with tests until one is convicted or "
             f"nothing more can be learnt, beginning with {step.reason}; a machine on which a job runs refuses."
@@ -81,7 +82,7 @@ class CampaignPages:
         """Starts it, unless one was started since the page was shown."""
         posted = await form(request)
         if not posted.get("seen"):
-            raise Malformed("this is no form of ours", "open the page and post its form")
+            raise Malformed("this is no form of ours", "open the page and post its form", code="wrong-body")
         async with self._turn:  # of two forms that come at once the second finds what the first began
             incident, before = await self._about(request)
             if posted["seen"] == _seen(before):
@@ -91,7 +92,7 @@ class CampaignPages:
     async def _confirm(self, request: Request, person: Person) -> Response:
         incident, _ = await self._about(request)
         posted = await document(request)
-        return JSONResponse({"campaign": await self._start(incident, reason(posted), person)})
+        return api.json(api.StartedAnswer(await self._start(incident, reason(posted), person)))
 
     async def _asks_end(self, request: Request, person: Person) -> Response:
         """Says what ending it does."""
@@ -107,7 +108,7 @@ class CampaignPages:
         """Ends it; one that was ended by now is what was wanted."""
         posted, campaign = await form(request), await self._campaign(request)
         if posted.get("seen") != _seen((campaign,)):
-            raise Malformed("this is no form of ours", "open the page and post its form")
+            raise Malformed("this is no form of ours", "open the page and post its form", code="wrong-body")
         if campaign.state is not CampaignState.ABORTED:
             await self._end(campaign, reason(posted), person)
         return RedirectResponse(_back(campaign), 303)
@@ -115,7 +116,7 @@ class CampaignPages:
     async def _confirm_end(self, request: Request, person: Person) -> Response:
         campaign, posted = await self._campaign(request), await document(request)
         done = await self._end(campaign, reason(posted), person)
-        return JSONResponse({"campaign": done.id, "state": str(done.state)})
+        return api.json(api.EndedAnswer(done.id, done.state))
 
     async def _campaign(self, request: Request) -> Campaign:
         return await self._registry.find(storable(request.path_params["id"]))
@@ -129,7 +130,7 @@ class CampaignPages:
         try:
             return await ended(self._registry, campaign.id, self._audit, entry)
         except WrongUse as error:  # it came to its end a moment ago
-            raise Conflict(str(error), error.hint) from error
+            raise Conflict(str(error), error.hint, code=error.code) from error
 
     async def _about(self, request: Request) -> tuple[str, tuple[Campaign, ...]]:
         incident, _ = await self._history.acts_of(storable(request.path_params["id"]))
@@ -147,7 +148,7 @@ class CampaignPages:
             task.add_done_callback(self._followed.discard)
             return await began
         except WrongUse as error:
-            raise Conflict(str(error), error.hint) from error
+            raise Conflict(str(error), error.hint, code=error.code) from error
 
     async def _follow(
         self, asked: campaign_request.CampaignRequest, entry: AuditEntry, began: "asyncio.Future[str]"
@@ -162,7 +163,9 @@ class CampaignPages:
                 began.set_exception(error)  # else it is kept with the campaign
         finally:
             if not began.done():
-                began.set_exception(OurFault("the campaign did not begin", "the server's log tells more"))
+                began.set_exception(
+                    OurFault("the campaign did not begin", "the server's log tells more", code="server-failed")
+                )
 
 
 def _confirm(title: str, back: str, person: Person, given: dict[str, str], foreseen: Sequence[str] = ()) -> Response:
@@ -172,7 +175,9 @@ def _confirm(title: str, back: str, person: Person, given: dict[str, str], fores
 
 
 def _over(campaign: Campaign) -> WrongUse:
-    return Conflict(f"campaign {campaign.id} is over: {campaign.state}", "there is nothing left to end")
+    return Conflict(
+        f"campaign {campaign.id} is over: {campaign.state}", "there is nothing left to end", code="campaign-is-over"
+    )
 
 
 def _back(campaign: Campaign) -> str:

@@ -69,7 +69,11 @@ def require_own(headers: Mapping[str, str]) -> None:
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     foreign = origin is not None and urlsplit(origin).netloc != headers.get("host", "")
     if foreign or site not in (None, "same-origin", "none"):
-        raise NotAllowed("another site's page asked for this", "open the page of this server and ask there")
+        raise NotAllowed(
+            "another site's page asked for this",
+            "open the page of this server and ask there",
+            code="request-from-another-site",
+        )
 
 
 def inside(path: str) -> str:

@@ -169,7 +169,7 @@ def _marked(verdict: Verdict) -> str:
 
 def _suspects(verdict: Verdict) -> list[tuple[Suspect, str]]:
     """The suspects with their reasons that do not stand above already; none where one alone says nothing more."""
-    them = [(one, "; ".join(why for why in one.because if why not in verdict.because)) for one in verdict.suspects]
+    them = [(one, "; ".join(why.text for why in one.because if why not in verdict.because)) for one in verdict.suspects]
     return [] if len(them) == 1 and not them[0][1] else them[:SUSPECTS]
 
 

@@ -9,8 +9,9 @@ import json
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from urllib.parse import quote
 
-from hangdog_models.errors import HangdogError
+from hangdog_models.errors import HangdogError, WrongUse
 
 #: Between two looks at what pages show: a person notices no less. Seconds.
 TICK_S = 0.5
@@ -20,10 +21,44 @@ BEAT_S = 2.0
 #: Pages open at once: each is a connection. More are told to come back.
 MOST = 200
 
+#: The names of pages that are told of changes, beside incidents by their ids: the first one, the lists, each machine, and the
+#: communicators of each job.
+NOW, MACHINE = "", "/machines/"
+JOB, COMMUNICATORS = "/jobs/", "/communicators"
+LISTS = ("/incidents", "/jobs", "/machines", "/actions")
+
 log = logging.getLogger(__name__)
 #: What pages show, by its name (an incident's id, a page's path, or "" for the first page): a mark that changes with it, and
 #: what to say then.
 Seen = dict[str, tuple[str, dict[str, object]]]
+
+
+def events(page: str, seen: str) -> str:
+    """Where a page hears of its changes that shows what is marked so."""
+    of = f"of={quote(page, safe='/')}&" if page else ""
+    return f"/api/events?{of}seen={quote(seen, safe='')}"
+
+
+def named(page: str) -> str:
+    """The page of this name, if it is told of changes; raises WrongUse."""
+    if page == NOW or page in LISTS or page.startswith(MACHINE) or job_of(page) is not None:
+        return page
+    raise WrongUse(
+        f"there is no stream of changes for {page[:100]!r}",
+        "/api/events?of=/machines, or without `of`",
+        code="no-such-page",
+    )
+
+
+def communicators_page(job: str) -> str:
+    """The name of the page of a job's communicators."""
+    return f"{JOB}{job}{COMMUNICATORS}"
+
+
+def job_of(page: str) -> str | None:
+    """The job whose communicators a page of this name shows; None for any other page."""
+    shown = page.startswith(JOB) and page.endswith(COMMUNICATORS)
+    return page.removeprefix(JOB).removesuffix(COMMUNICATORS) if shown else None
 
 
 class Feed:

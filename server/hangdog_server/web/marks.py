@@ -1,39 +1,24 @@
 """Marks of what pages show: each changes when its page would, and is the same on every server that shows the same."""
 
 from collections.abc import Collection
-from urllib.parse import quote
+
+import msgspec
 
 from hangdog_models.errors import WrongUse
+from hangdog_server.cluster.communicators import communicators_mark
 from hangdog_server.etag import digest
 from hangdog_server.grpc_api.lists.list_service import Lists
 from hangdog_server.store import store as incidents
 from hangdog_server.store.store import Store
 from hangdog_server.web import api
 from hangdog_server.web.history import History, mark
-from hangdog_server.web.live_feed import Seen
+from hangdog_server.web.live_feed import LISTS, MACHINE, NOW, Seen, job_of
 from hangdog_server.web.overview import Observatory, Present
-
-#: The names of pages that are told of changes, beside incidents by their ids: the first one, the lists, each machine.
-NOW, MACHINE = "", "/machines/"
-LISTS = ("/incidents", "/jobs", "/machines", "/actions")
 
 
 def present_mark(present: Present, lately: str) -> str:
     """Changes when the first page would; `lately` is the mark of what is done."""
     return f"{present.mark}-{lately}"
-
-
-def events(page: str, seen: str) -> str:
-    """Where a page hears of its changes that shows what is marked so."""
-    of = f"of={quote(page, safe='/')}&" if page else ""
-    return f"/api/events?{of}seen={quote(seen, safe='')}"
-
-
-def named(page: str) -> str:
-    """The page of this name, if it is told of changes; raises WrongUse."""
-    if page == NOW or page in LISTS or page.startswith(MACHINE):
-        return page
-    raise WrongUse(f"there is no stream of changes for {page[:100]!r}", "/api/events?of=/machines, or without `of`")
 
 
 class Marks:
@@ -48,6 +33,9 @@ class Marks:
     async def look(self, listened: Collection[str], now: float) -> Seen:
         """What pages of these names show now, and of each incident that the first page lists; raises HangdogError."""
         listed: Seen = {name: (await self.list_mark(name), {}) for name in listened if name in LISTS}
+        for name in listened:
+            if (job := job_of(name)) is not None:
+                listed[name] = await self.communicators_mark(job), {}
         if len(listed) == len(listened):  # what else is shown costs more to look at
             return listed
         present = await self._observatory.present(now)
@@ -59,7 +47,7 @@ class Marks:
         counts: dict[str, object] = {"jobs": len(present.jobs), "suspects": len(present.suspects)}
         seen = listed | {NOW: (present_mark(present, lately), counts)}
         for name, one in here.items():
-            seen[name] = mark(one, done.get(name, "")), api.incident_line(one)
+            seen[name] = mark(one, done.get(name, "")), msgspec.to_builtins(api.incident_line(one))
         verdicts = digest(present.incidents_mark, lately)
         for name in listened:
             if name.startswith(MACHINE):
@@ -81,6 +69,13 @@ class Marks:
         if page == "/incidents":
             return digest(await self._lists.incidents_mark())
         return digest(await self._lists.actions_mark(), await self._history.actions_mark())
+
+    async def communicators_mark(self, job: str) -> str:
+        """The mark of what the page of a job's communicators shows now; that of a job that has ended is another one."""
+        try:
+            return communicators_mark(await self._observatory.communicators(job))
+        except WrongUse:
+            return ""
 
     async def _machine(self, page: str, verdicts: str) -> str:
         """What is done and what verdicts say, and whether it is connected, runs what, and finds what."""

@@ -1,26 +1,34 @@
-"""The OpenAPI document of the HTTP interface."""
+"""The OpenAPI document of the HTTP API: the paths are written here, the schemas of the answers are made from their types."""
 
 import json
 from importlib.resources import files
+from inspect import cleandoc
 from typing import Any
 
-from hangdog_models.actions.caps import Mode
+from msgspec.json import schema_components
+
 from hangdog_models.actions.respond import OF_MACHINES
-from hangdog_models.incident import IncidentState, ResponseKind, ResponseState
+from hangdog_models.incident import ResponseKind
 from hangdog_models.lists.list_kinds import ACTIONS, INCIDENTS, JOBS, MACHINES, ListKind
 from hangdog_models.lists.list_query import LONGEST
 from hangdog_models.machine_history import MentionKind
-from hangdog_models.verdict import Kind, StallCause
-from hangdog_models.views.job_state import JobCondition
+from hangdog_models.verdict import StallCause
 from hangdog_server.incidents.decode import WHY
-from hangdog_server.store.actions import ActionState
-from hangdog_server.store.campaigns import CampaignState
+from hangdog_server.web import api
 
 _TEXT: dict[str, Any] = {"type": "string"}
-_NUMBER: dict[str, Any] = {"type": "number"}
-_COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
-_SHARE: dict[str, Any] = {"type": "number", "minimum": 0, "maximum": 1}
-_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
+_SHARE: dict[str, Any] = {"minimum": 0, "maximum": 1}
+#: What the types of the models do not say: these values are checked nowhere, for a server of another version may store others.
+_EXACT: dict[str, dict[str, Any]] = {
+    "EarlierVerdict.confidence": _SHARE,
+    "Headline.tone": {"enum": ["good", "warn", "bad", ""]},
+    "Incident.judgement": {"anyOf": [{"$ref": "#/components/schemas/Verdict"}, {"type": "null"}]},
+    "MachineNow.states": {"items": {"enum": list(MACHINES.states)}},
+    "ResponseEntry.what": {"enum": [str(one) for one in ResponseKind]},
+    "SuspectView.probability": _SHARE,
+    "VerdictMention.mention": {"enum": [str(one) for one in MentionKind]},
+    "VerdictMention.probability": _SHARE,
+}
 
 
 def document(version: str) -> dict[str, Any]:
@@ -41,15 +49,17 @@ def document(version: str) -> dict[str, Any]:
     of = {
         "name": "of",
         "in": "query",
-        "description": "The page whose changes are told instead: `/incidents`, `/jobs`, `/machines`, `/actions`, or `/machines/` and a machine's name.",
+        "description": "The page whose changes are told instead: `/incidents`, `/jobs`, `/machines`, `/actions`, or `/machines/` and a machine's name, or `/jobs/NAME/communicators`.",
         "schema": _TEXT,
     }
     machine = {**name, "name": "name", "description": "A machine's name."}
+    job = {**name, "name": "name", "description": "A job's name."}
     whose = {"name": "incident", "in": "query", "description": "Of this incident alone.", "schema": _TEXT}
     paths = {
         "/api/now": _get("Jobs and how they are, the latest incidents, and whom recent verdicts suspect.", "Now"),
         "/api/incidents": _get("Incidents, newest first; a search finds the machines that one names, too.", "Incidents", _asked(INCIDENTS)),
         "/api/jobs": _get("The jobs that are known now and how they are, the worst first.", "Jobs", _asked(JOBS)),
+        "/api/jobs/{name}/communicators": _get("How the communicators of a job go on, those first in which a rank waits.", "Communicators", [job]),
         "/api/incidents/{id}": _get("One incident with its whole verdict.", "Incident", [name]),
         "/api/incidents/{id}/events": _events("Changes of one incident's state, as server-sent events named `state`; `beat` comes every two seconds with the Unix time.", [name, seen]),
         "/api/incidents/{id}/approve": _post("Has the machines that its verdict names be isolated, within the bounds. Takes the role `act`.", [name]),
@@ -161,103 +171,22 @@ def _answers(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    line = {
-        "id": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in IncidentState]}, "began": _NUMBER,
-        "changed": _NUMBER, "why": _TEXT, "note": _TEXT, "verdict": {"enum": ["", *(str(kind) for kind in Kind)]},
-        "confidence": _SHARE, "evict": _TEXTS, "earlier": _list("EarlierVerdict"), "went_on_s": _NUMBER,
-        "settled": {"oneOf": [{"$ref": "#/components/schemas/SettledCause"}, {"type": "null"}]},
-        "response": {"$ref": "#/components/schemas/Response"},
-    }  # fmt: skip
-    response = {
-        "state": {"enum": [str(state) for state in ResponseState]}, "who": _TEXT, "at": _NUMBER, "reason": _TEXT,
-        "acknowledged_by": _TEXT, "acknowledged_at": _NUMBER, "decisions": _COUNT, "entries": _COUNT,
-    }  # fmt: skip
-    written = {
-        "number": _COUNT, "what": {"enum": [str(kind) for kind in ResponseKind]}, "at": _NUMBER, "who": _TEXT, "text": _TEXT,
-    }  # fmt: skip
-    similar = {"id": _TEXT, "job": _TEXT, "began": _NUMBER, "machine": _TEXT, "came_to": _TEXT}
-    settled = {"cause": _TEXT, "machines": _TEXTS, "reason": _TEXT, "who": _TEXT, "at": _NUMBER}
-    earlier = {"look": _COUNT, "at": _NUMBER, "kind": _TEXT, "confidence": _SHARE}
-    job = {
-        "name": _TEXT, "machines": _COUNT, "ranks": _COUNT, "status": {"enum": [str(one) for one in JobCondition]},
-        "message": _TEXT, "tone": {"enum": ["good", "warn", "bad", ""]}, "incident": _TEXT, "since": _NUMBER,
-    }  # fmt: skip
-    suspect = {
-        "machines": _TEXTS, "ranks": _TEXT, "probability": _SHARE, "reason": _TEXT, "job": _TEXT, "incident": _TEXT,
-        "verdict": _TEXT, "evict": {"type": "boolean"}, "since": _NUMBER, "state": _TEXT, "over": {"type": "boolean"},
-    }  # fmt: skip
-    machine = {
-        "name": _TEXT, "connected": {"type": "boolean"}, "silent_s": {"type": ["number", "null"]}, "version": _TEXT,
-        "jobs": _TEXTS, "findings": _TEXTS, "convicted": _COUNT, "suspected": _COUNT, "cleared": _COUNT,
-        "weight": _NUMBER, "last": _NUMBER, "state": _TEXT,
-        "states": {"type": "array", "items": {"enum": list(MACHINES.states)}},
-    }  # fmt: skip
-    action = {
-        "incident": _TEXT, "machine": _TEXT, "job": _TEXT, "state": {"enum": [str(state) for state in ActionState]},
-        "marked": {"type": "boolean"}, "at": _NUMBER, "changed": _NUMBER, "who": _TEXT, "reason": _TEXT, "message": _TEXT,
-    }  # fmt: skip
-    actions = {"mode": {**_TEXT, "description": f"{', '.join(Mode)}; and by which file it is stopped."},
-        "actors": _TEXTS, "breaker": _TEXT, "actions": _list("Action")}  # fmt: skip
-    extent = {
-        "summary": _TEXT, "found": _COUNT, "known": _COUNT, "page": _COUNT, "pages": _COUNT, "limit": _COUNT, "sort": _TEXT,
-        "counts": {"type": "object", "additionalProperties": _COUNT},
-    }  # fmt: skip
-    listed = {"list": {"$ref": "#/components/schemas/ListExtent"}}
-    test = {
-        "machine": _TEXT, "at": _NUMBER, "campaign": _TEXT, "level": {"type": "integer"}, "test": _TEXT, "outcome": _TEXT,
-        "repetitions": _COUNT, "says": _TEXT, "others": _TEXTS,
-    }  # fmt: skip
-    conviction = {"machine": _TEXT, "part": _TEXT, "at": _NUMBER, "campaign": _TEXT}
-    entry = {
-        "machine": _TEXT, "incident": _TEXT, "job": _TEXT, "at": _NUMBER,
-        "mention": {"enum": [str(kind) for kind in MentionKind]}, "probability": _SHARE, "among": _COUNT, "kind": _TEXT,
-    }  # fmt: skip
-    life = {
-        "name": _TEXT, "probation": _NUMBER, "parts": _TEXTS, "tests": _list("Test"), "convictions": _list("Conviction"),
-        "ledger": _list("Entry"),
-    }  # fmt: skip
+    """All types of answers, and the verdict's, which has a schema of its own."""
+    answers = [one for one in vars(api).values() if isinstance(one, type) and one.__name__.endswith("Answer")]
+    text = json.dumps(schema_components(answers, ref_template="#/components/schemas/{name}")[1])
+    schemas: dict[str, Any] = json.loads(text.replace('Answer"', '"'))
+    for schema in schemas.values():
+        if "description" in schema:
+            schema["description"] = cleandoc(schema["description"])
+        schema["required"] = list(schema["properties"])  # what has a default in Python is sent all the same
+        for field in schema["properties"].values():
+            field.pop("default", None)
+            if field.get("type") == "integer":
+                field["minimum"] = 0
+    for place, exact in _EXACT.items():
+        name, key = place.split(".")
+        schemas[name]["properties"][key] |= exact
     own = (files("hangdog_models") / "verdict.schema.json").read_text("utf-8")
     verdict = json.loads(own.replace('"#/$defs/', '"#/components/schemas/Verdict/$defs/'))
     del verdict["$id"], verdict["$schema"]  # within this document it has no address of its own
-    return {
-        "IncidentLine": _object(line),
-        "EarlierVerdict": _object(earlier),
-        "SettledCause": _object(settled),
-        "Response": _object(response),
-        "ResponseEntry": _object(written),
-        "SimilarIncident": _object(similar),
-        "SeenBefore": _object({"count": _COUNT, "shown": _list("SimilarIncident")}),
-        "Incident": _object({
-            **line, "judgement": {"anyOf": [{"$ref": "#/components/schemas/Verdict"}, {"type": "null"}]},
-            "entries": _list("ResponseEntry"), "seen_before": {"$ref": "#/components/schemas/SeenBefore"},
-        }),
-        "Incidents": _object({"incidents": _list("IncidentLine"), **listed}),
-        "Job": _object(job),
-        "Jobs": _object({"jobs": _list("Job"), **listed}),
-        "ListExtent": _object(extent),
-        "Suspect": _object(suspect),
-        "Machine": _object(machine),
-        "Machines": _object({"machines": _list("Machine"), **listed}),
-        "Headline": _object({"text": _TEXT, "tone": {"enum": ["good", "warn", "bad", ""]}}),
-        "Now": _object({"headline": {"$ref": "#/components/schemas/Headline"}, "jobs": _list("Job"), "incidents": _list("IncidentLine"), "suspects": _list("Suspect")}),
-        "Action": _object(action),
-        "Actions": _object(actions),
-        "ActionPage": _object({**actions, **listed}),
-        "Started": _object({"campaign": _TEXT}),
-        "Ended": _object({"campaign": _TEXT, "state": {"enum": [str(state) for state in CampaignState]}}),
-        "Test": _object(test),
-        "Conviction": _object(conviction),
-        "Entry": _object(entry),
-        "Life": _object(life),
-        "Error": _object({"error": _TEXT, "hint": _TEXT}),
-        "Verdict": verdict,
-    }  # fmt: skip
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    """An object that has all of these; others may be added later."""
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def _list(of: str) -> dict[str, Any]:
-    return {"type": "array", "items": {"$ref": f"#/components/schemas/{of}"}}
+    return schemas | {"Verdict": verdict}

@@ -12,6 +12,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import StallCause, from_json
 from hangdog_models.views.answer_text import BLAMELESS, LEAST, RECENT_S, accuses
 from hangdog_models.views.job_state import Headline, JobCondition, headline
+from hangdog_server.cluster.communicators import JobCommunicators
 from hangdog_server.cluster.connection import PastConnection
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.job_states import JobStates, KnownJob, jobs_mark
@@ -105,6 +106,10 @@ class Observatory:
         """How many ranks of a job moved over the last half hour, as a picture; empty of one that this server did not watch."""
         return activity_strip(self._states.activity(job))
 
+    async def communicators(self, job: str) -> JobCommunicators:
+        """How the communicators of a job go on; raises WrongUse where no connected machine runs it."""
+        return await self._states.communicators(job)
+
     def machine(self, name: str) -> PastConnection | None:
         """One machine whose agent is here, or was lately; None where none is known."""
         return self._fleet.machine(name)
@@ -162,7 +167,7 @@ def _suspected(incident: Incident) -> list[SuspectView]:
             machines,
             format_ranks(ranks),
             probability,
-            because[0] if because else "",
+            because[0].text if because else "",
             incident.job,
             incident.id,
             str(verdict.kind),

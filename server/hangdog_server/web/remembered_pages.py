@@ -85,7 +85,9 @@ class Drawn:
             self._kept.move_to_end(key)
             return self._kept[key]
         if self._waiting >= WAITING:
-            raise ServerUnreachable("the server is busy with other pages", "open it again in some seconds")
+            raise ServerUnreachable(
+                "the server is busy with other pages", "open it again in some seconds", code="server-busy"
+            )
         self._waiting += 1
         try:
             async with self._turn:

@@ -92,6 +92,11 @@ def machine_path(name: str) -> str:
     return f"/machines/{quote(name, safe='')}"
 
 
+def communicators_path(job: str) -> str:
+    """Where a server has the page of a job's communicators."""
+    return f"/jobs/{quote(job, safe='')}/communicators"
+
+
 def machine_links(names: Sequence[str], live: bool = True, most: int = MACHINES) -> Markup:
     """Names of machines, each a link to its page; of more than `most` only how many they are. Not `live`: without links."""
     shown = (printable(name, NAME) for name in names[:most])
@@ -130,7 +135,7 @@ def _environment() -> Environment:
     )
     made.globals.update(
         bar=bar, runs=runs, ranks=lambda ranks: runs(runs_of(ranks)), machine_links=machine_links, job_link=job_link,
-        machine_path=machine_path, rank_links=rank_links, runs_of=runs_of,
+        machine_path=machine_path, rank_links=rank_links, runs_of=runs_of, communicators_path=communicators_path,
     )  # fmt: skip
     return made
 

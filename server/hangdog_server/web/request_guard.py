@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from hangdog_models.errors import HangdogError, NotAllowed, ServerUnreachable, WrongUse
@@ -17,6 +17,7 @@ from hangdog_server.auth.tokens import Role
 from hangdog_server.incidents import decode
 from hangdog_server.protocol.rejections import Unauthorised
 from hangdog_server.store.tables import storable
+from hangdog_server.web import api
 from hangdog_server.web.credentials import HttpCredentials, inside, require_own
 from hangdog_server.web.render import page, policy
 
@@ -87,7 +88,7 @@ class Guard:
                 try:
                     person.require(needed)
                 except NotAllowed as error:
-                    raise ForbiddenRequest(str(error), error.hint) from error
+                    raise ForbiddenRequest(str(error), error.hint, code=error.code) from error
                 return dressed(await answer(request, person))
             except HangdogError as error:
                 return await self.refused(request, error)
@@ -119,7 +120,7 @@ class Guard:
         try:
             require_own(request.headers)
         except NotAllowed as error:
-            raise ForbiddenRequest(str(error), error.hint) from error
+            raise ForbiddenRequest(str(error), error.hint, code=error.code) from error
 
     async def refused(self, request: Request, error: HangdogError) -> Response:
         """A failure in words: for programs as JSON, for people as a page, or as the one where they log in."""
@@ -128,7 +129,7 @@ class Guard:
         status = _status(error)
         if request.url.path.startswith("/api/"):
             headers = {"www-authenticate": "Bearer"} if status == 401 else {}
-            return dressed(JSONResponse({"error": str(error), "hint": error.hint}, status, headers))
+            return dressed(api.json(api.ErrorAnswer(str(error), error.hint, error.code), status, headers))
         if status == 401 and request.method == "GET":
             return dressed(RedirectResponse(f"/login?next={quote(inside(request.url.path))}", 303))
         return dressed(HTMLResponse(_problem(str(error), error.hint), 403 if status == 401 else status))
@@ -140,13 +141,16 @@ class Guard:
 
     async def absent(self, request: Request, error: Exception) -> Response:
         """There is no such path."""
-        return await self.refused(request, WrongUse("there is no such page", "the first page is /"))
+        return await self.refused(
+            request, WrongUse("there is no such page", "the first page is /", code="no-such-page")
+        )
 
     async def unasked(self, request: Request, error: Exception) -> Response:
         """There is such a path, and it is not asked by this method."""
         allowed = (error.headers or {}).get("Allow", "") if isinstance(error, HTTPException) else ""
         response = await self.refused(
-            request, WrongUse(f"this page does not accept {request.method[:20]}", f"use {allowed}")
+            request,
+            WrongUse(f"this page does not accept {request.method[:20]}", f"use {allowed}", code="wrong-http-method"),
         )
         response.status_code = 405
         response.headers["allow"] = allowed
@@ -154,7 +158,9 @@ class Guard:
 
     async def broken(self, request: Request, error: Exception) -> Response:
         """A bug of ours."""
-        return await self.refused(request, ServerUnreachable("this is a bug in hangdog", "the server's log tells more"))
+        return await self.refused(
+            request, ServerUnreachable("this is a bug in hangdog", "the server's log tells more", code="bug")
+        )
 
 
 async def body(request: Request, most: int = MOST) -> bytes:
@@ -165,9 +171,11 @@ async def body(request: Request, most: int = MOST) -> bytes:
             async for part in request.stream():
                 found += part
                 if len(found) > most:
-                    raise WrongUse(f"more than {most} bytes were posted", "post the form")
+                    raise WrongUse(f"more than {most} bytes were posted", "post the form", code="message-too-large")
     except TimeoutError:
-        raise WrongUse(f"the posted form did not arrive within {PATIENCE_S:g} s", "post the form") from None
+        raise WrongUse(
+            f"the posted form did not arrive within {PATIENCE_S:g} s", "post the form", code="request-too-slow"
+        ) from None
     return found
 
 
@@ -180,25 +188,31 @@ async def form(request: Request, most: int = MOST) -> dict[str, str]:
     try:
         return {name: values[0] for name, values in parse_qs(text, max_num_fields=FIELDS).items()}
     except ValueError:
-        raise Malformed("this is no form of ours", "open the page and post its form") from None
+        raise Malformed("this is no form of ours", "open the page and post its form", code="wrong-body") from None
 
 
 async def document(request: Request, names: Sequence[str] = ("because",)) -> dict[str, str]:
     """The words of a posted JSON object, under these names alone; raises WrongUse. Nothing posted is one without any."""
     text = await body(request)
     if text and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Malformed("what was posted does not say that it is JSON", "send content-type: application/json")
+        raise Malformed(
+            "what was posted does not say that it is JSON", "send content-type: application/json", code="wrong-body"
+        )
     try:
         found = json.loads(text or b"{}")
     except (ValueError, RecursionError):
-        raise Malformed("what was posted is no JSON", 'post {"because": "..."}') from None
+        raise Malformed("what was posted is not JSON", 'post {"because": "..."}', code="wrong-body") from None
     if (
         not isinstance(found, dict)
         or found.keys() - set(names)
         or not all(isinstance(one, str) for one in found.values())
     ):
         what = "a reason" if len(names) == 1 else ", ".join(names)
-        raise Malformed(f"what was posted is more or less than {what}", 'post {"because": "..."}, or nothing')
+        raise Malformed(
+            f"the posted object must hold {what} as text, and nothing else",
+            'post {"because": "..."}, or nothing',
+            code="wrong-body",
+        )
     return found
 
 
@@ -206,7 +220,9 @@ def reason(posted: Mapping[str, str]) -> str:
     """Why, where that is said, as the store takes it; raises Malformed when it is too long."""
     because = posted.get("because", "")
     if len(because) > decode.WHY:
-        raise Malformed(f"a reason of {len(because)} characters is too long", f"give {decode.WHY} at most")
+        raise Malformed(
+            f"a reason of {len(because)} characters is too long", f"give {decode.WHY} at most", code="too-long"
+        )
     return storable(because)
 
 
@@ -224,7 +240,7 @@ def nav(person: Person) -> dict[str, str]:
 
 def _unruled(request: Request) -> ForbiddenRequest:
     return ForbiddenRequest(
-        f"nobody may ask {request.method[:20]} {request.url.path[:100]!r}", "this is a bug in hangdog"
+        f"nobody may ask {request.method[:20]} {request.url.path[:100]!r}", "this is a bug in hangdog", code="bug"
     )
 
 

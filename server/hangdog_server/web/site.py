@@ -26,10 +26,11 @@ from hangdog_server.web.action_pages import ActionPages
 from hangdog_server.web.campaign_pages import CampaignPages
 from hangdog_server.web.credentials import HttpCredentials, inside
 from hangdog_server.web.history import TONES, History
+from hangdog_server.web.jobs.communicator_pages import CommunicatorPages
 from hangdog_server.web.lists.drawing import Drawing
 from hangdog_server.web.lists.list_pages import ListPages
-from hangdog_server.web.live_feed import Feed
-from hangdog_server.web.marks import MACHINE, NOW, Marks, events, named, present_mark
+from hangdog_server.web.live_feed import MACHINE, NOW, Feed, events, named
+from hangdog_server.web.marks import Marks, present_mark
 from hangdog_server.web.openapi import document
 from hangdog_server.web.overview import Observatory
 from hangdog_server.web.remembered_pages import Drawn, done_part
@@ -59,6 +60,7 @@ class Site:
         responses: ResponsePages,
         marks: Marks,
         listed: ListPages,
+        communicators: CommunicatorPages,
         drawing: Drawing,
         clock: Callable[[], float],
     ) -> None:
@@ -74,6 +76,7 @@ class Site:
         self._drawn = Drawn(store)
         self._marks = marks
         self._listed = listed
+        self._communicators = communicators
         self._drawing = drawing
         self.feed = Feed(lambda listened: self._marks.look(listened, clock()), clock)
         self._document = document(importlib.metadata.version("hangdog"))
@@ -88,6 +91,7 @@ class Site:
                     *self._testing.routes(),
                     *self._responses.routes(),
                     *self._listed.routes(),
+                    *self._communicators.routes(),
                     Route("/", guarded(self._now)),
                     Route("/incidents/{id}", guarded(self._incident)),
                     Route("/incidents/{id}/postmortem.md", guarded(self._postmortem)),
@@ -143,7 +147,9 @@ class Site:
         """The incident as Markdown, with what was done until now."""
         found = await self._store.find(request.path_params["id"])
         if not found.verdict:
-            raise WrongUse(f"incident {found.id} has no verdict yet", f"its page: /incidents/{found.id}")
+            raise WrongUse(
+                f"incident {found.id} has no verdict yet", f"its page: /incidents/{found.id}", code="no-verdict-yet"
+            )
         line = await self._drawn.timeline(found, await self._history.of(found.id))
         text = postmortem.markdown(from_json(json.loads(found.verdict)), line, self._clock())
         kept = {"content-disposition": f'attachment; filename="{found.id}.md"'}
@@ -154,7 +160,9 @@ class Site:
         feed = events(MACHINE + name, await self._marks.machine_mark(MACHINE + name, self._clock()))
         machine, life = self._observatory.machine(name), await self._history.life(name)
         if machine is None and not life:
-            raise WrongUse(f"nothing is known of a machine {name[:100]!r}", "the machines: /machines")
+            raise WrongUse(
+                f"nothing is known of a machine {name[:100]!r}", "the machines: /machines", code="unknown-machine"
+            )
         given = {
             "name": name,
             "machine": machine,
@@ -199,12 +207,12 @@ class Site:
     # ---- the same as JSON
 
     async def _api_now(self, request: Request, person: Person) -> Response:
-        return JSONResponse(api.present(await self._observatory.present(self._clock())))
+        return api.json(api.present(await self._observatory.present(self._clock())))
 
     async def _api_incident(self, request: Request, person: Person) -> Response:
         found = await self._store.find(request.path_params["id"])
         done, similar = await self._history.of(found.id), await seen_before(self._store, found.id)
-        return JSONResponse(api.incident_whole(found, done.entries, similar))
+        return api.json(api.incident_whole(found, done.entries, similar))
 
     async def _api_incident_events(self, request: Request, person: Person) -> Response:
         found = await self._store.find(request.path_params["id"])
@@ -214,8 +222,10 @@ class Site:
         name = storable(request.path_params["name"])
         life = await self._history.life(name)
         if self._observatory.machine(name) is None and not life:
-            raise WrongUse(f"nothing is known of a machine {name[:100]!r}", "/api/machines lists them")
-        return JSONResponse(api.life(name, life))
+            raise WrongUse(
+                f"nothing is known of a machine {name[:100]!r}", "/api/machines lists them", code="unknown-machine"
+            )
+        return api.json(api.life(name, life))
 
     async def _api_events(self, request: Request, person: Person) -> Response:
         return self._events(request, named(storable(request.query_params.get("of", NOW))))
@@ -227,7 +237,9 @@ class Site:
 
     def _events(self, request: Request, name: str) -> Response:
         if self.feed.full:
-            raise ServerUnreachable("too many pages are open", "this page does not update by itself; reload it")
+            raise ServerUnreachable(
+                "too many pages are open", "this page does not update by itself; reload it", code="server-busy"
+            )
 
         def allowed() -> bool:
             try:

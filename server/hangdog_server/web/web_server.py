@@ -35,6 +35,7 @@ from hangdog_server.web.campaign_pages import CampaignPages
 from hangdog_server.web.credentials import HttpCredentials
 from hangdog_server.web.history import History
 from hangdog_server.web.http_protocol import Speaking
+from hangdog_server.web.jobs.communicator_pages import CommunicatorPages
 from hangdog_server.web.lists.drawing import Drawing
 from hangdog_server.web.lists.list_pages import ListPages
 from hangdog_server.web.live_feed import MOST, Feed
@@ -103,8 +104,10 @@ async def paged(
     listed = ListPages(
         lists, marks, guard, history, actions, services.store, settings, drawing, services.clock
     )  # fmt: skip
+    communicators = CommunicatorPages(observatory, guard, drawing, services.clock)
     site = Site(
-        observatory, services.store, asker, guard, history, acts, testing, responses, marks, listed, drawing, services.clock
+        observatory, services.store, asker, guard, history, acts, testing, responses, marks, listed, communicators, drawing,
+        services.clock,
     )  # fmt: skip
     try:
         async with served(site.app(), site.feed, listen, tls) as address:
@@ -156,9 +159,13 @@ def _bound(host: str, port: int, listen: str) -> list[socket.socket]:
     try:
         return listeners(host, port)
     except socket.gaierror as error:
-        raise WrongUse(f"cannot serve pages on {listen}: {error.strerror}", "write --web HOST:PORT") from error
+        raise WrongUse(
+            f"cannot serve pages on {listen}: {error.strerror}", "write --web HOST:PORT", code="cannot-listen"
+        ) from error
     except (OSError, OverflowError) as error:
-        raise WrongUse(f"cannot serve pages on {listen}", "is the port taken? choose another --web") from error
+        raise WrongUse(
+            f"cannot serve pages on {listen}", "is the port taken? choose another --web", code="cannot-listen"
+        ) from error
 
 
 def _context(folder: Path) -> ssl.SSLContext:
@@ -169,7 +176,9 @@ def _context(folder: Path) -> ssl.SSLContext:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
         raise WrongUse(
-            f"the certificate in {folder} cannot be used for pages: {error}", "hangdog certs show DIR"
+            f"the certificate in {folder} cannot be used for pages: {error}",
+            "hangdog certs show DIR",
+            code="unusable-certificate",
         ) from error
     return context
 

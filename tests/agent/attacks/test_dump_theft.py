@@ -14,7 +14,7 @@ from attacking.stage import BRIEF, KINDS, MANY, OTHER, UID, Attacker, attacking,
 from hangdog_proto.codec.collectives import Statement
 from support.fakes.dumper import pickled
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.parallel]
 
 #: What is to be stolen has the form of a record, so that nothing but who may read it keeps it from being taken for one.
 SECRET, OWN = pickled(987654321, 123456789), pickled(7, 6)

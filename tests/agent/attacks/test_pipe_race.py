@@ -12,7 +12,7 @@ import pytest
 from attacking.stage import KINDS, MANY, Group, attacking, captured, needs_root, settled, tries_until
 from attacking.whole import UNIT
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.slow, pytest.mark.parallel]
 
 #: Where the victim has another name, the pipe's is a link to it: so what stands there after the exchange may be anything.
 RACE = """

@@ -26,7 +26,7 @@ from attacking.stage import (
 )
 from support.fakes.dumper import recorded
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.parallel]
 
 RECORD = recorded(7, 6)
 PATIENCE = replace(BRIEF, socket_s=0.5)

@@ -18,7 +18,7 @@ from hangdog_agent.stalls.settings import StallSettings
 from support.fakes import targets
 from support.fakes.recorder_asked import TOOLS, by_pid
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.parallel]
 
 #: Files are looked at whenever that is asked for, and nothing else is.
 SETTINGS = StallSettings(log_every_s=0.001, touch_every_s=0.001, ras_every_s=0.0, traffic_every_s=0.0)

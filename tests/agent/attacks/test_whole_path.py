@@ -11,7 +11,7 @@ from attacking.stage import Watched, attacking, needs_root, settled
 from attacking.whole import PATIENCE_S, UNIT, agent, asked, server, until
 from support.fakes.dumper import pickled
 
-pytestmark = [needs_root, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [needs_root, pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(300)]
 
 #: Works for a while, in turns of computing and waiting, then waits for ever; answers a poke by having something else where its dump should be.
 FEIGN = """

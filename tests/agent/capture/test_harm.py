@@ -26,6 +26,8 @@ from hangdog_proto.generated import hangdog_pb2_grpc as rpc
 from support.fakes import targets
 from support.fakes.targets import SLEEP_IN_KERNEL, WAIT, letter, running
 
+pytestmark = pytest.mark.slow  # it measures time
+
 MARK = ("HANGDOG_TEST_HARM", str(os.getpid()))
 #: So many threads and frames that a py-spy which stops them all is easily met at it.
 CROWD = """

@@ -26,6 +26,8 @@ from support.fakes.dumper import own_job
 from support.fakes.nccl_played import BuiltNccl, training
 from support.fakes.recorder_asked import TOOLS, by_pid
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 
 @pytest.fixture(scope="session")
 def nccl(tmp_path_factory: pytest.TempPathFactory) -> BuiltNccl:

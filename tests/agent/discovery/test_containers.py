@@ -150,6 +150,8 @@ def test_doctor_names_host_pid_where_the_agent_is_alone_in_its_container() -> No
     assert "shareProcessNamespace: true" in fix
 
 
+@pytest.mark.slow
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("dropped", "expected"),
     [

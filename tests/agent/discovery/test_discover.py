@@ -1,5 +1,6 @@
 """Who is a trainer: process tables of every launcher, drawn as rows, and who must be found in them."""
 
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -123,6 +124,12 @@ def test_slurm_starts_launchers_or_ranks() -> None:
     assert find(direct)[0].job == "77"
 
 
+def tf_config(kind: str, index: int, **tasks: int) -> str:
+    """TF_CONFIG of one task of a cluster with so many tasks of each kind."""
+    cluster = {name: [f"node-{number}:2222" for number in range(count)] for name, count in tasks.items()}
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
 def test_a_batch_script_is_no_task_of_its_own_job() -> None:
     """It has the number of task 0, as seen on Slurm 22.05; alone in its job, it is all there is of it."""
     batch = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "77"}
@@ -154,6 +161,12 @@ def test_a_trainer_that_sets_rank_itself_is_not_its_own_child_s_launcher() -> No
         ({"FLUX_TASK_RANK": "5", "FLUX_JOB_SIZE": "8"}, 5, 8),
         ({"PALS_RANKID": "5", "PMI_RANK": "5", "PMI_SIZE": "8"}, 5, 8),
         ({"JAX_PROCESS_ID": "5", "JAX_NUM_PROCESSES": "8"}, 5, 8),
+        ({"PADDLE_TRAINER_ID": "5", "PADDLE_TRAINERS_NUM": "8"}, 5, 8),
+        ({"HOROVOD_RANK": "5", "HOROVOD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "1"}, 5, 8),
+        ({"RANK_ID": "5", "RANK_SIZE": "8"}, 5, 8),
+        ({"TF_CONFIG": tf_config("worker", 5, worker=8)}, 5, 8),
+        ({"TF_CONFIG": tf_config("worker", 1, chief=1, worker=3, ps=2)}, 2, 4),
+        ({"TF_CONFIG": tf_config("chief", 0, chief=1, worker=3)}, 0, 4),
         ({"RANK": "5", "WORLD_SIZE": "x"}, 5, 0),
         ({"RANK": "5", "WORLD_SIZE": "8", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, 5, 8),
     ],
@@ -161,6 +174,34 @@ def test_a_trainer_that_sets_rank_itself_is_not_its_own_child_s_launcher() -> No
 def test_a_rank_in_any_launcher_s_words(environ: dict[str, str], expected: int, world: int) -> None:
     (member,) = find([INIT, row(10, 1, environ)])
     assert (member.rank, member.world_size) == (expected, world)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "[" * 9999,
+        '{"task": {"type": "worker", "index": true}, "cluster": {"worker": ["a:1", "b:1"]}}',
+        '{"cluster": 3}',
+    ],
+)
+def test_a_configuration_of_tensorflow_that_names_no_worker(text: str) -> None:
+    assert find([INIT, row(10, 1, {"TF_CONFIG": text})]) == ()
+
+
+def test_a_parameter_server_or_a_worker_beyond_the_cluster_is_no_rank() -> None:
+    for text in (
+        tf_config("ps", 0, worker=2, ps=1),
+        tf_config("evaluator", 0, worker=2),
+        tf_config("worker", 2, worker=2),
+    ):
+        assert find([INIT, row(10, 1, {"TF_CONFIG": text})]) == ()
+
+
+def test_a_name_that_others_use_too_is_a_rank_only_beside_the_number_of_ranks() -> None:
+    assert find([INIT, row(10, 1, {"RANK_ID": "5"})]) == ()
 
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "1.5", "\uff19", "99999999999999999999", "1048577"])

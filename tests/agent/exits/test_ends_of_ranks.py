@@ -29,6 +29,8 @@ from hangdog_models.rules.ruleset import packaged
 from hangdog_proto.codec import exits, findings
 from support.fakes import targets
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 OURS = "HANGDOG_TEST_CRASH"
 #: A rank that waits for a line, and does what it says.
 RANK = "import os, sys; print('here', flush=True); exec(sys.stdin.readline())"

@@ -23,6 +23,7 @@ from hangdog_agent.settings import chosen
 from hangdog_models.errors import WrongUse
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.fakes.targets import WAIT, running
+from support.refused import refused
 from support.servers.far_end import ENVIRON, Line, Server, linked, reached
 
 #: A Python as the levels see it, whose tests never end, or say nothing of use at once; each writes down that it lives.
@@ -210,28 +211,28 @@ async def test_an_agent_that_is_stopped_ends_its_tests_first(server: Server, sto
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("asked", "code", "value"),
     [
-        ({"levels": [5]}, "a server can request levels 1, 2, 3, 4; it requested [5]"),
-        ({"levels": [1, 9]}, "it requested [1, 9]"),
-        ({"levels": []}, "it requested []"),
-        ({"members": []}, "a group of 0 has no member 0"),
-        ({"member": 1}, "a group of 1 has no member 1"),
-        ({"members": ["x"] * 257}, "a group of 257"),
-        ({"members": ["a", "b"], "member": 1}, "only member 0 chooses"),
-        ({"members": ["a", "b"], "meet": "; rm -rf /"}, "is not HOST:PORT"),
-        ({"deadline_s": math.nan}, "nothing can be tested within nan s"),
-        ({"deadline_s": 4.0}, "nothing can be tested within 4 s"),
+        ({"levels": [5]}, "unknown-choice", "1, 2, 3, 4; it requested [5]"),
+        ({"levels": [1, 9]}, "unknown-choice", "[1, 9]"),
+        ({"levels": []}, "unknown-choice", "[]"),
+        ({"members": []}, "wrong-test-group", "a group of 0 has no member 0"),
+        ({"member": 1}, "wrong-test-group", "a group of 1 has no member 1"),
+        ({"members": ["x"] * 257}, "wrong-test-group", "a group of 257"),
+        ({"members": ["a", "b"], "member": 1}, "wrong-test-group", "member 0"),
+        ({"members": ["a", "b"], "meet": "; rm -rf /"}, "wrong-test-group", "HOST:PORT"),
+        ({"deadline_s": math.nan}, "out-of-range", "nan s"),
+        ({"deadline_s": 4.0}, "out-of-range", "4 s"),
     ],
 )
-def test_what_may_not_be_ordered_is_refused_with_the_reason(asked: dict[str, Any], words: str) -> None:
+def test_what_may_not_be_ordered_is_refused_with_the_reason(asked: dict[str, Any], code: str, value: str) -> None:
     with pytest.raises(WrongUse) as caught:
         wanted(order(**asked).diagnose, RemoteTestSettings())
-    assert words in str(caught.value)
+    assert caught.value.code == code and value in str(caught.value)
 
 
 def test_an_owner_may_forbid_all_of_it_and_bounds_what_is_obeyed() -> None:
-    with pytest.raises(WrongUse, match="diagnose=0"):
+    with refused("machine-tests-disabled"):
         wanted(order().diagnose, RemoteTestSettings(diagnose=0))
     asked = wanted(order(deadline_s=1e9).diagnose, RemoteTestSettings())
     assert asked == OrderedTest((1,), 1, 3600.0, ("gpu-a17",), 0)
@@ -249,5 +250,6 @@ def test_a_group_meets_where_others_can_reach_it() -> None:
     meeting = Rendezvous(["127.0.0.1", "no address"], "127.0.0.1:7411")
     assert meeting.at.startswith("127.0.0.1:")
     meeting.release()
-    with pytest.raises(WrongUse, match="this machine cannot reach"):
+    with pytest.raises(WrongUse, match=r"nowhere\.invalid") as caught:
         Rendezvous([], "nowhere.invalid:7411")
+    assert caught.value.code == "unreachable-machine"

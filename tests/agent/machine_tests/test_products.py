@@ -1,13 +1,22 @@
 """The products of level 1 in every type and regime that a GPU is given: a sound device has none that the host finds wrong."""
 
+from typing import Any
+
 import pytest
 
 from hangdog_agent.machine_tests.torch_engine import Probe
 
-torch = pytest.importorskip("torch")
-program = pytest.importorskip("hangdog_agent.machine_tests.programs.one_device")
-
 SIZE = 64
+torch: Any = None
+program: Any = None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    """Not as this file is collected: it takes seconds, in each worker."""
+    global torch, program
+    torch = pytest.importorskip("torch")
+    program = pytest.importorskip("hangdog_agent.machine_tests.programs.one_device")
 
 
 @pytest.mark.parametrize("regime", ["exact", "ones", "ordinary", "small", "large"])

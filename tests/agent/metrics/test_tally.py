@@ -13,12 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.metrics.metrics import AgentEvent, AgentMetrics, AgentStatus
 from hangdog_agent.metrics.textfile import Textfile
-from hangdog_models.errors import WrongUse
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from support.fakes import targets
 from support.fakes.targets import WAIT, running
+from support.refused import refused
 from support.servers.far_end import ENVIRON, Server, linked, reached
 
 Values = dict[str, float]
@@ -112,5 +112,5 @@ def test_a_file_that_cannot_be_written_is_said_once(
 
 
 def test_a_name_that_node_exporter_does_not_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongUse, match="not read by node_exporter"):
+    with refused("wrong-setting"):
         Textfile(tmp_path / "metrics.txt", 1.0, str)

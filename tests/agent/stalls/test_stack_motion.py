@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hangdog_agent.discovery.cpu_activity import CpuActivity
-from hangdog_agent.stalls.stack_motion import StackSample, call_site, meanwhile
+from hangdog_agent.stalls.stack_motion import StackSample, call_site, meanwhile, waits_outside, writes
 from hangdog_models.diagnosis.observe import activity
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stall_timeouts import Doing
@@ -82,3 +82,23 @@ def test_the_call_site_is_what_all_looks_share() -> None:
     alone = [call_site([look]) for look in looks]
     assert call_site(looks) not in alone and " of " in call_site(looks)
     assert call_site([looks[0], looks[0]]) == alone[0]
+
+
+READS = ["<module> train.py", "step train.py", "Path.read_bytes pathlib.py"]
+
+
+@pytest.mark.parametrize(
+    ("stack", "wchan", "outside"),
+    [
+        (READS, "anon_pipe_read", True),
+        (READS, "unix_stream_read_generic", True),
+        (READS, "futex_wait_queue", True),  # storage by its frames, and nothing says otherwise
+        ("user", "anon_pipe_read", False),
+        ("user", "do_wait", False),
+    ],
+)
+def test_who_reads_a_pipe_as_a_file_waits_for_its_data(stack: str | list[str], wchan: str, outside: bool) -> None:
+    """A data set may come through a named pipe. What else a rank awaits of other processes is no data of a step."""
+    state = activity.read(trace(0, stack, state="S", wchan=wchan), RULES)
+    fed = [StackSample(float(at), state, io_bytes=at * 100) for at in range(2)]
+    assert (waits_outside(state), writes(fed)) == (outside, outside)

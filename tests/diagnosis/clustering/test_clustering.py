@@ -19,12 +19,14 @@ from hangdog_models.diagnosis.clustering.distance import CUT, distance
 from hangdog_models.diagnosis.clustering.exact_clusters import exact
 from hangdog_models.diagnosis.clustering.linkage import linkage
 from hangdog_models.diagnosis.clustering.near import near
-from hangdog_models.diagnosis.observe.activity import RankState, RankStateReader
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.observe.rank_state_reader import RankStateReader
 from hangdog_models.errors import WrongUse
 from hangdog_models.ranks import Rank, parse_ranks
 from hangdog_models.rules.ruleset import packaged
 from support.cases.stories import C10D, STACKS, job, trace
+from support.refused import refused
 
 NEAR = ["linkage", "density"]
 TOP = ["<module> train.py", "train loop.py"]
@@ -101,7 +103,7 @@ def test_tensor_parallel_waits_of_two_layers_are_one_place(name: str) -> None:
 
 
 def test_an_unknown_model_is_refused_with_the_names_of_the_known() -> None:
-    with pytest.raises(WrongUse, match="dbscan") as raised:
+    with refused("unknown-choice", WrongUse, "dbscan") as raised:
         clustering("dbscan")
     assert "linkage" in str(raised.value.hint)
 

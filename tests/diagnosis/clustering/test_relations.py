@@ -15,6 +15,8 @@ from hangdog_models.topology import Layout, Topology, build
 from support.cases.planted import planted
 from support.cases.stories import job
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 CUBE = job(per_machine=4, tp=4, dp=8, pp=4)
 
 

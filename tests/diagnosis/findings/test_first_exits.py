@@ -68,7 +68,7 @@ def test_the_first_to_fail_is_named_and_its_code(status: int, findings: tuple[Fi
     verdict = judged(fell(status), *findings)
     assert verdict.kind is Kind.SOFTWARE and not verdict.evict.machines
     assert verdict.culprit is not None and verdict.culprit.ranks == (GUILTY,) and verdict.culprit.probability > 0.9
-    assert "0.4 s before the next of 8 ranks" in verdict.because[0]
+    assert "0.4 s before the next of 8 ranks" in verdict.because[0].text
 
 
 def test_a_broken_device_is_the_machines_whatever_the_others_say() -> None:
@@ -86,9 +86,9 @@ def test_who_was_killed_first_is_named_and_nobody_is_evicted() -> None:
 def test_a_kill_for_memory_is_the_programs() -> None:
     assert judged(fell(-signal.SIGKILL, oom=True), *LOST).kind is Kind.SOFTWARE
     kernel = Finding("kernel log", "out of memory", Impact.PROGRAM, "killed", "m1", age_s=45.0)
-    assert "out of memory" in judged(fell(-signal.SIGKILL), kernel, *LOST).because[0]
+    assert "out of memory" in judged(fell(-signal.SIGKILL), kernel, *LOST).because[0].text
     long_ago = judged(fell(-signal.SIGKILL), replace(kernel, age_s=900.0), *LOST)
-    assert not any("out of memory: it was killed" in line for line in long_ago.because)
+    assert not any("out of memory: it was killed" in line.text for line in long_ago.because)
 
 
 def test_errors_of_those_who_ended_later_are_consequences() -> None:

@@ -49,7 +49,7 @@ def test_operations_that_do_not_fit_are_the_programs_and_no_links() -> None:
     verdict = judged(joined, TRUNCATED)
     assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())
     assert verdict.confidence > 0.95
-    assert "receiving 1048576 bytes instead of 65536" in verdict.because[0]
+    assert "receiving 1048576 bytes instead of 65536" in verdict.because[0].text
 
 
 def test_who_stands_elsewhere_is_the_first_culprit_and_not_who_noticed_it() -> None:
@@ -62,7 +62,7 @@ def test_who_stands_elsewhere_is_the_first_culprit_and_not_who_noticed_it() -> N
 def test_ras_alone_tells_of_it(error: str) -> None:
     verdict = judged(SKIPPED, errors={2: error})
     assert verdict.kind is Kind.SOFTWARE
-    assert verdict.because[0].startswith("NCCL RAS of rank 2") and error.lower() in verdict.because[0]
+    assert verdict.because[0].text.startswith("NCCL RAS of rank 2") and error.lower() in verdict.because[0].text
 
 
 def test_where_all_stand_at_one_place_nobody_is_named() -> None:
@@ -93,7 +93,7 @@ def test_the_one_rank_on_which_nccl_failed_is_named_and_nobody_is_evicted() -> N
     verdict = judged(joined, errors={5: "Unhandled CUDA error", 6: "Remote process error"})
     assert verdict.culprit is not None
     assert (verdict.culprit.ranks, verdict.evict.machines) == ((5,), ())
-    assert any("unhandled cuda error" in line for line in verdict.culprit.because)
+    assert any("unhandled cuda error" in line.text for line in verdict.culprit.because)
 
 
 def test_an_error_that_all_ranks_report_names_nobody() -> None:

@@ -46,7 +46,7 @@ def test_the_rank_that_was_wrong_first_is_suspected_modestly_and_nobody_is_evict
     first = verdict.suspects[0]
     assert first.ranks == (5,) and first.machines == ("m1",) and 0.2 < share(verdict, "machine") < 0.5
     assert verdict.culprit is not None and verdict.culprit.probability < 0.5
-    assert "rank 5 was wrong at step 40, and ranks 0-4,6-7 were not yet" in verdict.because
+    assert "rank 5 was wrong at step 40, and ranks 0-4,6-7 were not yet" in map(str, verdict.because)
     assert verdict.numbers == WrongNumbers("gradient norm", "NaN", 1.25, 40, Rank(5))
     assert headline(verdict).startswith(
         "undetermined: the gradient norm is NaN since step 40, first at rank 5 on m1, which may have computed it ("
@@ -91,12 +91,12 @@ def test_a_finding_that_convicts_the_machine_still_does() -> None:
     assert verdict.kind is Kind.MACHINE and verdict.evict.machines == ("m1",)
     assert [step.do for step in verdict.next] == [Act.EVICT, Act.RESTART]
     assert "the gradient norm is NaN since step 40, and m1 is at fault" in headline(verdict)
-    assert verdict.because[0].startswith("NVML of m1") and "the gradient norm is NaN" in verdict.because[1]
+    assert verdict.because[0].text.startswith("NVML of m1") and "the gradient norm is NaN" in verdict.because[1].text
 
 
 def test_a_spike_is_told_with_what_is_usual() -> None:
     spike = replace(NAN, quantity=Quantity.LOSS, value=31.5, median=2.25)
-    assert "rank 5 on m1: the loss is 31.5 since step 40, where 2.25 is usual" in judged((spike,)).because[0]
+    assert "rank 5 on m1: the loss is 31.5 since step 40, where 2.25 is usual" in judged((spike,)).because[0].text
 
 
 def test_the_order_of_what_came_does_not_matter_and_the_json_holds_all() -> None:

@@ -17,7 +17,7 @@ def test_a_barrier_is_of_all_though_those_at_it_are_a_group_of_their_own() -> No
 def test_who_is_at_a_barrier_is_on_one_side_whatever_line_it_came_from() -> None:
     here = [*look({"0-3": "stage", "4-6": "barrier"}), trace(7, ELSEWHERE)]
     verdict = diagnose(twice(here), job(pp=2, dp=4, per_machine=2))
-    assert any("4-7" in line for line in verdict.because), verdict.because
+    assert any("4-7" in line.text for line in verdict.because), verdict.because
 
 
 def test_who_came_to_it_between_the_looks_is_not_stuck_there() -> None:

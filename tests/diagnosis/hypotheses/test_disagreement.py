@@ -8,7 +8,8 @@ from hangdog_models.collectives import FLIGHT_RECORDER, WATCHDOG, CollectiveReco
 from hangdog_models.diagnosis.hypotheses.disagreement import find, run_ahead
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
-from hangdog_models.verdict import Kind, Verdict
+from hangdog_models.verdict import Act, Kind, Verdict
+from support.cases.reasons import codes
 from support.cases.stories import job, look, snapshot
 
 FOUR = job(dp=4, per_machine=1)
@@ -37,7 +38,7 @@ def test_another_operation_type_or_size_is_software(odd: CollectiveRecord) -> No
     story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
     verdict = diagnose(replace(story, counters=told), FOUR)
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (2,), ())
-    assert "rank 2 launched" in verdict.because[0]
+    assert "rank 2 launched" in verdict.because[0].text
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def stages(*operations: str, looks: int = 2) -> Verdict:
 def test_a_group_whose_stages_count_apart_is_in_one_collective_at_a_time() -> None:
     verdict = stages("all_reduce", "_all_gather_base", "all_reduce", "all_reduce")
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (1,), ())
-    assert "in process group pp rank 1 launched _all_gather_base" in verdict.because[0]
+    assert "in process group pp rank 1 launched _all_gather_base" in verdict.because[0].text
     assert stages("all_reduce", "all_reduce", "all_reduce", "all_reduce").kind is not Kind.SOFTWARE
     once = stages("all_reduce", "_all_gather_base", "all_reduce", "all_reduce", looks=1)
     assert once.kind is not Kind.SOFTWARE, "dumps of two moments of a sound job differ like that"
@@ -95,7 +96,7 @@ def test_who_completed_operations_that_the_peer_cannot_have_begun_launched_other
     told = (timed_out(0, 122, "nccl:reduce_scatter", 121), timed_out(1, 126, "nccl:all_gather", 125))
     verdict = diagnose(replace(snapshot(look({})), counters=told), job(dp=2, per_machine=1))
     assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())
-    assert "rank 1 completed up to 125, and rank 0 not reduce_scatter 122" in verdict.because[0]
+    assert "rank 1 completed up to 125, and rank 0 not reduce_scatter 122" in verdict.because[0].text
 
 
 @pytest.mark.parametrize(
@@ -109,3 +110,13 @@ def test_who_completed_operations_that_the_peer_cannot_have_begun_launched_other
 )
 def test_what_a_late_device_does_too_is_no_disagreement(told: tuple[RankCounters, ...]) -> None:
     assert not list(run_ahead(told))
+
+
+def test_where_one_side_waits_for_its_device_that_may_hang_and_counters_are_asked_for() -> None:
+    """It may be past the call in which the others are: a device and a transfer that hang hold ranks up so, too."""
+    calls = look({"0-4,6-15": "gather", "5": "item"})
+    found, hung = diagnose(snapshot(calls, calls), job(dp=16, per_machine=8)), "device-may-hang"
+    assert not found.evict.machines and hung in codes(found.because) and "nobody-outside" not in codes(found.because)
+    assert found.next[0].do is Act.COLLECT
+    plain = look({"0-4,6-15": "gather", "5": "barrier"})
+    assert hung not in codes(diagnose(snapshot(plain, plain), job(dp=16, per_machine=8)).because)

@@ -7,6 +7,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.verdict import Kind, Verdict
+from support.cases.reasons import codes
 from support.cases.stories import job, look, snapshot
 
 SIXTEEN = job(dp=16, per_machine=2)  # eight machines, node-0 to node-7
@@ -24,8 +25,8 @@ def test_the_peer_of_which_three_report_is_named() -> None:
     verdict = said(*(path(reporter, "node-5") for reporter in ("node-0", "node-1", "node-3")))
     assert verdict.kind is Kind.MACHINE and verdict.confidence > 0.8
     assert [suspect.machines for suspect in verdict.suspects] == [("node-5",)]
-    assert "3 machines (node-0, node-1, node-3) report of node-5 alike" in verdict.because[0]
-    assert verdict.evict.machines == () and any("others name it" in line for line in verdict.because)
+    assert "3 machines (node-0, node-1, node-3) report of node-5 alike" in verdict.because[0].text
+    assert verdict.evict.machines == () and "kept-hearsay" in codes(verdict.because)
 
 
 def test_a_peer_of_which_two_report_is_likelier_than_both() -> None:
@@ -58,7 +59,7 @@ def test_paths_without_a_common_end_evict_nobody() -> None:
         for looks in ((), (look({"0-15": "metrics"}), look({"0-15": "metrics"}))):
             verdict = diagnose(replace(snapshot(*looks), findings=tuple(reports)), SIXTEEN)
             assert verdict.evict.machines == ()
-    assert all("no end in common" in said(*reports).because[0] for reports in (ring, every))
+    assert all(said(*reports).because[0].code == "paths-without-common-end" for reports in (ring, every))
 
 
 def test_an_address_that_no_log_explains_is_still_named() -> None:

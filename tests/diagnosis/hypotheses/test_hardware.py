@@ -50,7 +50,8 @@ def test_repeats_and_companions_of_one_fault_do_not_multiply() -> None:
     (evidence,) = hardware.weigh(lines, job(8)).values()
     assert evidence.factor == hardware.CONVICTING
     assert (
-        evidence.reason == "kernel log of node-0: Xid 149 says something, 5 times, and the same on 7 more; also Xid 154"
+        evidence.reason.text
+        == "kernel log of node-0: Xid 149 says something, 5 times, and the same on 7 more; also Xid 154"
     )
 
 
@@ -111,7 +112,7 @@ def test_what_most_machines_have_is_no_machines_fault(
         assert f"{having} of {machines} machines" in common[0]
     own = found(Impact.CONVICTS, "node-0", "Xid 79")
     if machines > 1:
-        assert "Xid 79" in hardware.weigh([*findings, own], job(machines))["node-0"].reason
+        assert "Xid 79" in hardware.weigh([*findings, own], job(machines))["node-0"].reason.text
 
 
 def test_a_fatal_event_is_not_shared_with_those_who_have_a_harmless_one_of_its_code() -> None:
@@ -146,7 +147,7 @@ def test_the_order_of_findings_does_not_matter_and_no_factor_is_beyond_proof(fin
     assert {m: (e.factor, e.impact) for m, e in evidence.items()} == {m: (e.factor, e.impact) for m, e in again.items()}
     for machine, one in evidence.items():
         assert one.machine == machine and 1 < one.factor <= hardware.CONVICTING * hardware.CONFIRMED_BY_TOOL
-        assert one.findings and one.reason.startswith(one.findings[0].source)
+        assert one.findings and one.reason.text.startswith(one.findings[0].source)
 
 
 @given(FINDINGS)

@@ -10,6 +10,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.verdict import Act, Kind, StallCause, Verdict
+from support.cases.reasons import codes
 from support.cases.stories import C10D, first, job, look, snapshot, trace
 
 SHAPE = job(dp=8)
@@ -37,7 +38,7 @@ def test_one_rank_that_evaluates_is_a_phase_of_a_healthy_job() -> None:
     once = of(EVALUATES, STEP, active=True, gil=True)
     for verdict in (judged(once, once), judged(once, stalled_s=60.0)):
         assert verdict.kind is Kind.NONE and not verdict.evict.machines
-        assert "evaluates, which no other rank does" in " ".join(verdict.because)
+        assert "evaluates, which no other rank does" in " ".join(map(str, verdict.because))
 
 
 def test_it_is_held_for_one_for_as_long_as_phases_last() -> None:
@@ -72,7 +73,7 @@ def test_one_look_at_a_phase_of_all_is_open_for_as_long_as_no_step_ends_in_it() 
     """Validation writes no step line: that nothing moved for a minute is what it looks like."""
     phase, step = [*EVALUATES[:3], "gather metrics.py"], [*BUSY[:2], "gather metrics.py"]
     all_of_them = told(among_many(EVALUATES, phase), stalled_s=60.0)
-    assert all_of_them.kind is Kind.UNDETERMINED and "each rank evaluates" in " ".join(all_of_them.because)
+    assert all_of_them.kind is Kind.UNDETERMINED and "all-in-one-duty" in codes(all_of_them.because)
     assert told(among_many([*BUSY[:2], "score metrics.py"], step), stalled_s=60.0).kind is not Kind.UNDETERMINED
     blocked = [trace(0, EVALUATES, state="D"), *among_many(EVALUATES, phase)[1:]]
     assert first(told(blocked, stalled_s=60.0)) == (0,), "who is blocked is in no phase"
@@ -82,7 +83,7 @@ def test_one_that_collects_garbage_is_told_by_its_names() -> None:
     """By hand, as torchtitan's GarbageCollection does: no native frame shows it, and no rule knows where the others are."""
     collects = [*BUSY[:2], "GarbageCollection.run tools/utils.py", "GarbageCollection.collect tools/utils.py"]
     verdict = told(*[among_many(collects)] * 3)
-    assert verdict.kind is Kind.NONE and "collects garbage" in " ".join(verdict.because)
+    assert verdict.kind is Kind.NONE and "collects garbage" in " ".join(map(str, verdict.because))
     assert verdict.causes[StallCause.HEALTHY] > 0.5
 
 
@@ -97,7 +98,7 @@ def test_one_that_writes_down_what_was_measured_is_at_it_while_it_runs() -> None
 def test_a_standstill_as_long_as_a_step_is_none() -> None:
     once = among_many([*BUSY[:2], "own_code user.py"])
     brief, long = told(once, once, stalled_s=3.0), told(once, once, stalled_s=60.0)
-    assert brief.kind is Kind.UNDETERMINED and "3 s only" in " ".join(brief.because)
+    assert brief.kind is Kind.UNDETERMINED and "3 s only" in " ".join(map(str, brief.because))
     assert long.kind is not Kind.UNDETERMINED and first(long) == (0,)
 
 
@@ -117,7 +118,7 @@ def test_one_that_works_while_all_others_are_at_a_barrier_works_for_them() -> No
     looks = [of(COUNTS, AT_BARRIER, active=True, gil=True) for _ in range(2)]
     looks[1][0] = trace(0, COUNTS, state="R", shift=1, active=True, gil=True)
     verdict = judged(*looks)
-    assert verdict.kind is Kind.NONE and "while the others are at a barrier" in " ".join(verdict.because)
+    assert verdict.kind is Kind.NONE and "while the others are at a barrier" in " ".join(map(str, verdict.because))
 
 
 def goes_about(*last: str) -> list[list[ProcessTrace]]:
@@ -168,7 +169,7 @@ def test_one_that_is_met_in_the_attempt_polls_for_the_lock_file_like_all_others(
     looks = [[trace(0, maps, state="R", active=True, gil=True, shift=at), *sleeps] for at in range(2)]
     verdict = judged(*looks, [trace(0, maps, state="R", active=True, gil=True, shift=2), *caught])
     assert verdict.culprit is not None and verdict.culprit.ranks == (0,) and verdict.kind is Kind.NONE
-    assert "at work while the others wait for a lock file" in " ".join(verdict.because)
+    assert "at work while the others wait for a lock file" in " ".join(map(str, verdict.because))
     asleep = [trace(0, maps, state="S"), *sleeps]
     assert judged(asleep, asleep, asleep).kind is not Kind.NONE, "who sleeps is not at work"
 
@@ -226,8 +227,8 @@ def test_a_lock_file_that_all_poll_for_and_nobody_holds_is_codes() -> None:
     all_poll = of(POLLS, POLLS)
     for verdict in (judged(all_poll, all_poll), judged(all_poll, stalled_s=1800.0)):
         assert verdict.kind is Kind.SOFTWARE and not verdict.evict.machines
-        assert "poll for the lock file of a build" in verdict.because[0]
-        assert "remove `lock`" in verdict.because[1]
+        assert verdict.because[0].code == "waits-for-lock-file"
+        assert verdict.because[1].code == "lock-file-left"
 
 
 def test_a_lock_file_that_a_rank_holds_that_builds_is_a_wait_for_that_rank() -> None:

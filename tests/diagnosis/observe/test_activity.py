@@ -1,8 +1,11 @@
 """What a rank is doing is read off frames of many frameworks, kernel states and failed captures."""
 
 import pytest
+from msgspec import structs
 
-from hangdog_models.diagnosis.observe.activity import RankStateReader, read
+from hangdog_models.diagnosis.observe.activity import CHILD, FROZEN, LOCK_FILE, read
+from hangdog_models.diagnosis.observe.kernel_sleep import KernelWait
+from hangdog_models.diagnosis.observe.rank_state_reader import RankStateReader
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait, packaged
 from hangdog_models.stack import Frame, Missing, ProcessState, ProcessTrace, Reason, Thread
@@ -156,6 +159,57 @@ def test_uninterruptible_sleep_is_read_by_where_it_sleeps(
     wchan: str, stack: str | list[str], expected: Activity
 ) -> None:
     assert read(trace(0, stack, state="D", wchan=wchan), RULES).activity is expected
+
+
+@pytest.mark.parametrize(
+    ("wchan", "activity", "operation", "awaits"),
+    [
+        ("wait_for_partner", Activity.UNKNOWN, None, KernelWait.PIPE),
+        ("anon_pipe_read", Activity.UNKNOWN, None, KernelWait.PIPE),
+        ("do_wait", Activity.UNKNOWN, CHILD, KernelWait.CHILD),
+        ("do_wait.constprop.0", Activity.UNKNOWN, CHILD, KernelWait.CHILD),
+        ("locks_lock_inode_wait", Activity.IDLE, LOCK_FILE, KernelWait.FILE_LOCK),
+        ("inet_csk_accept", Activity.NETWORK, None, KernelWait.SOCKET),
+        ("__x64_sys_pause", Activity.UNKNOWN, None, KernelWait.SIGNAL),
+        ("do_wait_for_common", Activity.UNKNOWN, None, None),
+        ("futex_wait_queue", Activity.UNKNOWN, None, None),
+        ("poll_schedule_timeout.constprop.0", Activity.UNKNOWN, None, None),
+        ("0", Activity.UNKNOWN, None, None),
+    ],
+)
+def test_what_a_sleeper_in_an_unknown_place_waits_for_is_what_its_kernel_says(
+    wchan: str, activity: Activity, operation: str | None, awaits: KernelWait | None
+) -> None:
+    state = read(trace(0, "user", state="S", wchan=wchan), RULES)
+    assert (state.activity, state.operation, state.awaits) == (activity, operation, awaits)
+
+
+def test_the_kernel_says_nothing_of_a_place_that_a_rule_knows_nor_of_one_that_runs() -> None:
+    assert read(trace(0, "gather", state="S", wchan="anon_pipe_read"), RULES).awaits is None
+    assert read(trace(0, "user", state="R", wchan="anon_pipe_read", active=True), RULES).awaits is None
+
+
+@pytest.mark.parametrize(
+    ("letter", "wchan", "throughout", "activity"),
+    [
+        ("S", "do_freezer_trap", False, Activity.STOPPED),
+        ("D", "__refrigerator", False, Activity.STOPPED),
+        ("D", "hrtimer_nanosleep", True, Activity.STOPPED),
+        ("D", "futex_wait_queue", True, Activity.STOPPED),
+        ("D", "futex_wait_queue", False, Activity.STORAGE),
+        ("S", "hrtimer_nanosleep", False, Activity.UNKNOWN),
+        ("D", "io_schedule", True, Activity.STORAGE),
+    ],
+)
+def test_the_freezer_of_a_cgroup_is_told_from_storage(
+    letter: str, wchan: str, throughout: bool, activity: Activity
+) -> None:
+    """State and wait channel are read one after the other: what was in state D for a moment may sleep for a lock by then."""
+    seen = trace(0, "user", state=letter, wchan=wchan)
+    if throughout:
+        seen = structs.replace(seen, missing=Missing(Reason.UNINTERRUPTIBLE, ""))
+    state = read(seen, RULES)
+    assert (state.activity, state.operation == FROZEN) == (activity, activity is Activity.STOPPED)
 
 
 def test_a_capture_refused_in_uninterruptible_sleep_is_read_alike() -> None:

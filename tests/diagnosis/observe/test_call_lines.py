@@ -46,7 +46,7 @@ def judged(traces: list[ProcessTrace], topology: Topology = REPLICAS, *, looks: 
 def test_one_rank_in_another_call_of_the_same_function_is_the_odd_one() -> None:
     verdict = judged(at_lines({"3": 103, "0-2,4-7": 100}, REDUCES))
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (3,), ())
-    assert "at line 103" in verdict.suspects[0].because[0]
+    assert "at line 103" in verdict.suspects[0].because[0].text
 
 
 def test_one_rank_asleep_at_another_line_of_the_same_function_is_the_odd_one() -> None:

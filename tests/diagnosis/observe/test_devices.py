@@ -6,7 +6,7 @@ import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.observe import devices
-from hangdog_models.diagnosis.observe.activity import RankStateReader
+from hangdog_models.diagnosis.observe.rank_state_reader import RankStateReader
 from hangdog_models.progress.device_readings import DeviceReadings
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged

@@ -103,4 +103,4 @@ def test_where_no_machine_is_known_a_tensor_group_is_named_together() -> None:
         records.append(replace(one, entries=entries, members={name: group}))
     answer = find(records, nowhere)
     assert answer is not None and answer.suspects[0].ranks == tuple(late) and answer.machines == {}
-    assert "rank 4, like ranks 4-7, joined 19 of 19" in answer.reasons[0]
+    assert "rank 4, like ranks 4-7, joined 19 of 19" in answer.reasons[0].text

@@ -6,7 +6,7 @@ import pytest
 
 from hangdog_models.collectives import CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.diagnosis.observe.activity import RankStateReader
+from hangdog_models.diagnosis.observe.rank_state_reader import RankStateReader
 from hangdog_models.diagnosis.waits.collective_counters import count
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
@@ -139,7 +139,7 @@ def test_a_device_that_has_not_started_what_its_host_launched_is_behind_and_name
     assert counted(records) == [("dp", (0, 1, 3), (2,))]
     verdict = diagnose(replace(story, counters=tuple(records)), FOUR)
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
-    assert "its own GPU" in verdict.because[0]
+    assert verdict.because[0].code == "own-device-behind"
     assert diagnose(story, FOUR).kind is not Kind.MACHINE  # the stacks are all alike
 
 
@@ -166,14 +166,14 @@ def test_a_host_waiting_for_its_device_with_nothing_under_way_is_held_up_by_it()
 def test_who_runs_in_c_waits_for_its_device_only_where_it_may(innermost: str, shift: int, held_up: bool) -> None:
     """A hash and a wait for the device spin alike; one of them gets on, or is in a module of Python's own."""
     verdict = runs_in_c(innermost, shift)
-    assert ("its own GPU" in verdict.because[0], verdict.evict.machines == ("node-2",)) == (held_up, held_up)
+    assert (verdict.because[0].code == "own-device-behind", verdict.evict.machines == ("node-2",)) == (held_up, held_up)
 
 
 @pytest.mark.parametrize(("others", "library"), [("barrier", "nccl"), ("metrics", "gloo"), ("barrier", "gloo")])
 def test_who_runs_in_c_computes_where_the_others_let_it_or_no_device_is_known_of(others: str, library: str) -> None:
     """A recorded job without GPUs: rank 0 reviewed, in one large product, while all others were at a barrier."""
     verdict = runs_in_c("augment data.py", 0, others, library)
-    assert "its own GPU" not in verdict.because[0] and not verdict.evict.machines
+    assert verdict.because[0].code not in ("own-device-behind", "launches-behind") and not verdict.evict.machines
 
 
 def runs_in_c(innermost: str, shift: int, others: str = "metrics", library: str = "nccl") -> Verdict:
@@ -196,7 +196,7 @@ def test_a_launch_that_lasts_with_nothing_under_way_is_held_up_by_the_device_or_
     records = tuple(nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6) for rank in range(4))
     verdict = diagnose(replace(story, counters=records), FOUR)
     assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-2",))
-    assert "its own GPU" in verdict.because[0]
+    assert verdict.because[0].code == "own-device-behind"
     assert not diagnose(story, FOUR).evict.machines  # nobody knows then what fills the queue
 
 
@@ -234,7 +234,7 @@ def test_a_lost_dump_of_one_that_waits_like_all_others_is_no_reason_to_blame_it(
     waiting = look({"0-15": "metrics"})
     verdict = diagnose(replace(snapshot(waiting, waiting), counters=tuple(told)), shape)
     assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.GROUP, tuple(range(16)))
-    elsewhere = look({"0-14": "metrics", "15": "loader"})
+    elsewhere = look({"0-14": "metrics", "15": "disk"})
     verdict = diagnose(replace(snapshot(elsewhere, elsewhere), counters=tuple(told)), shape)
     assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.MACHINE, (15,))
 
@@ -257,3 +257,27 @@ def test_a_group_that_joined_holds_nobody_up_whose_members_are_all_at_work_of_th
     counters = tuple(RankCounters(rank, {"0": 5}, {"0": 4}, (), {"0": group}, {}) for rank in group)
     verdict = diagnose(replace(snapshot(seen, seen), counters=counters), job(dp=4, per_machine=2))
     assert verdict.suspects[0].ranks == group and verdict.evict.machines == ()
+
+
+def test_a_lost_dump_of_who_stands_where_its_peers_wait_makes_no_second_culprit() -> None:
+    """The last of each four tensor ranks gathers with rank 31, which is stopped, and the other three wait for it."""
+    topology = job(tp=4, dp=8, per_machine=4)
+    last = tuple(map(Rank, range(3, 32, 4)))
+
+    def dumped(rank: int) -> RankCounters:
+        four = f"tp{rank // 4}"
+        members = {four: tuple(map(Rank, range(rank // 4 * 4, rank // 4 * 4 + 4))), "dp": last}
+        gathers = rank % 4 == 3
+        counts = {four: 9, "dp": 9} if gathers else {four: 9}
+        reached = {four: 4, "dp": 7} if gathers else {four: 5}
+        done = {four: 4, "dp": 6} if gathers else {four: 4}
+        return RankCounters(Rank(rank), counts, done, (), members, {}, reached)
+
+    others = ["<module> train.py", "forward model.py", "linear torch/nn/functional.py"]
+    gathers = ["<module> train.py", "backward model.py", "linear torch/nn/functional.py"]
+    stacks = [trace(rank, gathers if rank % 4 == 3 else others, state="S") for rank in range(31)]
+    stopped = trace(31, ["<module> train.py", "batch train.py"], state="T")
+    records = [dumped(rank) for rank in range(32) if rank not in (7, 31)]
+    verdict = diagnose(replace(snapshot([*stacks, stopped], [*stacks, stopped]), counters=tuple(records)), topology)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-7",))
+    assert [suspect.ranks for suspect in verdict.suspects] == [(31,)]

@@ -15,6 +15,7 @@ from hangdog_models.progress.collective_progress import CollectiveProgress, Phas
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Verdict
+from support.cases.reasons import codes
 from support.cases.rings import (
     PROGRESS,
     around,
@@ -56,7 +57,7 @@ def test_a_device_that_has_not_begun_what_its_host_launched_is_behind_and_named(
     assert holds(hung(2)) == [("dp", (0, 1, 3), (2,))]
     verdict = judged(hung(2))
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
-    assert "its own GPU" in verdict.because[0]
+    assert verdict.because[0].code == "own-device-behind"
 
 
 def test_hosts_that_run_ahead_of_a_device_that_hangs_change_nothing() -> None:
@@ -188,14 +189,14 @@ def test_the_device_that_neither_takes_nor_gives_is_named_where_all_have_begun()
     assert holds(stuck(around(2))) == [("dp", (0, 1, 3), (2,))]
     verdict = judged(stuck(around(2)))
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
-    assert "its own GPU, which has not reached the end of all_reduce 7" in verdict.because[0]
+    assert "its own GPU, which has not reached the end of all_reduce 7" in verdict.because[0].text
 
 
 def test_data_that_is_ready_and_does_not_leave_is_held_up_between_two() -> None:
     assert holds(stuck(held_up(1))) == [("p2p", (1, 2), ()), ("dp", (0, 3), (1, 2))]
     verdict = judged(stuck(held_up(1)))
     assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.GROUP, (1, 2))
-    assert "rank 1 has data that does not reach rank 2" in verdict.because[0]
+    assert "rank 1 has data that does not reach rank 2" in verdict.because[0].text
 
 
 def test_what_was_sent_and_has_not_arrived_is_held_up_between_two() -> None:
@@ -250,7 +251,7 @@ def test_a_gloo_barrier_is_no_contradiction_to_rings_that_know_nothing_of_it() -
     assert beside.suspects == alone.suspects and beside.kind is alone.kind
     everybody = [trace(rank, "barrier") for rank in range(4)]
     told = diagnose(replace(snapshot(everybody, everybody), progress=idle), FOUR)
-    assert not any("older than the stacks" in reason for reason in told.because)
+    assert "dumps-older-than-stacks" not in codes(told.because)
 
 
 def test_without_transfers_the_group_stays_whole() -> None:

@@ -10,7 +10,7 @@ from planning.methods import bisection, pairing, replay
 from planning.scenes import ALL_GATHER, ANY_SIZE, REPLAY, Scene, names, scenes
 
 #: Of the simulator that measures, not of what it measures.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
 CLOCK = iter(range(1_000_000)).__next__
 SCENES = {scene.name: scene for scene in scenes(lambda: float(CLOCK()))}

@@ -8,6 +8,7 @@ from hangdog_models.collectives import CollectiveRecord
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.flight_recorder import read, recognises
+from support.refused import refused
 
 
 def entry(sequence: int, group: str = "0", number: int = 0, **more: Any) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def test_a_long_ring_keeps_what_is_under_way_and_the_newest_of_the_rest() -> Non
 def test_the_rank_may_stand_in_the_dump() -> None:
     assert read(dump(rank=6), None).rank == 6
     assert read(dump(rank=6), Rank(2)).rank == 2
-    with pytest.raises(UnreadableEvidence, match="without a rank in its name"):
+    with refused("unknown-rank", UnreadableEvidence):
         read(dump(), None)
 
 
@@ -132,14 +133,14 @@ def test_the_same_operation_in_the_words_of_several_versions(old: dict[str, Any]
 
 @pytest.mark.parametrize("document", [{}, [], {"entries": 3, "pg_config": {}}, {"entries": [3], "pg_config": {}}])
 def test_what_is_no_dump_is_refused(document: object) -> None:
-    with pytest.raises(UnreadableEvidence, match="not a flight recorder dump"):
+    with refused("damaged-flight-record", UnreadableEvidence):
         read(document, Rank(0))
 
 
-@pytest.mark.parametrize(("sizes", "words"), [([[1]] * 4097, "4097 tensors"), ([[1], [1 << 62] * 65], "65 dimensions")])
-def test_an_operation_on_what_no_operation_has_is_refused(sizes: list[list[int]], words: str) -> None:
+@pytest.mark.parametrize(("sizes", "count"), [([[1]] * 4097, "4097 tensors"), ([[1], [1 << 62] * 65], "65 dimensions")])
+def test_an_operation_on_what_no_operation_has_is_refused(sizes: list[list[int]], count: str) -> None:
     """Thousands of dimensions multiply to a number that Python refuses to write, which ended the diagnosis of all ranks."""
-    with pytest.raises(UnreadableEvidence, match=words):
+    with refused("too-many", UnreadableEvidence, count):
         read(dump(entry(0, input_sizes=sizes)), Rank(0))
 
 

@@ -19,6 +19,7 @@ from hangdog_models.reading.collectives.library_counters import ring_progress
 from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS
 from support.cases.rings import PROGRESS, communicator, operation, transfer
+from support.refused import refused
 
 
 @given(st.lists(PROGRESS, max_size=3))
@@ -53,31 +54,31 @@ def _deeply(text: str, value: object) -> Callable[[dict[str, Any]], None]:
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "reason"),
+    ("where", "value", "named"),
     [
-        ("communicator", "xyz", "'xyz', which is no hexadecimal number"),
-        ("communicator", 7, "no hexadecimal number"),
+        ("communicator", "xyz", "'xyz'"),
+        ("communicator", 7, "communicator"),
         ("communicator", "1" * 40, "rank 0 of 2"),
         ("communicator", "-1", "rank 0 of 2"),
         ("rank", 2, "rank 2 of 2"),
         ("ranks", 2**40, "rank 0 of"),
         ("collectives", -1, "collectives is -1"),
-        ("collectives", 1.5, "collectives is no whole number"),
-        ("collectives", None, "collectives is no whole number"),
-        ("idle_s", "long", "idle_s is no number of seconds"),
-        ("sent", [], "where an object belongs"),
-        ("in_flight", {}, "in_flight: no list of up to 768"),
-        ("in_flight", [{}] * 769, "in_flight: no list of up to 768"),
-        ("in_flight/0/phase", "dancing", "'dancing', which is no phase"),
-        ("in_flight/0/idle_s", -1, "idle_s is no number of seconds"),
-        ("in_flight/0/call", None, "where an object belongs"),
-        ("in_flight/0/transfers/0/done", 4, "4 steps done of 3 posted"),
+        ("collectives", 1.5, "collectives"),
+        ("collectives", None, "collectives"),
+        ("idle_s", "long", "idle_s"),
+        ("sent", [], "object"),
+        ("in_flight", {}, "768"),
+        ("in_flight", [{}] * 769, "768"),
+        ("in_flight/0/phase", "dancing", "'dancing'"),
+        ("in_flight/0/idle_s", -1, "idle_s"),
+        ("in_flight/0/call", None, "object"),
+        ("in_flight/0/transfers/0/done", 4, "4 steps done of 3"),
     ],
 )
-def test_what_no_ring_can_hold_is_refused_with_the_reason(where: str, value: object, reason: str) -> None:
+def test_what_no_ring_can_hold_is_refused_with_the_reason(where: str, value: object, named: str) -> None:
     changed = document()
     _deeply(where, value)(changed)
-    with pytest.raises(UnreadableEvidence, match=reason):
+    with refused("wrong-schema", UnreadableEvidence, named):
         progress_json.read(changed)
 
 

@@ -2,12 +2,11 @@
 
 import json
 
-import pytest
-
 from hangdog_models.collectives import RasMember, RasStatus
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.collectives import ras_events, ras_json
 from hangdog_models.reading.limits import Limits
+from support.refused import refused
 
 WELCOME = "RAS Monitor Mode - watching for peer changes (Ctrl+C to exit)...\n=====\n\n"
 
@@ -33,12 +32,33 @@ def test_the_last_event_of_a_process_counts() -> None:
     assert (lost.status, lost.device) == (RasStatus.UNRESPONSIVE, None)
 
 
+def test_only_an_event_that_ends_the_trouble_makes_a_process_well() -> None:
+    for going_on in ("PEER_RETRY", "PEER_CONNECTING", "PEER_DISCONNECTED", "PEER_OF_A_LATER_VERSION"):
+        (lost,) = ras_events.read(line("PEER_UNRESPONSIVE") + line(going_on)).lost
+        assert lost.status is RasStatus.UNRESPONSIVE
+        assert ras_events.read(line(going_on)).lost == ()
+    for well in ("PEER_NEW", "PEER_CONNECTED", "PEER_RECOVERED"):
+        assert ras_events.read(line("PEER_SEND_STUCK") + line(well)).lost == ()
+    (dead,) = ras_events.read(line("PEER_TIMEOUT_DEAD") + line("PEER_KEEPALIVE_TIMEOUT")).lost
+    assert dead.status is RasStatus.DEAD
+
+
+def test_the_device_is_that_of_nvml_where_cuda_counts_otherwise() -> None:
+    for gpus, device in (
+        ("GPU 0 (NVML 5)", 5),
+        ("GPU 3 last heard of 20 s ago, retrying", 3),
+        ("GPUs 0,1 (NVML 4,5)", None),
+    ):
+        (lost,) = ras_events.read(line("PEER_DEAD", gpus=gpus)).lost
+        assert lost.device == device
+
+
 def test_a_monitor_that_saw_nothing_tells_nothing() -> None:
     assert ras_events.recognises(WELCOME) and ras_events.read(WELCOME).lost == ()
 
 
 def test_too_much_is_refused() -> None:
-    with pytest.raises(UnreadableEvidence, match="file_bytes"):
+    with refused("too-large", UnreadableEvidence, "file_bytes"):
         ras_events.read(line("PEER_DEAD"), Limits(file_bytes=20))
 
 

@@ -10,6 +10,7 @@ from hangdog_models.collectives import RasMember, RasReport, RasStatus
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.reading.collectives import ras_json, ras_text
 from hangdog_models.reading.json_document import read_json
+from support.refused import refused
 
 TABLE = """\
 NCCL version 2.27.3 compiled with CUDA 12.8
@@ -145,7 +146,7 @@ def test_several_reports_in_one_file_come_in_its_order() -> None:
 
 def test_what_is_no_report_is_refused() -> None:
     assert not ras_text.recognises("Group therapy\n")
-    with pytest.raises(UnreadableEvidence, match="no table and no block"):
+    with refused("damaged-nccl-report", UnreadableEvidence):
         ras_text.read("hello\n")
 
 
@@ -258,5 +259,5 @@ def test_repairing_leaves_texts_alone_and_takes_commas_out() -> None:
     "wrong", [{}, {"communicators": 3}, {"communicators": [3]}, {"communicators": [{"ranks": [{"rank": -1}]}]}]
 )
 def test_json_that_is_no_report_is_refused(wrong: object) -> None:
-    with pytest.raises(UnreadableEvidence, match="not the JSON of ncclras"):
+    with refused("damaged-nccl-report", UnreadableEvidence):
         ras_json.read(wrong)

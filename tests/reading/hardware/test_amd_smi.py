@@ -13,6 +13,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Impact
 from hangdog_models.reading.hardware.amd_smi import read, read_document, recognises, recognises_document
 from hangdog_models.reading.limits import Limits
+from support.refused import refused
 
 THROTTLE = """GPU: 0
     THROTTLE:
@@ -129,9 +130,9 @@ def test_json_of_rocm_smi_has_an_object_for_each_card() -> None:
 
 def test_a_cut_output_is_no_fault_and_too_much_is_refused() -> None:
     assert told(THROTTLE.format(prochot="ACTIVE", socket="NO")[:130]) == []
-    with pytest.raises(UnreadableEvidence, match="256 GPUs"):
+    with refused("too-many", UnreadableEvidence, "256 GPUs"):
         read("".join(f"GPU: {number}\n    A: 1\n" for number in range(300)))
-    with pytest.raises(UnreadableEvidence, match="file_bytes"):
+    with refused("too-large", UnreadableEvidence, "file_bytes"):
         read(THROTTLE, Limits(file_bytes=20))
 
 

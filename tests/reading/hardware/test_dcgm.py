@@ -12,6 +12,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware import dcgm
 from hangdog_models.reading.json_document import read_json
+from support.refused import refused
 
 CORPUS = Path(__file__).parents[4] / "shared" / "corpus" / "public"
 
@@ -117,13 +118,13 @@ def test_the_text_of_a_failure_may_stand_in_any_shape() -> None:
     [None, [], {}, {"a": 1}, {"DCGM Diagnostic": []}, {"DCGM Diagnostic": {}}, {"DCGM GPU Diagnostic": {"test_categories": "Pass"}}],
 )  # fmt: skip
 def test_other_shapes_are_refused_by_name(made: object) -> None:
-    with pytest.raises(UnreadableEvidence, match="not a DCGM diagnosis"):
+    with refused("damaged-gpu-report", UnreadableEvidence, "DCGM"):
         dcgm.read(made)
 
 
 def test_half_a_document_is_refused_by_name() -> None:
     text = json.dumps(third(0, "Fail"))
-    with pytest.raises(UnreadableEvidence, match="not JSON"):
+    with refused("damaged-json", UnreadableEvidence):
         read_json(text[: len(text) // 2])
 
 

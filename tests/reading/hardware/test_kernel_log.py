@@ -6,6 +6,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding, Impact, LogEnd
 from hangdog_models.reading.hardware import kernel_log
 from hangdog_models.reading.limits import Limits
+from support.refused import refused
 
 
 def one(text: str) -> Finding:
@@ -332,7 +333,7 @@ def test_more_events_than_are_kept_are_counted() -> None:
 
 
 def test_a_log_that_is_too_large_is_refused_by_the_limit_it_breaks() -> None:
-    with pytest.raises(UnreadableEvidence, match="file_bytes"):
+    with refused("too-large", UnreadableEvidence, "file_bytes"):
         kernel_log.read("x" * 101, Limits(file_bytes=100))
 
 

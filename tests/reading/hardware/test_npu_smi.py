@@ -10,6 +10,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Impact
 from hangdog_models.reading.hardware.npu_smi import read, recognises
 from hangdog_models.reading.limits import Limits
+from support.refused import refused
 
 RULE = "+===========================+===============+====================================================+\n"
 HEADER = (
@@ -92,7 +93,7 @@ def test_the_answers_to_single_questions() -> None:
 
 
 def test_too_much_is_refused() -> None:
-    with pytest.raises(UnreadableEvidence, match="256 chips"):
+    with refused("too-many", UnreadableEvidence, "256 chips"):
         read(table(*["OK"] * 300))
-    with pytest.raises(UnreadableEvidence, match="file_bytes"):
+    with refused("too-large", UnreadableEvidence, "file_bytes"):
         read(table("OK"), Limits(file_bytes=20))

@@ -12,6 +12,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware import nvidia_smi
 from hangdog_models.reading.limits import Limits
+from support.refused import refused
 
 CORPUS = Path(__file__).parents[4] / "shared" / "corpus" / "public"
 
@@ -238,26 +239,38 @@ def test_an_output_cut_anywhere_is_read_as_far_as_it_goes(write) -> None:  # typ
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "code", "value"),
     [
-        ('<!DOCTYPE x [<!ENTITY a "b"><!ENTITY c "&a;&a;">]><nvidia_smi_log>&c;</nvidia_smi_log>', "entity"),
-        ('<!DOCTYPE x [<!ENTITY % a SYSTEM "file:///etc/passwd"> %a;]><nvidia_smi_log></nvidia_smi_log>', "entity"),
-        ('<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><nvidia_smi_log>&a;</nvidia_smi_log>', "entity"),
-        ("<nvidia_smi_log>" + "<a>" * 100, "depth"),
-        ("<nvidia_smi_log>" + "<a/>" * 300, "containers"),
-        ("<nvidia_smi_log>" + '<gpu id="1"></gpu>' * 257, "256 GPUs"),
-        ("<nvidia_smi_log></wrong>", "not XML"),
-        ("<html></html>", "nvidia_smi_log"),
-        ("<", "nvidia_smi_log"),
-        ("<nvidia_smi_log>\ud800</nvidia_smi_log>", "not XML"),
-        ("plain words\n", "not an output"),
-        ("", "not an output"),
-        ("x" * 20_001, "file_bytes"),
+        (
+            '<!DOCTYPE x [<!ENTITY a "b"><!ENTITY c "&a;&a;">]><nvidia_smi_log>&c;</nvidia_smi_log>',
+            "unsafe-content",
+            "entity",
+        ),
+        (
+            '<!DOCTYPE x [<!ENTITY % a SYSTEM "file:///etc/passwd"> %a;]><nvidia_smi_log></nvidia_smi_log>',
+            "unsafe-content",
+            "entity",
+        ),
+        (
+            '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><nvidia_smi_log>&a;</nvidia_smi_log>',
+            "unsafe-content",
+            "entity",
+        ),
+        ("<nvidia_smi_log>" + "<a>" * 100, "too-deep", "depth"),
+        ("<nvidia_smi_log>" + "<a/>" * 300, "too-many", "containers"),
+        ("<nvidia_smi_log>" + '<gpu id="1"></gpu>' * 257, "too-many", "256 GPUs"),
+        ("<nvidia_smi_log></wrong>", "damaged-gpu-report", "XML"),
+        ("<html></html>", "damaged-gpu-report", "nvidia_smi_log"),
+        ("<", "damaged-gpu-report", "nvidia_smi_log"),
+        ("<nvidia_smi_log>\ud800</nvidia_smi_log>", "damaged-gpu-report", "XML"),
+        ("plain words\n", "damaged-gpu-report", "nvidia-smi"),
+        ("", "damaged-gpu-report", "nvidia-smi"),
+        ("x" * 20_001, "too-large", "file_bytes"),
     ],
 )
-def test_hostile_and_foreign_documents_are_refused_by_name(text: str, says: str) -> None:
-    limits = Limits(file_bytes=20_000, depth=20, containers=1_000 if "256" in says else 200)
-    with pytest.raises(UnreadableEvidence, match=says):
+def test_hostile_and_foreign_documents_are_refused_by_name(text: str, code: str, value: str) -> None:
+    limits = Limits(file_bytes=20_000, depth=20, containers=1_000 if "256" in value else 200)
+    with refused(code, UnreadableEvidence, value):
         nvidia_smi.read(text, limits)
 
 

@@ -5,6 +5,7 @@ import pytest
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.reading.hardware import nvidia_smi
+from support.refused import refused
 
 #: Recorded on a sound H200 with driver 580.159.04.
 SOUND = """\
@@ -92,5 +93,5 @@ def test_what_the_table_lacks_is_not_missed_in_it() -> None:
 
 
 def test_more_gpus_than_a_machine_has_are_refused() -> None:
-    with pytest.raises(UnreadableEvidence, match="more than 256 GPUs"):
+    with refused("too-many", UnreadableEvidence, "256 GPUs"):
         nvidia_smi.read(SOUND + SOUND * 256)

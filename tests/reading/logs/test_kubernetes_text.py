@@ -4,6 +4,8 @@ Layouts as kubectl 1.30 prints them; reasons and messages as in kubernetes pkg/k
 pkg/scheduler and the page on node-pressure eviction.
 """
 
+import time
+
 import pytest
 
 from hangdog_models.findings import Finding, Impact
@@ -135,3 +137,55 @@ def test_what_is_no_output_of_kubectl_is_left_alone() -> None:
 def test_the_words_are_quoted() -> None:
     (finding,) = read(HEADER + "3m   Warning  FailedMount    pod/w-3      MountVolume.SetUp failed\n")
     assert isinstance(finding, Finding) and 'pod w-3 ("MountVolume.SetUp failed")' in finding.what
+
+
+EVENTS = """Events:
+  Type     Reason     Age                 From               Message
+  ----     ------     ----                ----               -------
+  Normal   Scheduled  9m                  default-scheduler  Successfully assigned team/llama-worker-3 to gpu-3
+  Warning  {reason}   2m49s (x3 over 9m)  kubelet            {message}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "expected"),
+    [
+        ("BackOff", "Back-off restarting failed container init-pytorch in pod llama-worker-3_team(8d)", ("master not reached", Impact.VICTIM, "gpu-3")),
+        ("BackOff", "Back-off restarting failed container pytorch in pod llama-worker-3_team(8d)", ("ended with an error", Impact.VICTIM, "gpu-3")),
+        ("NodeNotReady", "Node is not ready", ("node not ready", Impact.RESET, "gpu-3")),
+        ("FailedMount", "MountVolume.SetUp failed for volume pvc-1", ("volume not mounted", Impact.SERVICE, "gpu-3")),
+    ],
+)  # fmt: skip
+def test_a_table_of_events_alone_names_its_pod(reason: str, message: str, expected: tuple[str, Impact, str]) -> None:
+    assert told(EVENTS.format(reason=reason, message=message)) == [expected]
+
+
+def test_events_of_nobody_accuse_no_machine() -> None:
+    lines = EVENTS.format(reason="Rebooted", message="Node has been rebooted, boot id: 1").splitlines(keepends=True)
+    assert told("".join(lines[:3] + lines[4:])) == []
+
+
+OCCURRED = 'I0102 03:04:{second}.281798       1 event.go:291] "Event occurred" object="{name}" kind="{kind}" apiVersion="v1" type="Warning" reason="{reason}" message="Node is not ready"\n'
+
+
+def occurred(kind: str, name: str, reason: str = "NodeNotReady", second: str = "05") -> str:
+    return OCCURRED.format(kind=kind, name=name, reason=reason, second=second)
+
+
+def test_the_controller_names_the_pod_of_a_machine_that_it_lost() -> None:
+    text = occurred("Pod", "kube-system/proxy-7x") + occurred("Pod", "team/llama-worker-3")
+    assert told(text) == [("node not ready", Impact.VICTIM, "")]
+    assert "the machine of pod llama-worker-3" in read(text)[0].what
+
+
+@pytest.mark.parametrize(("second", "impact"), [("04", Impact.RESET), ("09", Impact.TELLS_NOTHING)])
+def test_the_controller_names_a_machine_that_it_lost(second: str, impact: Impact) -> None:
+    text = occurred("Node", "gpu-3") + occurred("Node", "gpu-3", "NodeReady", second)
+    assert told(text) == [("node not ready", impact, "gpu-3")]
+
+
+def test_the_text_of_hostile_events_is_read_in_no_time() -> None:
+    text = ('"Event occurred" object="' * 100 + "\n" + 'kind="Pod" reason="' * 100 + "\n") * 200
+    begin = time.process_time()
+    assert read('"Event occurred" object="a" kind="Pod" reason="b"\n' + text) == ()
+    assert time.process_time() - begin < 5

@@ -4,6 +4,7 @@ Layouts as in torch/distributed/elastic/multiprocessing/errors of torch 2.13, an
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -77,6 +78,47 @@ def test_the_traceback_of_the_first_end_is_read(error: str, code: str, impact: I
     assert [(f.code, f.impact, f.machine) for f in found] == [
         (code, impact, "gpu-1"), ("first observed failure", Impact.VICTIM, "gpu-1"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "beginning", ["[0]:", "  time      : 2026-11-25_09:00:05", "  host      : gpu-1\n  rank      : 11", "------\nRoot"]
+)
+@pytest.mark.parametrize("message", ["Signal received by PID 99", TRACE.format(error="ValueError: a bad batch")])
+def test_a_list_whose_beginning_is_cut_off_tells_the_same(beginning: str, message: str) -> None:
+    """As of `tail`: the last entry is the first failure, and it needs no line above it."""
+    whole = LIST.format(exitcode="-9", message=message)
+    cut = whole[whole.rindex(beginning) :]
+    assert training_log.recognises(cut)
+    found, expected = findings(cut), findings(whole)
+    assert [replace(one, machine="gpu-1") for one in found] == expected
+
+
+def test_a_cut_list_may_have_lost_the_rank() -> None:
+    whole = LIST.format(exitcode="-9", message="x")
+    cut = whole[whole.rindex("  exitcode") :]
+    (finding,) = (one for stream in training_log.read(cut, None) for one in stream.findings)
+    assert (finding.code, finding.rank, finding.machine) == ("killed", None, "")
+
+
+@pytest.mark.parametrize("end", ["Root Cause", "[0]:\n", "  rank      : 11"])
+def test_of_a_list_that_is_cut_on_both_sides_no_entry_is_the_first_failure(end: str) -> None:
+    whole = LIST.format(exitcode="-9", message="x")
+    assert not [
+        one
+        for stream in training_log.read(whole[whole.index("  time") : whole.index(end)], None)
+        for one in stream.findings
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  host      : gpu-1\n  rank      : 11 (local_rank: 3)\n============\n",  # a banner
+        "  host      : gpu-1\n  rank      : 11 (local_rank: 3)\n  exitcode  : -9 (pid: 3)\n" + "x\n" * 500 + "=====\n",
+    ],
+)
+def test_what_only_looks_like_an_entry_is_none(text: str) -> None:
+    assert not [one for stream in training_log.read(text, None) for one in stream.findings]
 
 
 def test_lines_behind_the_list_are_read_as_ever() -> None:

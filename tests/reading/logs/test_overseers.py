@@ -169,3 +169,26 @@ def test_a_hostile_report_stays_small() -> None:
     assert len(findings(many)) == 1
     assert len(findings("".join(stuck(0, run=k) for k in range(1_000)))) == 1
     assert len(findings("".join(NOT_ALL.replace("default_pg", str(k)) for k in range(200)))) == 16
+
+
+def slots(rank: int, *values: int) -> str:
+    return "".join(
+        f"DeepEP timeout check failed: rank = {rank}, thread = {peer}, value = {value})\n"
+        for peer, value in enumerate(values)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (slots(0, 0, 0, 1024, 0) + slots(3, 0, 0, 1024, 0), "ranks 0,3 waited in vain in a barrier of DeepEP for rank 2: look"),
+        (slots(0, 0, 7, 7) + slots(1, 0, 0, 7), "ranks 0-1 waited in vain in a barrier of DeepEP for rank 2: look"),
+        (slots(0, 0, 7) + slots(1, 7, 0), "ranks 0-1 waited in vain in a barrier of DeepEP (numbers"),
+        (slots(1, 0, 0), "rank 1 waited in vain in a barrier of DeepEP (numbers"),
+    ],
+)  # fmt: skip
+def test_a_barrier_of_deepep_tells_who_did_not_come_to_it(text: str, words: str) -> None:
+    assert training_log.recognises(text)
+    (one,) = findings(text)
+    assert (one.code, one.impact, one.ranks, one.rank) == ("DeepEP time-out", Impact.VICTIM, (), None)
+    assert words in one.what

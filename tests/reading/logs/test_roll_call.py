@@ -1,12 +1,13 @@
 """The roll of start-up is called over all logs: who never said that it came is missing, where as many are as are counted."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pytest
 
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.logs import training_log
-from hangdog_models.reading.logs.roll_call import unheard
+from hangdog_models.reading.logs.roll_call import UNHEARD, unheard
 
 # As PyTorch 1.7 to 2.0 write it: Lightning-AI/pytorch-lightning#4420.
 WAITING = (
@@ -55,3 +56,47 @@ def test_a_barrier_that_somebody_passed_misses_nobody() -> None:
 def test_the_store_counts_clients_and_the_one_without_a_log_is_missing() -> None:
     assert missing({rank: CLIENTS for rank in range(8) if rank != 5}) == [(5,)]
     assert missing({0: CLIENTS}) == []
+
+
+MEMBER = "{verb}: GLOBAL_RANK: {rank}, MEMBER: {place}/{size}\n"
+
+
+def signed(ranks: Iterable[int], size: int = 6, verb: str = "Initializing distributed") -> str:
+    return "".join(MEMBER.format(verb=verb, rank=rank, place=rank + 1, size=size) for rank in ranks)
+
+
+def called(*logs: str) -> list[Finding]:
+    streams = [stream for text in logs for stream in training_log.read(text, None)]
+    return list(unheard([stream.arrivals for stream in streams if stream.arrivals], ()))
+
+
+@pytest.mark.parametrize("verb", ["Initializing distributed", "initializing distributed", "initializing ddp"])
+def test_those_who_never_signed_up_with_lightning_are_told_and_not_accused(verb: str) -> None:
+    assert training_log.recognises(signed([0, 1, 2], verb=verb))
+    (finding,) = called(signed([0, 1], verb=verb), signed([2], verb=verb))
+    assert (finding.code, finding.impact, finding.ranks, finding.machine) == (UNHEARD, Impact.VICTIM, (), "")
+    assert "3 of 6 ranks signed up" in finding.what and "ranks 3-5 did not" in finding.what
+
+
+def test_processes_with_the_same_number_are_the_launchs_fault() -> None:
+    (finding,) = called(signed([1, 0, 1, 2, 2, 0]))
+    assert (finding.code, finding.impact, finding.ranks) == ("ranks started twice", Impact.PROGRAM, ())
+
+
+@pytest.mark.parametrize(
+    "logs",
+    [
+        [signed(range(6))],
+        [signed([0, 1, 2]), signed([3, 4, 5])],
+        [signed([0, 1, 2]) + "All distributed processes registered. Starting with 6 processes\n"],
+        [signed([3])],
+        [signed([0, 1, 9])],
+        [signed([0, 1], size=0)],
+    ],
+)
+def test_a_start_that_is_complete_or_hardly_told_says_nothing(logs: list[str]) -> None:
+    assert called(*logs) == []
+
+
+def test_two_copies_of_a_log_start_nothing_twice() -> None:
+    assert [one.impact for one in called(signed([0, 1, 2]), signed([0, 1, 2]))] == [Impact.VICTIM]

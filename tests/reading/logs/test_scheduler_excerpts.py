@@ -6,7 +6,8 @@ Each names where it was published. tests/reading/SOURCES.md lists them beside th
 import pytest
 
 from hangdog_models.findings import Impact
-from hangdog_models.reading.logs import container_log, kubernetes_json, kubernetes_text, slurm_text
+from hangdog_models.reading.logs import container_log, kubernetes_json, kubernetes_text
+from hangdog_models.reading.logs.slurm import slurm_text
 
 #: https://slurm.schedmd.com/quickstart.html
 QUICKSTART = """adev0: scontrol show node adev1

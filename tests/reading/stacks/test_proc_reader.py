@@ -9,6 +9,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.progress.device_readings import DeviceReadings
 from hangdog_models.reading.stacks import proc_status
 from hangdog_models.stack import ProcessState
+from support.refused import refused
 
 
 def test_a_state_with_everything_unknown() -> None:
@@ -63,7 +64,7 @@ def test_times_that_are_no_count_are_unknown(name: str, times: object) -> None:
     [{}, [], {"pid": 0, "state": "S"}, {"pid": 5, "state": ""}, {"pid": 5, "state": "Q"}, {"pid": "x", "state": "S"}],
 )
 def test_nonsense_is_refused(document: object) -> None:
-    with pytest.raises(UnreadableEvidence, match="not a process state"):
+    with refused("damaged-process-state", UnreadableEvidence):
         proc_status.read(document)
 
 
@@ -75,5 +76,5 @@ def test_the_kernels_own_text() -> None:
 
 
 def test_a_status_without_a_pid_is_refused() -> None:
-    with pytest.raises(UnreadableEvidence, match="no Pid"):
+    with refused("damaged-process-state", UnreadableEvidence, "Pid"):
         proc_status.read_status("Name:\tpython\nState:\tS (sleeping)\n")

@@ -7,6 +7,7 @@ from hangdog_models.reading.limits import Limits
 from hangdog_models.reading.stacks import stack_text
 from hangdog_models.reading.stacks.pasted import plain
 from hangdog_models.training import training_thread
+from support.refused import refused
 
 DUMP = """Thread 0x00007f0000000001 (most recent call first):
   File "/usr/lib/python3.12/threading.py", line 1030 in _bootstrap
@@ -209,9 +210,9 @@ def test_what_people_write_behind_a_frame_in_a_listing_is_none_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "words"), [(Limits(files=3), "limit files"), (Limits(frames=1), "limit frames"), (Limits(values=1), "limit values")]
+    ("limits", "limit"), [(Limits(files=3), "limit files"), (Limits(frames=1), "limit frames"), (Limits(values=1), "limit values")]
 )  # fmt: skip
-def test_every_limit_is_named_when_it_is_reached(limits: Limits, words: str) -> None:
+def test_every_limit_is_named_when_it_is_reached(limits: Limits, limit: str) -> None:
     text = "[0-3] (4 processes)\nmain() at a.c:1\n  f() at a.c:2\n    [0] (1 processes)\n    g() at a.c:3\n"
-    with pytest.raises(UnreadableEvidence, match=words):
+    with refused("too-many", UnreadableEvidence, limit):
         stack_text.read(text, limits)

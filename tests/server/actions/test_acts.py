@@ -25,6 +25,8 @@ from hangdog_server.listener import LOCAL
 from support.servers.cast import PATIENT, Stage, stage, trainer, verdict
 from support.servers.cast_acting import WIDE
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 
 def judge(snapshot: Snapshot, topology: Topology) -> Verdict:
     return replace(verdict(snapshot, topology, Kind.MACHINE), evict=Eviction(("a",), 0.97))

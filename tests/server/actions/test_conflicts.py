@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
@@ -92,7 +93,7 @@ def test_no_step_of_a_verdict_upon_contradicting_machines_takes_one_away() -> No
 async def test_acts_of_one_user_are_bounded_whatever_their_jobs_are_called(tmp_path: Path) -> None:
     played = Played()
     async with world(tmp_path / "s.db", tmp_path, played) as on:
-        on.caps = replace(on.caps, per_user=1)
+        on.caps = structs.replace(on.caps, per_user=1)
         on.begin()
         await suspected(on, "0a", USER, a=[0])
         await on.acting.tick()

@@ -102,29 +102,30 @@ async def test_what_people_say_is_shown_recorded_and_taken_back(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("cause", "machines", "reason", "words"),
+    ("cause", "machines", "reason", "code", "value"),
     [
-        ("software", ["a"], "", "cause software blames no machine"),
-        ("dependency", ["a"], "", "blames no machine"),
-        ("healthy", ["a"], "", "blames no machine"),
-        ("unknown", ["a"], "", "blames no machine"),
-        ("none", [], "", "'none' is no cause"),
-        ("x" * 10_000, [], "", "'x{40}' is no cause"),
-        ("machine", ["a"] * 65, "", "65 machines for one incident"),
-        ("machine", [""], "", "is no name of a machine"),
-        ("machine", ["a\x1b[2J"], "", "is no name of a machine"),
-        ("machine", ["m" * 300], "", "is no name of a machine"),
-        ("software", [], "y" * (WHY + 1), "too long"),
-        ("software", [], "", "no incident is named 'ff'"),
+        ("software", ["a"], "", "conflicting-options", "software"),
+        ("dependency", ["a"], "", "conflicting-options", "dependency"),
+        ("healthy", ["a"], "", "conflicting-options", "healthy"),
+        ("unknown", ["a"], "", "conflicting-options", "unknown"),
+        ("none", [], "", "unknown-choice", "'none'"),
+        ("x" * 10_000, [], "", "unknown-choice", "'x{40}'"),
+        ("machine", ["a"] * 65, "", "too-many", "65"),
+        ("machine", [""], "", "bad-name", "machine"),
+        ("machine", ["a\x1b[2J"], "", "bad-name", "machine"),
+        ("machine", ["m" * 300], "", "bad-name", "machine"),
+        ("software", [], "y" * (WHY + 1), "too-long", f"{WHY + 1}"),
+        ("software", [], "", "no-such-incident", "'ff'"),
     ],
 )
 async def test_what_cannot_be_said_is_refused_with_its_reason(
-    tmp_path: Path, cause: str, machines: list[str], reason: str, words: str
+    tmp_path: Path, cause: str, machines: list[str], reason: str, code: str, value: str
 ) -> None:
     def resolve(address: str) -> None:
         with Client(address) as client:
             client.respond("ff", "resolve", reason, cause, machines)
 
     async with stage(tmp_path / "s.db") as on:
-        with pytest.raises(WrongUse, match=words):
+        with pytest.raises(WrongUse, match=value) as caught:
             await asyncio.to_thread(resolve, on.address)
+        assert caught.value.code == code

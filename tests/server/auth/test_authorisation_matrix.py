@@ -29,6 +29,8 @@ from support.servers.browsed import Browsed, browsed
 from support.servers.cast import stage
 from support.servers.guarded import CLIENT, STRICT, Cluster, made, now
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 DAY = 86400.0
 #: Every method that is defined, and one that is not.
 METHODS = [

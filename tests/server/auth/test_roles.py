@@ -13,24 +13,26 @@ import pytest
 
 from hangdog_models.errors import HangdogError, NotAllowed, WrongUse
 from hangdog_proto.client.channel_options import ServerAddress, open_channel
-from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.communicator_client import CommunicatorClient
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth import tokens
 from hangdog_server.auth.permissions import GRPC as NEEDED
 from hangdog_server.auth.refused_requests import address
 from hangdog_server.auth.tokens import Role, Tokens
 from hangdog_server.listener import ListenerConfig
+from support.refused import refused
 from support.servers.cast import Stage, stage, trainer
 from support.servers.guarded import STRICT, Cluster, beside, guarded, made, now
 
 #: Every request of people, and the role it takes.
-ASKED: dict[str, tuple[Role, Callable[[Client], object]]] = {
+ASKED: dict[str, tuple[Role, Callable[[CommunicatorClient], object]]] = {
     "List": (Role.VIEW, lambda client: client.incidents()),
     "Get": (Role.VIEW, lambda client: client.incident("x")),
     "Machines": (Role.VIEW, lambda client: client.machines()),
     "Mentions": (Role.VIEW, lambda client: client.most_suspected()),
     "Report": (Role.VIEW, lambda client: client.report()),
     "Bundle": (Role.VIEW, lambda client: client.stored("x")),
+    "Communicators": (Role.VIEW, lambda client: client.communicators("x")),
     "Actions": (Role.VIEW, lambda client: client.actions()),
     "Act": (Role.ACT, lambda client: client.act("close-breaker")),
     "Respond": (Role.ACT, lambda client: client.respond("x", "ack")),
@@ -47,7 +49,7 @@ def asks(on: Stage, token: str, what: str, tls: Path | None = None) -> HangdogEr
     """Asks something; what it is refused with."""
     way = ServerAddress(on.address, tls, token)
     try:
-        with Client(way) as client:
+        with CommunicatorClient(way) as client:
             ASKED[what][1](client)
     except HangdogError as error:
         return error
@@ -79,6 +81,8 @@ async def test_a_role_may_what_it_says_and_no_more(tmp_path: Path, role: Role) -
                 assert str(refused) == f"alice may {role.word}, and this takes {needed.word}"
 
 
+@pytest.mark.slow
+@pytest.mark.parallel
 @pytest.mark.parametrize("what", ASKED)
 @pytest.mark.parametrize("shown", ["", "hangdog_wrong", "ended", "revoked"])
 async def test_without_a_token_that_counts_nothing_is_answered(tmp_path: Path, what: str, shown: str) -> None:
@@ -110,9 +114,33 @@ async def test_tokens_count_from_the_moment_they_are_made_until_they_are_revoked
         )
 
 
+def entry(**wrong: object) -> str:
+    """A token file with one token of which something is wrong."""
+    token = {"name": "alice", "role": "view", "made": 0.0, "expires": 9.0, "sha256": "0" * 64} | wrong
+    return json.dumps({"schema": "hangdog.tokens/1", "tokens": [token]})
+
+
+def test_a_file_as_earlier_versions_wrote_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "tokens.json").write_text(entry(name="al\u00fc", made=0))
+    assert [one.name for one in tokens.read(tmp_path / "tokens.json")] == ["al\u00fc"]
+
+
 @pytest.mark.parametrize(
     "damage",
-    ["", "[]", "{}", '{"schema": "hangdog.tokens/2", "tokens": []}', "[" * 100_000, "x" * (1 << 20) + "x"],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema": "hangdog.tokens/2", "tokens": []}',
+        "[" * 100_000,
+        "x" * (1 << 20) + "x",
+        entry(name=5),
+        entry(role="owner"),
+        entry(made="x"),
+        entry(expires=0),
+        entry(sha256="ab"),
+        entry(more=1),
+    ],
 )
 def test_a_damaged_file_lets_nobody_in(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "tokens.json"
@@ -121,7 +149,7 @@ def test_a_damaged_file_lets_nobody_in(tmp_path: Path, damage: str) -> None:
     assert known.find(token) is not None
     path.write_text(damage)
     assert known.find(token) is None and known.look()
-    with pytest.raises(WrongUse, match="is not a token file"):
+    with refused("wrong-schema"):
         tokens.new(path, "bob", Role.VIEW, 0.0)
 
 
@@ -130,13 +158,15 @@ def test_the_file_holds_no_token_and_is_its_owners_alone(tmp_path: Path) -> None
     token = tokens.new(path, "alice", Role.ACT, 1000.0, days=1)
     assert token not in path.read_text() and token.removeprefix("hangdog_") not in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o777 == 0o700
-    with pytest.raises(WrongUse, match="alice already has a token"):
+    with pytest.raises(WrongUse, match="alice") as caught:
         tokens.new(path, "alice", Role.VIEW, 1000.0)
+    assert caught.value.code == "already-exists"
     tokens.new(path, "alice", Role.VIEW, 1000.0 + 86400.0 + 1)
     (left,) = tokens.read(path)
     assert left.role == "view", "what has ended gives way"
-    with pytest.raises(WrongUse, match="bob has no token"):
+    with pytest.raises(WrongUse, match="bob") as caught:
         tokens.revoke(path, "bob")
+    assert caught.value.code == "no-such-token"
 
 
 def test_tokens_that_are_made_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
@@ -252,7 +282,7 @@ def _reach(on: Stage) -> ServerAddress:
 
 
 def _snapshot(way: ServerAddress, job: str) -> Any:
-    with Client(way) as client:
+    with CommunicatorClient(way) as client:
         return list(client.snapshot(job))
 
 
@@ -260,7 +290,7 @@ async def test_whoever_hangs_up_is_recorded_too(cluster: Cluster) -> None:
     async with guarded(cluster) as on, on.agent("a", cluster.machine("a")) as agent:
         await agent.hello(llama=[0])
         await on.knows("a")
-        with Client(_reach(on)) as client:
+        with CommunicatorClient(_reach(on)) as client:
             steps = client.snapshot()
             await asyncio.to_thread(next, steps)
             steps.close()

@@ -229,6 +229,8 @@ async def process(*command: str | Path, **environ: str) -> AsyncIterator[asyncio
         await started.communicate()
 
 
+@pytest.mark.slow
+@pytest.mark.parallel
 async def test_a_cluster_from_nothing_as_the_page_tells_it(tmp_path: Path) -> None:
     """The real commands: certificates, a server that listens to the network, an agent, a person; and who is refused."""
     home, tokens = tmp_path / "ca", tmp_path / "tokens.json"

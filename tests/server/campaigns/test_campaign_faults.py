@@ -67,8 +67,9 @@ async def test_a_bug_of_ours_ends_the_campaign_and_the_tests_and_is_told(
 
     async with machines(on, m0=sound, m1=lambda order: None) as played:
         monkeypatch.setattr(campaign_run, "concluded", broken_down)
-        with pytest.raises(OurFault, match="ZeroDivisionError: no machines"):
+        with pytest.raises(OurFault, match="ZeroDivisionError: no machines") as caught:
             await campaign(on, "m0", "m1", levels=[1], budget_s=600.0)
+        assert caught.value.code == "bug"
         order = await played["m1"].ordered()
         await played["m1"].ended(order.launch)
     (line,) = await asking(on, lambda client: client.campaigns())

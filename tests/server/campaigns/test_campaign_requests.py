@@ -28,8 +28,9 @@ async def test_an_abort_ends_all_tests_and_the_campaign_with_what_is_known(tmp_p
         line = await asking(on, lambda client: client.abort(order.launch[:6]))
         await played["m1"].ended(order.launch)
         told = await asked
-        with pytest.raises(WrongUse, match="is over: aborted"):
+        with pytest.raises(WrongUse, match="aborted") as caught:
             await asking(on, lambda client: client.abort(line.id))
+        assert caught.value.code == "campaign-is-over"
     assert (line.state, told["because"], told["verdict"]) == (
         "aborted",
         "aborted by the server's user",
@@ -46,8 +47,9 @@ async def test_an_agent_of_before_campaigns_is_never_ordered_anything(on: Stage)
         await old.hello(llama=[0])
         await on.knows("old")
         told = await campaign(on, "old", "m0", levels=[1], budget_s=60.0)
-        with pytest.raises(WrongUse, match="no machine can be tested: old: its agent, version 1, knows no tests"):
+        with pytest.raises(WrongUse, match="old: its agent, version 1, knows no tests") as caught:
             await campaign(on, "old", levels=[1])
+        assert caught.value.code == "nothing-to-test"
         waiting = asyncio.create_task(old.next())
         assert not (await asyncio.wait((waiting,), timeout=0.05))[0]
         waiting.cancel()
@@ -56,23 +58,24 @@ async def test_an_agent_of_before_campaigns_is_never_ordered_anything(on: Stage)
     ]
 
 
-NONSENSE: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
-    ((), {}, "no machines to test are named"),
-    (("m0",), {"levels": [5]}, "level 5 replays a command"),
-    (("m0",), {"levels": [9]}, "a server cannot request level 9"),
-    (("m0",), {"levels": [3]}, "level 3 needs two machines or more"),
-    (("m0",), {"budget_s": float("inf")}, "inf s is no budget"),
-    (("m0", "x" * 300), {}, "is no name of a machine"),
-    (("m9",), {}, "no machine can be tested: m9: its agent is not connected"),
-    ((), {"incident": "abc"}, "no incident is named 'abc'"),
+NONSENSE: list[tuple[tuple[str, ...], dict[str, Any], str, str]] = [
+    ((), {}, "no-machine-named", "machines"),
+    (("m0",), {"levels": [5]}, "unknown-choice", "level 5"),
+    (("m0",), {"levels": [9]}, "unknown-choice", "level 9"),
+    (("m0",), {"levels": [3]}, "too-few-machines", "level 3"),
+    (("m0",), {"budget_s": float("inf")}, "out-of-range", "inf s"),
+    (("m0", "x" * 300), {}, "bad-name", "machine"),
+    (("m9",), {}, "nothing-to-test", "m9: its agent is not connected"),
+    ((), {"incident": "abc"}, "no-such-incident", "'abc'"),
 ]
 
 
 async def test_requests_that_make_no_sense_test_nobody(on: Stage) -> None:
     async with machines(on, m0=sound) as played:
-        for names, asked, words in NONSENSE:
-            with pytest.raises(HangdogError, match=words):
+        for names, asked, code, value in NONSENSE:
+            with pytest.raises(HangdogError, match=value) as caught:
                 await campaign(on, *names, **asked)
+            assert caught.value.code == code
         assert not played["m0"].orders
 
 
@@ -80,8 +83,9 @@ async def test_no_machine_is_in_two_campaigns(on: Stage) -> None:
     async with machines(on, m0=sound, m1=lambda order: None) as played:
         first = asyncio.create_task(campaign(on, "m0", "m1", levels=[1], budget_s=600.0))
         order = await played["m1"].ordered()
-        with pytest.raises(WrongUse, match=r"machine m1 is being tested by campaign \w{12}"):
+        with pytest.raises(WrongUse, match=r"m1.* campaign \w{12}") as caught:
             await campaign(on, "m1", levels=[1])
+        assert caught.value.code == "machine-in-use"
         await asking(on, lambda client: client.abort(order.launch.partition("-")[0]))
         await first
 

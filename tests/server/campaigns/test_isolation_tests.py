@@ -22,6 +22,8 @@ from support.servers.cast import NOON, Stage, stage
 from support.servers.cast_acting import NOTHING, WIDE
 from support.servers.tested import QUICK, Answer, broken, machine, machines, skipped, sound
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 INCIDENT = "0a"
 BOTH = PolicyOfTests(test=True, release=True)
 

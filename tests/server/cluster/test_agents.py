@@ -91,8 +91,9 @@ async def test_a_job_that_is_announced_no_more_has_ended(tmp_path: Path) -> None
 async def test_too_many_machines_are_not_taken() -> None:
     fleet = Fleet(replace(SETTINGS, max_machines=1))
     fleet.connect("a", "1", "here", 0.0)
-    with pytest.raises(WrongUse, match="1 machines are connected"):
+    with pytest.raises(WrongUse, match="1 machines") as caught:
         fleet.connect("b", "1", "there", 0.0)
+    assert caught.value.code == "too-many-agents"
 
 
 async def test_a_line_that_nobody_reads_takes_no_more_orders() -> None:

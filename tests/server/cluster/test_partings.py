@@ -217,8 +217,9 @@ def test_an_agent_is_silent_by_the_pace_it_was_told_and_not_before() -> None:
     assert told(first) == [Pace(10.0)]
     assert not fleet.mute_s("m0", 24.0) and fleet.mute_s("m0", 26.0) == 26.0
     assert fleet.counts(24.0)["silent"] == 47, "those that were told less and were not heard since"
-    with pytest.raises(WrongUse, match="already speaks for m0"):
+    with pytest.raises(WrongUse, match="m0") as caught:
         fleet.connect("m0", "1", "there", 24.0)
+    assert caught.value.code == "machine-name-taken"
     fleet.hear(first, 30.0)
     for other in others:
         fleet.disconnect(other, 30.0)

@@ -24,6 +24,8 @@ from hangdog_proto.codec import findings
 from hangdog_proto.generated import hangdog_pb2 as pb
 from support.servers.cast import Agent, Stage, stage, trainer
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 NOBODY = "127.0.0.1:1"
 
 
@@ -186,7 +188,7 @@ async def test_several_jobs_are_listed(tmp_path: Path) -> None:
         await on.knows("a")
         refused = await hangdog(on, "snapshot")
         assert refused.exit_code == 64
-        assert refused.stderr == "hangdog: several jobs are known: llama, qwen\n  name one with --job\n"
+        assert refused.stderr == "hangdog: several jobs are known: llama, qwen [ambiguous-job]\n  name one with --job\n"
 
 
 @pytest.mark.parametrize("command", [["snapshot"], ["incidents"], ["show", "x"], ["machines"]])

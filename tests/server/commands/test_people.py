@@ -33,9 +33,10 @@ async def machine(on: Stage, name: str, **jobs: list[int]) -> AsyncIterator[Agen
         yield agent
 
 
-async def refused(on: Stage, kind: type[HangdogError], words: str, **asked: object) -> HangdogError:
-    with pytest.raises(kind, match=words) as caught:
+async def refused(on: Stage, kind: type[HangdogError], code: str, value: str, **asked: object) -> HangdogError:
+    with pytest.raises(kind, match=value) as caught:
         await on.snapshot(**asked)  # type: ignore[arg-type]  # the test names what it asks for
+    assert caught.value.code == code or not code
     return caught.value
 
 
@@ -78,30 +79,30 @@ async def test_an_incident_lives_on_when_nobody_listens(tmp_path: Path) -> None:
 
 async def test_jobs_are_listed_when_several_are_known_and_none_is_named(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db") as on:
-        assert "hangdog-agent" in (await refused(on, WrongUse, "no job is known")).hint
+        assert "hangdog-agent" in (await refused(on, WrongUse, "no-such-job", "job")).hint
         async with machine(on, "a", llama=[0], qwen=[0]):
-            assert (await refused(on, WrongUse, "several jobs are known: llama, qwen")).hint == "name one with --job"
-            assert (await refused(on, WrongUse, "runs job gpt", job="gpt")).hint == "known jobs: llama, qwen"
+            assert (await refused(on, WrongUse, "ambiguous-job", "llama, qwen")).hint == "name one with --job"
+            assert (await refused(on, WrongUse, "no-such-job", "gpt", job="gpt")).hint == "known jobs: llama, qwen"
         await on.until(lambda seen: not seen[0].connected)
-        await refused(on, WrongUse, "runs job qwen: it ran on a, whose agents are gone", job="qwen")
+        await refused(on, WrongUse, "no-such-job", "qwen: it ran on a, whose agents are gone", job="qwen")
 
 
 @pytest.mark.parametrize(
-    ("asked", "kind", "words"),
+    ("asked", "kind", "code", "value"),
     [
-        ({"job_toml": "[topology\n"}, UnreadableEvidence, "not TOML"),
-        ({"job_toml": "[topology]\ntp = -1\n"}, WrongUse, "-1"),
-        ({"rounds": 61}, WrongUse, "61 looks are too many"),
-        ({"interval_s": float("nan")}, WrongUse, "nan s is no pause"),
-        ({"interval_s": -1.0}, WrongUse, "-1 s is no pause"),
-        ({"why": "x" * 1001}, WrongUse, "1001 characters"),
+        ({"job_toml": "[topology\n"}, UnreadableEvidence, "", "not TOML"),
+        ({"job_toml": "[topology]\ntp = -1\n"}, WrongUse, "", "-1"),
+        ({"rounds": 61}, WrongUse, "out-of-range", "61 looks"),
+        ({"interval_s": float("nan")}, WrongUse, "out-of-range", "nan s"),
+        ({"interval_s": -1.0}, WrongUse, "out-of-range", "-1 s"),
+        ({"why": "x" * 1001}, WrongUse, "too-long", "1001 characters"),
     ],
 )
 async def test_a_request_that_makes_no_sense_asks_nobody(
-    tmp_path: Path, asked: dict[str, object], kind: type[HangdogError], words: str
+    tmp_path: Path, asked: dict[str, object], kind: type[HangdogError], code: str, value: str
 ) -> None:
     async with stage(tmp_path / "s.db") as on, machine(on, "a", llama=[0]):
-        await refused(on, kind, words, **asked)
+        await refused(on, kind, code, value, **asked)
         assert await on.store.latest("", 10) == ()
 
 
@@ -110,7 +111,7 @@ async def test_no_more_incidents_than_the_server_can_hold(tmp_path: Path) -> Non
     async with stage(tmp_path / "s.db", settings=settings) as on, machine(on, "a", llama=[0], qwen=[0]) as a:
         first = asyncio.create_task(on.snapshot("llama"))
         order = await a.order()
-        await refused(on, ServerUnreachable, "1 incident is being captured", job="qwen")
+        await refused(on, ServerUnreachable, "server-busy", "1 incident", job="qwen")
         await a.answer(order, trainer(0))
         assert (await first)[-1].verdict is not None
 
@@ -122,8 +123,9 @@ async def test_a_judge_that_breaks_is_a_failed_incident_and_our_fault(tmp_path: 
     async with stage(tmp_path / "s.db", broken) as on, machine(on, "a", llama=[0]) as a:
         asking = asyncio.create_task(on.snapshot())
         await a.answer(await a.order(), trainer(0))
-        with pytest.raises(OurFault, match="ZeroDivisionError: no ranks"):
+        with pytest.raises(OurFault, match="ZeroDivisionError: no ranks") as caught:
             await asking
+        assert caught.value.code == "bug"
         (line,) = await on.store.latest("", 10)
         assert line.state is IncidentState.FAILED and "ZeroDivisionError: no ranks" in line.note
 
@@ -154,8 +156,9 @@ async def test_a_server_that_stops_says_so_and_leaves_what_it_had_not_finished_t
             await on.knows("a")
             asking = asyncio.create_task(on.snapshot())
             await agent.order()
-        with pytest.raises(ServerUnreachable, match="stopped before there was a verdict"):
+        with pytest.raises(ServerUnreachable) as caught:
             await asking
+        assert caught.value.code == "server-stopped"
         assert await agent.end() == (grpc.StatusCode.UNAVAILABLE, "the server was stopped")
     (line,) = await store.latest("", 10)
     assert (line.state, line.note) == (IncidentState.CAPTURING, "")

@@ -26,6 +26,8 @@ from support.servers.browsed import browsed, free_port
 from support.servers.cast import PATIENT, stage
 from support.servers.guarded import made
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 #: What a crowd may cost, and how long a page may take meanwhile.
 MOST_MIB, SOON_S = 50, 1.0
 #: A page is asked for so often, and the best counts: this machine has other work, too.

@@ -138,8 +138,9 @@ async def test_a_denied_server_is_left_and_not_gone_back_to(cluster: Cluster, mo
         serial = leaf.read_pem((cluster.home / "server" / "cert.pem").read_bytes()).serial
         deny_list.add(shown / deny_list.NAME, DeniedCertificate(serial, "", now(), "its disk was sold"))
         async with asyncio.timeout(10):
-            with pytest.raises(NotAllowed, match="is denied: its disk was sold"):
+            with pytest.raises(NotAllowed, match="its disk was sold") as caught:
                 await counting
+        assert caught.value.code == "denied-certificate"
         with pytest.raises(NotAllowed, match="is denied: its disk was sold"):
             await asyncio.to_thread(verified, mine.reach(mine.server))
         (shown / deny_list.NAME).write_text("[")

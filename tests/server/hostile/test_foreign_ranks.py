@@ -139,7 +139,7 @@ async def test_an_outsider_that_was_there_first_has_nothing_done(tmp_path: Path)
         steps = await cluster.on.snapshot("run7")
         verdict = steps[-1].verdict
         assert verdict is not None and verdict.evict.machines == ()
-        assert any("m claims ranks 0-2, which h announced first" in line for line in verdict.because)
+        assert any("m claims ranks 0-2, which h announced first" in line.text for line in verdict.because)
         (incident,) = await cluster.settled()
         assert incident.evict == () and cluster.did.told == []
 

@@ -30,6 +30,7 @@ from hangdog_server.auth.issuer import LIFE_DAYS, Issuer
 from hangdog_server.cluster.certificate_renewals import AT_ONCE
 from hangdog_server.listener import OpenListeners
 from hangdog_server.settings import ServerSettings
+from support.refused import refused
 from support.servers.cast import Agent
 from support.servers.guarded import CLIENT, Cluster, guarded, now, refusal
 
@@ -149,8 +150,9 @@ def _point(request: x509.CertificateSigningRequest) -> bytes:
     ids=["empty", "no base64", "cut", "long", "P-384", "RSA", "forged"],
 )
 def test_a_request_that_proves_nothing_is_refused(issuer: Path, request_: Callable[[], bytes], words: str) -> None:
-    with pytest.raises(WrongUse, match=words):
+    with pytest.raises(WrongUse, match=words) as caught:
         Issuer(issuer, now).sign(request_(), "gpu-a")
+    assert caught.value.code == "wrong-certificate-request"
 
 
 async def test_a_server_signs_for_one_machine_only_so_often(cluster: Cluster, issuer: Path) -> None:
@@ -251,9 +253,9 @@ def test_the_clusters_own_authority_is_no_issuer(cluster: Cluster, tmp_path: Pat
     folder.mkdir()
     (folder / "cert.pem").write_bytes((cluster.home / "ca.pem").read_bytes())
     (folder / "key.pem").write_bytes((cluster.home / "ca.key").read_bytes())
-    with pytest.raises(WrongUse, match="can sign more than certificates of machines"):
+    with refused("wrong-authority"):
         OpenListeners("127.0.0.1:0", cluster.door(issuer=folder), ServerSettings(), now)
-    with pytest.raises(WrongUse, match="--issuer needs --tls"):
+    with refused("missing-option"):
         OpenListeners("127.0.0.1:0", replace(cluster.door(issuer=folder), tls=None), ServerSettings(), now)
 
 
@@ -262,5 +264,5 @@ def test_no_certificate_outlives_its_issuer(cluster: Cluster) -> None:
     issuer = issuing.make(cluster.home / "short", ends - 5 * DAY, days=5)
     found = leaf.read_pem(Issuer(issuer, now).sign(certificate_renewal.request().request, "gpu-a"))
     assert abs(found.ends - ends) < 2
-    with pytest.raises(WrongUse, match="expired on"):
+    with refused("expired-certificate"):
         Issuer(issuer, lambda: ends + 1)

@@ -13,6 +13,8 @@ from hangdog_server.auth import certificates
 from hangdog_server.auth import issuer as issuing
 from support.servers.guarded import Cluster, guarded, now
 
+pytestmark = pytest.mark.slow  # it measures time
+
 #: What is left of the first certificate when the agent starts, which takes a second. Seconds.
 LEFT_S = 5.0
 

@@ -60,7 +60,7 @@ async def shows(agent: Agent, *looked: list[ProcessTrace], said: tuple[Statement
 
 
 def ranks(stories: dict[int, str]) -> list[ProcessTrace]:
-    return [trace(rank, stack, state="" if stack == "loader" else "S") for rank, stack in stories.items()]
+    return [trace(rank, stack, state="" if stack == "disk" else "S") for rank, stack in stories.items()]
 
 
 TWO = replace(PATIENT, rounds=2)
@@ -68,7 +68,7 @@ TWO = replace(PATIENT, rounds=2)
 
 async def test_a_machine_outside_the_collective_is_evicted_from_the_bundle_too(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db", diagnose, TWO) as on, cluster(on, a=[0, 1], b=[2, 3], c=[4, 5]) as (a, b, c):
-        wait, stuck = ranks({2: "scatter", 3: "scatter"}), ranks({4: "loader", 5: "scatter"})
+        wait, stuck = ranks({2: "scatter", 3: "scatter"}), ranks({4: "disk", 5: "scatter"})
         first = ranks({0: "scatter", 1: "scatter"})
         playing = (shows(a, first, first), shows(b, wait, wait), shows(c, stuck, stuck))
         name, verdict = await judged(on, *playing, job_toml="[topology]\ndp = 6\n")

@@ -22,6 +22,8 @@ from support.cases.stories import trace
 from support.fakes import targets
 from support.servers.cast import PATIENT, Agent, Listener, Stage, cluster, failed, stage, texts
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 CALL = ["<module> train.py", "step train.py", "exchange binding.py"]
 CLOSER = replace(PATIENT, rounds=2, native_ranks=32)
 LOCK, RECV = ("take_lock", "pthread_mutex_lock"), ("receive", "recv")

@@ -69,7 +69,7 @@ async def test_a_crash_of_two_machines_is_one_incident_that_names_the_first_to_f
         found = from_json(json.loads((await on.store.find(incident.id)).verdict))
         assert found.kind is Kind.SOFTWARE and not found.evict.machines
         assert found.culprit is not None and (found.culprit.ranks, found.culprit.machines) == ((3,), ("b",))
-        assert "0.4 s before the next of 4 ranks" in found.because[0]
+        assert "0.4 s before the next of 4 ranks" in found.because[0].text
 
 
 async def test_what_is_judged_is_how_the_ranks_of_each_machine_ended_by_the_servers_clock(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from hangdog_models.stack import ProcessTrace
 from hangdog_proto.codec.dedup import Packer, unpack
 from hangdog_proto.codec.piece_cache import PieceCache
@@ -12,6 +14,8 @@ from hangdog_server.incidents.missing_pieces import MissingPieces
 from hangdog_server.incidents.replay import StoredRound, opened
 from hangdog_server.protocol.commands import Need
 from support.servers.cast import PATIENT, Agent, Listener, Stage, cluster, failed, stage, texts, trainer
+
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
 
 def look(order: pb.CaptureOrder, packer: Packer, *traces: ProcessTrace, number: int = 0) -> pb.Captured:

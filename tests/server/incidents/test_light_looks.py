@@ -19,12 +19,15 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Suspect, Verdict
 from hangdog_proto.client.incidents import ProgressStep
 from hangdog_proto.generated import hangdog_pb2 as pb
+from support.cases.reasons import reasons
 from support.fakes.slow_job import training
 from support.fakes.targets import Sampler
 from support.servers.cast import PATIENT, Agent, Listener, cluster, failed, stage, texts, trainer, verdict
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 LIGHT = replace(PATIENT, light_rounds=5, light_interval_s=0.05)
-SUSPECT = Suspect((Rank(2),), ("b",), 0.99, ("it is late",))
+SUSPECT = Suspect((Rank(2),), ("b",), 0.99, reasons("it is late"))
 
 
 def slow_from(look: int) -> Listener:

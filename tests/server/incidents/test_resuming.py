@@ -28,6 +28,8 @@ from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 from support.servers.cast import NOON, PATIENT, Listener, Stage, cluster, stage, texts, trainer, verdict
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 #: Who is not back soon is not waited for.
 SHORT = replace(PATIENT, returned_s=0.5)
 LOOKS = 2

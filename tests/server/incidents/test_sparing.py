@@ -19,6 +19,8 @@ from hangdog_server.incidents.rounds import CaptureRounds
 from hangdog_server.store.store import Store
 from support.servers.cast import Listener, cluster, stage, trainer, verdict
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:

@@ -23,6 +23,8 @@ from hangdog_server.store.store import Store
 from hangdog_server.store.tables import LEDGER
 from support.servers.cast import NOON, PATIENT
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 QUICK = replace(PATIENT, heartbeat_s=60.0, max_machines=100)
 
 

@@ -23,6 +23,8 @@ from support.fakes.receiver import receiving
 from support.servers.cast import cluster, stage, trainer
 from support.servers.notified import receiver
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 SECRET = "3ccdd113474722377935511fc85d3dd4"
 HOSTILE = message(
     "llama <!channel> & @here", ("a <@U123> b", "[click](http://evil.example) *x*", "<script>alert(1)</script>"), "https://head/i/1"

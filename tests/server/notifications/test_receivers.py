@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hangdog_models.incident import IncidentState
 from hangdog_models.verdict import Kind
 from hangdog_server.notifications import notification_rows, notify_loop
+from hangdog_server.store.store_errors import StoreFailed
 from support.servers.notified import receiver, watched
 
 
@@ -108,6 +110,28 @@ async def test_what_came_of_a_message_is_noted_should_the_store_be_away_meanwhil
         to.begin()
         await to.tick(1)
     assert to.postman.titles() == ["llama seems to stand still"]
+
+
+async def test_a_disk_that_fills_while_the_stall_is_told_does_not_hold_up_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(notify_loop, "NOTED_AGAIN_S", 0.01)
+    async with watched(tmp_path / "s.db", tmp_path) as to:
+        held = to.postman.held["chat"] = asyncio.Event()
+        await to.opened("0a")
+        await to.until(1, "chat")
+        await to.away()
+        held.set()
+        await to.reached(lambda: "chat: the result of sending is not stored" in caplog.text)
+        judged = replace(await to.on.store.find("0a"), state=IncidentState.JUDGED, kind=Kind.MACHINE, evict=("a",))
+        to.on.store.unwritten["0a"] = judged
+        with pytest.raises(StoreFailed):
+            await to.notifying.tick()
+        await to.reached(lambda: len(to.postman.given) == 2 and not to.notifying._unwritten_tasks)
+        del to.on.store.unwritten["0a"]
+        await to.away(False)
+        await to.tick()
+    assert to.postman.titles() == ["llama seems to stand still", "llama: machine"]
 
 
 async def test_what_was_sent_is_forgotten_with_its_incidents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

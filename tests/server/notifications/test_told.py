@@ -20,6 +20,8 @@ about = ["judged", "approval", "judged"]
 url_file = "URL"
 """
 TO = "[to.x]\nurl_file = 'URL'\n"
+#: Codes of errors.
+WRONG, UNKNOWN, UNREADABLE = "wrong-setting", "unknown-setting", "unreadable-file"
 
 
 def read(folder: Path, text: str, url: str = "json://127.0.0.1/s3cret-address\n") -> NotifyConfig:
@@ -38,33 +40,37 @@ def test_all_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "code", "named"),
     [
-        ("", "names no receiver"),
-        ("to = 1", "to is no table"),
-        ("[to]\nx = 1", "to.x is no table"),
-        ("[to.x]", "url_file needs a text value"),
-        ("[to.x]\nurl = 'json://x'", "url_file needs a text value"),
-        ("[to.x]\nurl_file = '/nowhere/at/all'", "cannot read /nowhere/at/all"),
-        ("[to.x]\nurl_file = '/dev/null'", "url_file holds no address"),
-        (TO + "about = ['juged']", "is not a list of known names"),
-        (TO + "about = []", "is not a list of known names"),
-        (TO + "abuot = ['judged']", "abuot is no setting"),
-        ("links = 'https://x'\n" + TO, "links is no setting"),
-        ("link = 'head:7413'\n" + TO, "is not the address of the web pages"),
-        ("link = 'javascript://x'\n" + TO, "is not the address of the web pages"),
-        ("per_hour = 0\n" + TO, "is not a whole number"),
-        ("per_hour = true\n" + TO, "is not a whole number"),
-        ("per_hour = 1.5\n" + TO, "is not a whole number"),
-        ("[to.'a\u202eb']\nurl_file = 'URL'", "is no name"),
-        (f"[to.{'x' * 101}]\nurl_file = 'URL'", "is no name"),
-        ("link = ", "cannot read"),
+        ("", WRONG, "`to`"),
+        ("to = 1", WRONG, "to: `int`"),
+        ("[to]", WRONG, "to:"),
+        ("[to]\nx = 1", WRONG, "to.x: `int`"),
+        ("[to.x]", WRONG, "to.x: `url_file`"),
+        ("[to.x]\nurl = 'json://x'", UNKNOWN, "to.x: `url` url_file"),
+        ("[to.x]\nurl_file = '/nowhere/at/all'", UNREADABLE, "to.x: /nowhere/at/all"),
+        ("[to.x]\nurl_file = '/dev/null'", WRONG, "to.x: url_file"),
+        (TO + "about = ['juged']", WRONG, "to.x.about[0]: 'juged' judged"),
+        (TO + "about = []", WRONG, "to.x.about:"),
+        (TO + "abuot = ['judged']", UNKNOWN, "to.x: `abuot` about"),
+        ("links = 'https://x'\n" + TO, UNKNOWN, "`links` link"),
+        ("link = 'head:7413'\n" + TO, WRONG, "link 'head:7413'"),
+        ("link = 'javascript://x'\n" + TO, WRONG, "link 'javascript://x'"),
+        ("link = 'http://['\n" + TO, WRONG, "URL link"),
+        ("per_hour = 0\n" + TO, WRONG, "per_hour: 1"),
+        ("per_hour = true\n" + TO, WRONG, "per_hour: `bool`"),
+        ("per_hour = 1.5\n" + TO, WRONG, "per_hour: `float`"),
+        ("[to.'a\u202eb']\nurl_file = 'URL'", WRONG, "to: u202e"),
+        (f"[to.{'x' * 101}]\nurl_file = 'URL'", WRONG, "to: xxx"),
+        ("link = ", UNREADABLE, "docs/notifications.md"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(WrongUse, match=words) as caught:
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, code: str, named: str) -> None:
+    with pytest.raises(WrongUse, match=r"notify\.toml") as caught:
         read(tmp_path, text)
-    assert caught.value.hint and "s3cret" not in str(caught.value)
+    said = f"{caught.value} {caught.value.hint}"
+    assert caught.value.code == code and caught.value.hint and [one for one in named.split() if one not in said] == []
+    assert "s3cret" not in said and "\u202e" not in said
 
 
 def test_the_page_shows_a_file_that_is_taken_and_lists_all_there_is_to_be_told_of(tmp_path: Path) -> None:

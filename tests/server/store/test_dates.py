@@ -34,6 +34,8 @@ from support.real import stepped
 from support.servers.cast import NOON, PATIENT, verdict
 from support.servers.notified import watched
 
+pytestmark = pytest.mark.parallel  # its slow tests measure no time
+
 DAY, YEAR = 86400.0, 365 * 86400.0
 JUDGED = verdict(Snapshot(Job("llama"), (Round(0, ()),)), Topology(1, {}, {"a": (Rank(0),)}))
 

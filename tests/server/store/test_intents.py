@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import WrongUse
@@ -15,6 +15,7 @@ from hangdog_server.actions.backends.no_action import Nothing
 from hangdog_server.actions.reconcile import ActionLoop
 from hangdog_server.store import actions
 from hangdog_server.store.actions import ActionState
+from support.refused import refused
 from support.servers.cast import NOON, PATIENT
 from support.servers.cast_acting import WIDE, Moving, Played, world
 
@@ -25,8 +26,9 @@ async def test_by_itself_nothing_is_touched_and_what_would_be_done_is_told(where
         await on.judged("0a", "a")
         await on.acting.tick()
         assert await on.states("0a") == {"a": "dry-run"} and played.told == []
-        with pytest.raises(WrongUse, match="does not act in mode dry-run"):
+        with pytest.raises(WrongUse, match="dry-run") as caught:
             await on.store.do(policy.approve, "0a", await on.acting.facts("0a"), on.acting.rule(), "alice")
+        assert caught.value.code == "acting-disabled"
         await on.judged("0b", "b", "c", ago=9999)
         await on.acting.tick()
         assert await on.states("0b") == {"b": "refused", "c": "refused"} and "9999 s old" in await on.words("0b")
@@ -52,7 +54,7 @@ async def test_a_verdict_is_carried_out_once_and_undone(where: Path | str, tmp_p
         assert [row.machine for row in rows] == ["a"]
         await on.until("0a", ActionState.RELEASED, ActionState.DONE)
         assert played.marks == {"b": "0a"} and await on.states("0a") == {"a": "released", "b": "done"}
-        with pytest.raises(WrongUse, match="has not isolated a"):
+        with refused("machine-not-isolated"):
             await on.store.do(policy.release, "a", "", "alice", NOON)
         recorded = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     told = [(one["what"], one["outcome"]) for one in recorded if one["what"].endswith(" a")]
@@ -75,7 +77,7 @@ async def test_it_waits_for_a_person_who_may_approve_or_dismiss(where: Path | st
         await on.until("0a", ActionState.DONE)
         assert played.told == ["mark a"] and await on.states("0b") == {"b": "dismissed"}
         for name in ("0a", "0b"):
-            with pytest.raises(WrongUse, match="has nothing to approve"):
+            with refused("nothing-to-decide"):
                 await on.store.do(policy.approve, name, facts, rule, "alice")
             before = await on.store.ask(actions.of, name)
             assert await on.store.do(policy.dismiss, name, "", "bob", NOON) == before, "nothing is left to dismiss"
@@ -93,7 +95,7 @@ async def test_marks_that_do_not_last_are_made_again(here: Path, tmp_path: Path)
 
 async def test_a_machine_is_taken_once_though_two_servers_ask(where: Path | str, tmp_path: Path) -> None:
     """SQLite has one server; there two of its tasks ask."""
-    async with world(where, tmp_path, Nothing(), caps=replace(WIDE, per_hour=1)) as on:
+    async with world(where, tmp_path, Nothing(), caps=structs.replace(WIDE, per_hour=1)) as on:
         await on.judged("0a", "a")
         await on.judged("0b", "b")
         other = ActionLoop(on.means, PATIENT, on.leading, on.audit, on.acting.chosen)

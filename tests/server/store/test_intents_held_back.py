@@ -1,8 +1,9 @@
 """What keeps machines from being touched, or acts from ending: bounds, schedulers that are away or refuse, old evidence, the breaker."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import structs
 
 from hangdog_models.actions.action_history import Body
 from hangdog_models.actions.caps import Caps, Mode
@@ -15,7 +16,7 @@ from support.servers.cast_acting import WIDE, Played, body, world
 
 
 async def test_people_are_bound_too_and_may_ask_again_when_there_is_room(here: Path, tmp_path: Path) -> None:
-    async with world(here, tmp_path, Played(), caps=replace(WIDE, share=0.17)) as on:
+    async with world(here, tmp_path, Played(), caps=structs.replace(WIDE, share=0.17)) as on:
         await on.judged("0a", "a")
         await on.judged("0b", "b")
         await on.acting.tick()
@@ -131,7 +132,7 @@ async def test_a_machine_that_was_started_anew_is_not_touched(here: Path, tmp_pa
 
 async def test_the_job_description_names_fault_domains(here: Path, tmp_path: Path) -> None:
     leaf = '[job]\nid = "llama"\n[switches]\n"leaf-3" = ["a", "b", "c"]\n'
-    async with world(here, tmp_path, Played(), caps=replace(WIDE, per_domain=2)) as on:
+    async with world(here, tmp_path, Played(), caps=structs.replace(WIDE, per_domain=2)) as on:
         await on.judged("0a", "a", "b", "c", job_toml=leaf)
         await on.acting.tick()
         assert "3 machines of leaf-3 would be out" in await on.words("0a")

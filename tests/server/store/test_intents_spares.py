@@ -1,10 +1,10 @@
 """What takes the place of a machine that is out, and what does not."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import sqlalchemy as sa
+from msgspec import structs
 
 from hangdog_server.actions.backends.backend import BackendFailed
 from hangdog_server.store import actions
@@ -50,7 +50,7 @@ async def test_who_was_convicted_is_no_spare_nor_where_it_is_asked_who_was_not_t
         await on.judged("0a", "a", "b", "c")
         await on.acting.tick()
         assert "2 spare machines are free (3 needed)" in await on.words("0a")
-    async with world(tmp_path / "other.db", tmp_path, Played(), caps=replace(WIDE, tested_s=60.0)) as on:
+    async with world(tmp_path / "other.db", tmp_path, Played(), caps=structs.replace(WIDE, tested_s=60.0)) as on:
         await campaign(on, {"y": "pass", "z": "fail"})
         await on.judged("0a", "a", "b")
         await on.acting.tick()

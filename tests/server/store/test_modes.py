@@ -13,6 +13,8 @@ from hangdog_server.auth.audit_log import AuditEntry, append, line
 from hangdog_server.auth.tokens import Role, Tokens, new
 from hangdog_server.store.store import Store
 
+pytestmark = pytest.mark.parallel  # its slow tests measure no time
+
 
 @pytest.fixture(autouse=True)
 def open_umask() -> Iterator[None]:

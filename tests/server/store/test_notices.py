@@ -17,6 +17,8 @@ from support.real.postgres import Postgres
 from support.servers import notifying_and_dying
 from support.servers.notified import watched
 
+pytestmark = pytest.mark.parallel  # its slow tests measure no time
+
 NOTE = Note("0a", "chat", "judged", "m1", Message("title \0", ("line",), "https://head/"))
 
 

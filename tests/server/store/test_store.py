@@ -22,6 +22,7 @@ from hangdog_server.store.offline_captures import OfflineCapture, Spooled
 from hangdog_server.store.store import EARLIER, Store
 from hangdog_server.store.store_errors import StoreFailed
 from hangdog_server.telemetry import WentOn
+from support.refused import refused
 from support.servers.cast import verdict
 
 FIRST, SECOND = Incident("0a1b", "llama", 1.0, "page"), Incident("0a2c", "qwen", 2.0)
@@ -140,23 +141,25 @@ async def test_a_prefix_must_say_which(where: Path | str) -> None:
         await store.begin(replace(FIRST, id=name), {})
     assert (await store.find("0a1")).id == "0a1b"
     assert (await store.find("0a2")).id == "0a2", "a whole name is no prefix"
-    for wanted, words in (
-        ("0a", "several incidents begin with '0a': "),
-        ("ff", "no incident"),
-        ("", "no incident"),
-        ("%", "no incident"),
-        ("_a1b", "no incident"),
+    for wanted, code, named in (
+        ("0a", "ambiguous-name", "0a1b"),
+        ("ff", "no-such-incident", "'ff'"),
+        ("", "no-such-incident", "''"),
+        ("%", "no-such-incident", "'%'"),
+        ("_a1b", "no-such-incident", "'_a1b'"),
     ):
-        with pytest.raises(WrongUse, match=words):
+        with pytest.raises(WrongUse, match=named) as caught:
             await store.find(wanted)
+        assert caught.value.code == code
     store.close()
 
 
 async def test_captures_are_kept_all_or_none(where: Path | str) -> None:
     store = Store(where)
     await store.begin(FIRST, {})
-    with pytest.raises(StoreFailed, match=r"(?i)unique"):
+    with pytest.raises(StoreFailed, match=r"(?i)unique") as caught:
         await store.keep(FIRST.id, [RawCapture("a", 0, b"1"), RawCapture("a", 0, b"2")])
+    assert caught.value.code == "store-unavailable"
     assert await store.recall(FIRST.id) == ({}, ())
     store.close()
 
@@ -219,7 +222,7 @@ async def test_text_that_no_database_holds_is_no_reason_to_fail(where: Path | st
     found = await store.find(FIRST.id)
     assert (found.why, found.note) == ("a\ufffdb?c", "?\ufffd")
     assert await store.latest("\0", 9) == ()
-    with pytest.raises(WrongUse, match="no incident"):
+    with refused("no-such-incident"):
         await store.find("\0\ud800")
     store.close()
 

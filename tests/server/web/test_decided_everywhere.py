@@ -15,12 +15,13 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Suspect, Verdict
 from hangdog_server.auth.tokens import Role
+from support.cases.reasons import reasons
 from support.servers import deciding
 from support.servers.deciding import Deciding
 
 
 def accused(snapshot: Snapshot, topology: Topology) -> Verdict:
-    return replace(JUDGE(snapshot, topology), suspects=(Suspect((Rank(0),), ("a",), 0.97, ("rank 0 is stuck",)),))
+    return replace(JUDGE(snapshot, topology), suspects=(Suspect((Rank(0),), ("a",), 0.97, reasons("rank 0 is stuck")),))
 
 
 JUDGE = deciding.judge

@@ -12,6 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from msgspec import structs
 
 from hangdog_models.actions.caps import Mode
 from hangdog_models.errors import WrongUse
@@ -27,6 +28,8 @@ from support.servers.cast import NOON
 from support.servers.cast_acting import WIDE
 from support.servers.deciding import deciding, shown
 from support.servers.tested import broken, machine
+
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e é"
 
@@ -182,7 +185,7 @@ async def test_in_a_dry_run_there_is_nothing_to_approve(tmp_path: Path) -> None:
         refused = await on.alice.get(f"/incidents/{on.incident}/approve")
         assert refused.status_code == 409 and "does not act in mode dry-run" in refused.text
         asked = await on.alice.post(f"/api/incidents/{on.incident}/approve")
-        assert asked.status_code == 409 and "mode dry-run" in asked.json()["error"]
+        assert asked.status_code == 409 and asked.json()["code"] == "acting-disabled"
         wild = '{"because": "\\u0000\\ud800 rehearsed"}'
         json_ = {"content-type": "application/json"}
         done = await on.alice.post(f"/api/incidents/{on.incident}/dismiss", content=wild, headers=json_)
@@ -190,7 +193,7 @@ async def test_in_a_dry_run_there_is_nothing_to_approve(tmp_path: Path) -> None:
 
 
 async def test_what_bounds_forbid_and_operators_stop_is_said_in_words(tmp_path: Path) -> None:
-    async with deciding(tmp_path, caps=replace(WIDE, per_hour=0), state="refused") as on:
+    async with deciding(tmp_path, caps=structs.replace(WIDE, per_hour=0), state="refused") as on:
         path = f"/incidents/{on.incident}"
         for each in (path, "/", "/machines/a"):
             assert "is not isolated: 1 machine within an hour, 0 are allowed" in (await on.alice.get(each)).text, each
@@ -216,6 +219,7 @@ async def test_what_is_not_there_is_said(tmp_path: Path) -> None:
                 assert found.status_code == 404 and "zzz" in found.text, path
             asked = await on.alice.post(f"/api{path}", json={"because": "x"})
             assert asked.status_code == 404 and "zzz" in asked.json()["error"]
+            assert asked.json()["code"] == ("machine-not-isolated" if "machines" in path else "no-such-incident")
         assert (await on.alice.get("/machines/a/release")).status_code == 409, "nothing is marked yet"
         for wrong in ("[]", "{", '{"because": 1}', '{"becuase": "x"}', '"' * 3):
             json_ = {"content-type": "application/json"}
@@ -241,14 +245,14 @@ async def test_programs_decide_by_the_same_rules_and_are_answered_as_documented(
             answer: dict[str, Any] = found.json()
             return answer
 
-        assert (await asked("/api/incidents/{id}/dismiss"))["error"] == "no reason is given"
+        assert (await asked("/api/incidents/{id}/dismiss"))["code"] == "text-missing"
         told = await asked("/api/incidents/{id}/approve", "seen by eye")
         assert (told["actions"][0]["state"], told["mode"], told["actors"]) == ("pending", "approve", ["exclude-file"])
-        assert "has nothing to approve" in (await asked("/api/incidents/{id}/approve"))["error"]
+        assert (await asked("/api/incidents/{id}/approve"))["code"] == "nothing-to-decide"
         await on.until("done")
         assert (await asked("/api/machines/{name}/release"))["actions"][0]["state"] == "releasing"
         await on.until("released")
-        assert "has not isolated a" in (await asked("/api/machines/{name}/release"))["error"]
+        assert (await asked("/api/machines/{name}/release"))["code"] == "machine-not-isolated"
         life = (await on.alice.get("/api/machines/a")).json()
         assert life["ledger"][0]["mention"] == "convicted" and life["tests"] == []
 

@@ -11,7 +11,7 @@ import pytest
 from hangdog_server.auth.tokens import Role
 from support.servers.deciding import Deciding, deciding
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(300)]
 
 #: Cases of each kind for each path: enough to see each answer that the document names. By hand, thousands found no more.
 EXAMPLES = 5

@@ -13,6 +13,7 @@ from hangdog_server.auth import tokens
 from hangdog_server.auth.tokens import Role
 from hangdog_server.listener import ListenerConfig
 from hangdog_server.web.credentials import inside
+from support.refused import refused
 from support.servers.browsed import browsed, hang
 from support.servers.cast import NOON, stage
 from support.servers.guarded import made, now
@@ -139,7 +140,7 @@ async def test_with_a_certificate_pages_go_over_tls_and_the_cookie_with_them(tmp
 
 
 async def test_pages_in_plain_text_beyond_this_machine_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongUse, match="in plain text"):
+    with refused("unencrypted-connection"):
         async with stage(tmp_path / "s.db", door=ListenerConfig(web="0.0.0.0:0")):
             pass
 

@@ -27,6 +27,7 @@ STACKS = {
         "get queue.py",
         "wait threading.py",
     ],
+    "disk": ["<module> train.py", "load train.py", "read_bytes pathlib.py"],
     "gather": [
         "<module> train.py",
         "_call_impl torch/nn/modules/module.py",

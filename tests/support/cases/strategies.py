@@ -21,12 +21,16 @@ from hangdog_models.verdict import (
     StuckGroup,
     Suspect,
     Verdict,
+    VerdictReason,
 )
 
 #: Text as evidence may bring it: control characters, direction overrides and lone surrogates among it.
 TEXT = st.text(max_size=30) | st.text(st.sampled_from("ab/\x1b[31m\r\n\t\x07\u202e\ud800\u200b[bold]"), max_size=20)
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 SENTENCES = st.lists(TEXT, max_size=3).map(tuple)
+REASONS = st.lists(
+    st.builds(VerdictReason, st.sampled_from(("", "xid", "waited-for", "seen-before-here")), TEXT), max_size=3
+).map(tuple)
 PROBABILITIES = st.floats(0, 1)
 #: Kinds that may name machines to evict.
 EVICTING = (Kind.MACHINE, Kind.GROUP, Kind.SLOW)
@@ -40,7 +44,7 @@ def rank_sets(min_size: int = 0) -> SearchStrategy[tuple[Rank, ...]]:
 
 MACHINES = st.lists(NAMES, unique=True, max_size=6).map(tuple)
 CAUSES = st.dictionaries(st.sampled_from(StallCause), PROBABILITIES, max_size=3)
-CULPRITS = st.builds(Culprit, rank_sets(), MACHINES, PROBABILITIES, SENTENCES, CAUSES)
+CULPRITS = st.builds(Culprit, rank_sets(), MACHINES, PROBABILITIES, REASONS, CAUSES)
 CRASHES = st.builds(JobCrash, st.none() | st.integers(0, 99).map(Rank), TEXT, TEXT)
 CHECKS = st.builds(MachineCheck, TEXT, SENTENCES)
 NUMBERS = st.builds(
@@ -52,7 +56,7 @@ NUMBERS = st.builds(
     st.none() | st.integers(0, 99).map(Rank),
 )
 STEPS = st.builds(Step, st.sampled_from([act for act in Act if act is not Act.EVICT]), MACHINES, TEXT)
-SUSPECTS = st.builds(Suspect, rank_sets(), MACHINES, PROBABILITIES, SENTENCES)
+SUSPECTS = st.builds(Suspect, rank_sets(), MACHINES, PROBABILITIES, REASONS)
 GROUPS = st.builds(StuckGroup, TEXT, rank_sets(1), TEXT)
 CLUSTERS = st.builds(
     ClusterView,
@@ -79,7 +83,7 @@ def verdicts(draw: st.DrawFn) -> Verdict:
         world_size=draw(st.integers(0, 70_000)),
         kind=kind,
         confidence=draw(PROBABILITIES),
-        because=draw(SENTENCES),
+        because=draw(REASONS),
         suspects=tuple(draw(st.lists(SUSPECTS, max_size=3))),
         evict=eviction,
         groups=tuple(draw(st.lists(GROUPS, max_size=3))),

@@ -6,6 +6,7 @@ NOBODY = "127.0.0.1:1"
 COMMANDS = {
     "why": ["why", "gpu-zz"],
     "jobs": ["jobs"],
+    "communicators": ["communicators", "gone"],
     "watch": ["watch"],
     "watch one": ["watch", "ff"],
     "ranks": ["ranks", "ff"],

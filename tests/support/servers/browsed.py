@@ -62,5 +62,5 @@ async def _answer(agent: Agent, hold: Callable[[], Any] | None) -> None:
     if hold is not None:
         await hold()
     ranks = {"a": (0, 1), "b": (2, 3)}[agent.machine]
-    traces = [trace(rank, "loader" if rank == 2 else "backward") for rank in ranks]
+    traces = [trace(rank, "disk" if rank == 2 else "backward") for rank in ranks]
     await agent.answer(order, *traces, last=True)

@@ -30,6 +30,7 @@ from hangdog_server.notifications.notify_config import NotifyConfig
 from hangdog_server.observability.setup import Observers
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.store import Store
+from support.cases.reasons import reasons
 
 #: Settings under which no deadline passes, however slow the machine that runs the tests.
 PATIENT = replace(
@@ -64,7 +65,7 @@ def verdict(snapshot: Snapshot, topology: Topology, kind: Kind = Kind.UNDETERMIN
         world_size=topology.world_size,
         kind=kind,
         confidence=0.5,
-        because=("somebody asked",),
+        because=reasons("somebody asked"),
         suspects=(),
         evict=Eviction(),
         groups=(),
@@ -97,6 +98,7 @@ class Agent:
         self.machine = machine
         self._channel = open_aio_channel(ServerAddress(address, tls), (("grpc.use_local_subchannel_pool", 1),))
         self._call: Any = None
+        self._speaking = asyncio.Lock()  # gRPC refuses a write while another one is under way
 
     async def __aenter__(self) -> Self:
         self._call = cast("Callable[[], Any]", AgentsStub(self._channel).Connect)()  # the stubs know no aio call
@@ -107,7 +109,8 @@ class Agent:
         await self._channel.close(None)
 
     async def say(self, **body: Any) -> None:
-        await self._call.write(pb.FromAgent(**body))
+        async with self._speaking:
+            await self._call.write(pb.FromAgent(**body))
 
     async def hello(self, **jobs: Iterable[int]) -> pb.Welcome:
         """Introduces itself and the ranks of its jobs: `hello(llama=[0, 1])`."""

@@ -30,6 +30,7 @@ from hangdog_server.listener import ListenerConfig, OpenListeners
 from hangdog_server.main import serve
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store.database import Database
+from support.cases.reasons import reasons
 from support.servers.cast import verdict
 
 #: What the server is run with: short waits, for everybody is on this machine and comes back at once.
@@ -55,7 +56,7 @@ def judge(snapshot: Snapshot, topology: Topology) -> Verdict:
     machines = tuple(sorted(topology.machines))[:1]
     suspects = (Suspect((), machines, 0.9, ()),) if machines else ()
     said = verdict(snapshot, topology, Kind.MACHINE)
-    return replace(said, because=tuple(seen), suspects=suspects, evict=Eviction(machines, 0.9))
+    return replace(said, because=reasons(*seen), suspects=suspects, evict=Eviction(machines, 0.9))
 
 
 class Points:

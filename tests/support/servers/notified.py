@@ -17,6 +17,7 @@ from hangdog_server.notifications.notify_loop import NotifyLoop
 from hangdog_server.notifications.send import Posted
 from hangdog_server.observability.metrics import Metrics
 from hangdog_server.store import trusted_date
+from support.cases.reasons import reasons
 from support.servers.cast import PATIENT
 from support.servers.cast_acting import NOTHING, World, world
 
@@ -94,7 +95,7 @@ class Watched:
     async def judged(
         self, name: str, kind: Kind, *evict: str, because: Sequence[str] = ("it says so",), again: bool = False
     ) -> None:
-        said = replace(NOTHING, kind=kind, confidence=0.97, evict=Eviction(evict, 0.97), because=tuple(because))
+        said = replace(NOTHING, kind=kind, confidence=0.97, evict=Eviction(evict, 0.97), because=reasons(*because))
         if again:
             await self.on.store.judged_again(name, {}, said, self.on.now)
         else:

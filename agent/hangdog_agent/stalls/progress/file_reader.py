@@ -36,7 +36,7 @@ class FileQuery:
     `trainer` is its pid and start time. The file is what it has open as `descriptor`, else what `path` leads to from its
     root or working folder. At most `most` bytes are read, and the last ones where more were appended; 0 reads nothing.
     `keep`: it is to be read once more when its trainer has `ended`. `ring`: it is one of the profiler plug-in, of which
-    the counts are wanted, as JSON.
+    the counts are wanted, as JSON; `everything`: of all communicators.
     """
 
     trainer: tuple[int, int]
@@ -48,6 +48,7 @@ class FileQuery:
     keep: bool = False
     ended: bool = False
     ring: bool = False
+    everything: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +200,7 @@ def _asked(wish: FileQuery) -> dict[str, Any]:
         "keep": wish.keep,
         "ended": wish.ended,
         "ring": wish.ring,
+        "everything": wish.everything,
     }
 
 

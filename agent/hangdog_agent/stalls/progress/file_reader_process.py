@@ -61,7 +61,7 @@ def _answers(
             continue
         if start is not None and (ring := _open_ring(start)) is not None:
             rings.keep(wish, ring)
-        yield _read_ring(ring) if ring is not None else None
+        yield _read_ring(ring, wish["everything"]) if ring is not None else None
 
 
 def _by_trainer(wishes: list[Wish]) -> Iterator[list[Wish]]:
@@ -155,11 +155,11 @@ def read(handle: int, wish: Wish) -> dict[str, Any] | None:
     }
 
 
-def _read_ring(opened: int) -> dict[str, Any] | None:
+def _read_ring(opened: int, everything: bool) -> dict[str, Any] | None:
     """What is counted of a ring, as other files are told; its data is empty where nothing is."""
     try:
         seen = os.fstat(opened)
-        found = reading(opened, time.monotonic_ns())
+        found = reading(opened, time.monotonic_ns(), everything)
     except OSError:
         return None
     data = base64.b64encode(json.dumps(found).encode()).decode("ascii") if found is not None else ""

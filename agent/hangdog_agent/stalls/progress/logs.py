@@ -13,6 +13,7 @@ from types import MappingProxyType
 from hangdog_agent.discovery.discover import Key, RankProcesses
 from hangdog_agent.discovery.environ_names import ERROR_FILE, HEARTBEAT, LOG, STEP_PATTERN
 from hangdog_agent.numbers.log_numbers import LogNumbers, followed
+from hangdog_agent.stalls.progress.communicator_windows import CommunicatorWindows
 from hangdog_agent.stalls.progress.file_reader import FileQuery, Found, Identity
 from hangdog_agent.stalls.progress.heartbeat_files import Files
 from hangdog_agent.stalls.progress.profiler_rings import Rings
@@ -59,6 +60,7 @@ class _Log:
         text = found.data.decode("utf-8", "replace")
         if not begun:
             self.numbers.take(text, found.joins, at)
+        self.counted.work = self.numbers.work
         reported = self.steps.take(text, found.joins)
         self.counted.look(reported.counted, at, age_s=found.age_s)
         self.stepped.look(reported.stepped, at, self.steps.steps, found.age_s)
@@ -139,6 +141,11 @@ class Logs:
     def numbers(self) -> list[tuple[frozenset[Key], LogNumbers]]:
         """The numbers of each log, with who writes to it."""
         return [(of, self._logs[one].numbers) for one, of in self._writers().items() if one in self._logs]
+
+    @property
+    def communicators(self) -> CommunicatorWindows:
+        """What their rings told of all communicators."""
+        return self._rings.windows
 
     def _writers(self) -> dict[Identity, frozenset[Key]]:
         writers: dict[Identity, set[Key]] = {}

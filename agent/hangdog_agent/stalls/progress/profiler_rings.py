@@ -1,4 +1,6 @@
-"""Follows the rings of the NCCL profiler plug-in: a progress signal for each trainer that has one, by its busiest communicator."""
+"""Follows the rings of the NCCL profiler plug-in: a progress signal for each trainer that has one, by its busiest communicator.
+
+Now and then the same reading tells of all communicators."""
 
 import json
 from collections import Counter, deque
@@ -9,6 +11,7 @@ from pathlib import Path
 from hangdog_agent.capture import ring_statement
 from hangdog_agent.discovery.discover import Key, RankProcesses
 from hangdog_agent.procfs import Proc
+from hangdog_agent.stalls.progress.communicator_windows import CommunicatorWindows
 from hangdog_agent.stalls.progress.file_reader import FileQuery, Found
 from hangdog_agent.stalls.progress.progress_signal import LEAST, REMEMBERED, UNUSUAL, ProgressSignal, SignalKind
 from hangdog_agent.stalls.progress.ring_count import BEHIND, SENDING, WAITING
@@ -17,6 +20,8 @@ from hangdog_models.progress.device_readings import DeviceReadings
 
 #: Of a trainer that keeps none it is asked again so seldom: the first communicator begins late. Seconds.
 _AGAIN_S = 10.0
+#: Two looks may come a little early, or every other one would be left out. Seconds.
+_EARLY_S = 0.2
 #: Readings that tell to whom a device sends lately: those of one to three minutes.
 _LATELY = 64
 
@@ -92,15 +97,23 @@ class Rings:
         self._proc, self._settings = Proc(Path(proc)), settings
         self._rings: dict[Key, _TrainerRing] = {}
         self._absent_until: dict[Key, float] = {}
+        self._everything_at = float("-inf")
+        #: What those readings told of all communicators.
+        self.windows = CommunicatorWindows()
 
     def queries(self, trainers: Mapping[Key, RankProcesses], now: float) -> dict[Key, FileQuery]:
         """The rings that may be there."""
         found: dict[Key, FileQuery] = {}
+        every_s = self._settings.communicators_every_s
+        if any(not ring.signal.advancing for ring in self._rings.values()):
+            every_s /= 2
+        everything = 0 < every_s <= now - self._everything_at + _EARLY_S
+        self._everything_at = now if everything else self._everything_at
         for key, member in trainers.items():
             if self._absent_until.get(key, now) > now:
                 continue
             if path := ring_statement.place(member, self._proc):
-                found[key] = FileQuery(key, path=path, ring=True)
+                found[key] = FileQuery(key, path=path, ring=True, everything=everything)
             else:
                 self._absent_until[key] = now + _AGAIN_S
         return found
@@ -109,6 +122,7 @@ class Rings:
         """Takes one reading. Another communicator than before shows nothing: it has just begun, or the other one ended."""
         if found is None or not found.data:
             self._rings.pop(key, None)
+            self.windows.forget(key)
             self._absent_until[key] = at + _AGAIN_S
             return
         reading = json.loads(found.data)
@@ -122,9 +136,13 @@ class Rings:
         if "device" in reading:
             ring.signal.find(*reading["device"])
         ring.come = number, moved
+        if "communicators" in reading:
+            self.windows.take(key, reading["communicators"], at)
 
     def forget(self, trainers: Collection[Key]) -> None:
         """Of all others than these."""
+        for key in self._rings.keys() - trainers:
+            self.windows.forget(key)
         self._rings = {key: ring for key, ring in self._rings.items() if key in trainers}
         self._absent_until = {key: until for key, until in self._absent_until.items() if key in trainers}
 

@@ -6,6 +6,8 @@ It is read again and again. An advance was somewhere between two readings.
 from collections import deque
 from enum import StrEnum
 
+from hangdog_models.numbers.work_rate import WorkDone
+
 
 class SignalKind(StrEnum):
     """What is read; two signals of one kind may have the same reason to stall."""
@@ -35,6 +37,8 @@ class ProgressSignal:
 
     #: Whether its `steps` are collectives of this trainer.
     counts_collectives = False
+    #: The work that the same log says was done, by the throughput it tells.
+    work: WorkDone | None = None
 
     def __init__(self, kind: SignalKind, floor_s: float, authoritative: bool = False) -> None:
         self.kind = kind

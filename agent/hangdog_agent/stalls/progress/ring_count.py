@@ -10,7 +10,7 @@ from hangdog_agent.capture import profiler_layout as layout
 #: The beginnings of records, which are read once a second: the rest of each takes as long again to unpack. Of a communicator
 #: its number here, its own number, and the counts of collectives, messages, launched, started and finished operations.
 _COMM = struct.Struct("<8x4x i 8x Q 16x 64x 5Q")
-_OP, _FLOW = struct.Struct("<12x I Q 24x Q Q 16x II"), struct.Struct("<12x I Q 28x i 8x i 4I")
+_OP, _FLOW = struct.Struct("<12x I Q 24x Q Q 16x II 16x 16s"), struct.Struct("<12x I Q 28x i 8x i 4I")
 #: Where steps are counted.
 _STEPS = slice(21, 33)
 WAITING, BEHIND, SENDING = "waiting", "behind", "sending"
@@ -37,6 +37,7 @@ class OperationSteps(NamedTuple):
     launched: bool
     begun: bool
     runs: bool
+    function: bytes = b""
 
 
 class TransferSteps(NamedTuple):
@@ -52,6 +53,23 @@ class TransferSteps(NamedTuple):
     done: int
 
 
+class CommunicatorReading(NamedTuple):
+    """How far one communicator has come on this rank: the operations it began, and all that it counted, as `moved`.
+
+    `order` is how many collectives it has entered, None where there are none. `age_s` and `function` are of its oldest
+    operation in flight.
+    """
+
+    number: int
+    name: str
+    size: int
+    operations: int
+    order: int | None
+    moved: int
+    age_s: float | None
+    function: str
+
+
 class DeviceReading(NamedTuple):
     """What the device does (WAITING, BEHIND or SENDING), and the transfer that shows it, if one does.
 
@@ -63,12 +81,13 @@ class DeviceReading(NamedTuple):
     peer: int = -1
 
 
-def reading(handle: int, now_ns: int) -> dict[str, object] | None:
+def reading(handle: int, now_ns: int, everything: bool = False) -> dict[str, object] | None:
     """What is counted of a ring, as JSON; None where no ring is, or no communicator lives. `now_ns` is CLOCK_MONOTONIC.
 
     - `number`, `moved`, `operations`: the busiest communicator, how far it has come, and how many operations it began.
     - `order`, `age_s`: its oldest operation in flight.
     - `device`: what the device does, the communicator that shows it, this rank's number in that, and the peer's.
+    - `communicators`: each as `CommunicatorReading` has it, where `everything` is wanted.
 
     The busiest communicator has begun more operations than all others: it is that of the training. A small one, which other
     threads use, may make progress while the training hangs. Whatever is written at this moment is left out. Raises OSError.
@@ -92,7 +111,49 @@ def reading(handle: int, now_ns: int) -> dict[str, object] | None:
     if device := device_reading(with_kernels, flows):
         of = communicators.get(device.communicator)
         found["device"] = [device.doing, *((of.number, of.rank, device.peer) if of else (0, -1, -1))]
+    if everything:
+        found["communicators"] = list(communicator_readings(table, communicators, flight, now_ns))
     return found
+
+
+def communicator_readings(
+    table: bytes, communicators: Iterable[int], flight: Iterable[OperationSteps], now_ns: int
+) -> Iterator[CommunicatorReading]:
+    """Each communicator that lives, of a table that was read; what cannot be one is left out."""
+    oldest: dict[int, OperationSteps] = {}
+    for one in flight:
+        if one.communicator not in oldest or one.order < oldest[one.communicator].order:
+            oldest[one.communicator] = one
+    for place in communicators:
+        fields = layout.COMM.unpack_from(table, place * layout.COMM.size)
+        rank, size, number, name = fields[2], fields[3], fields[5], fields[8]
+        collectives, messages, launched, started, finished, left_out = fields[9:15]
+        if not 0 <= rank < size:
+            continue
+        operations = collectives + messages
+        moved = operations + launched + started + finished + sum(fields[_STEPS])
+        old = oldest.get(place)
+        age_s = round(max(0, now_ns - old.enqueued_at) / 1e9, 1) if old else None
+        yield CommunicatorReading(
+            number, _text(name), size, operations, _order(collectives, messages, started, left_out), moved, age_s,
+            _text(old.function) if old else "",
+        )  # fmt: skip
+
+
+def _order(collectives: int, messages: int, started: int, left_out: int) -> int | None:
+    """How many collectives a rank has entered: as its device has begun them, where that is told, else as its host has.
+
+    Each rank has messages of its own. So where the device has begun some operations, it is not known how many collectives.
+    """
+    if left_out or not collectives:
+        return None
+    if started and not messages:
+        return started
+    return collectives if started in (0, collectives + messages) else None
+
+
+def _text(data: bytes) -> str:
+    return data.partition(b"\0")[0].decode("ascii", "backslashreplace")
 
 
 def device_reading(flight: Iterable[OperationSteps], flows: Sequence[TransferSteps]) -> DeviceReading | None:
@@ -134,9 +195,9 @@ def _communicators(handle: int) -> tuple[bytes, dict[int, CommunicatorCounts]]:
 def _in_flight(handle: int, communicators: Iterable[int]) -> Iterator[OperationSteps]:
     table = os.pread(handle, layout.OPS * layout.OP.size, layout.AT_OPS)
     for at in _living(table, layout.OP.size):
-        place, order, enqueued_at, launched_at, started, ended = _OP.unpack_from(table, at)
+        place, order, enqueued_at, launched_at, started, ended, function = _OP.unpack_from(table, at)
         if place in communicators:
-            yield OperationSteps(place, order, enqueued_at, bool(launched_at), bool(started), started > ended)
+            yield OperationSteps(place, order, enqueued_at, bool(launched_at), bool(started), started > ended, function)
 
 
 def _flows(handle: int) -> Iterator[TransferSteps]:

@@ -18,6 +18,7 @@ from hangdog_agent.stalls.progress.profiler_rings import RingSignal
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.numbers.number_watch import USUAL, NumberThresholds
+from hangdog_models.progress.communicator_window import CommunicatorWindow
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class ProgressSources:
         self._collectives = Collectives(tools, settings)
         self._flow = Flow(CheckPaths(proc=tools.proc.root), settings)
         self._gpus = Power(settings)
+        self._windowed, self._windows = 0, dict[str, tuple[CommunicatorWindow, ...]]()
 
     def read(
         self,
@@ -82,6 +84,19 @@ class ProgressSources:
     def numbers(self) -> Sequence[tuple[frozenset[Key], LogNumbers]]:
         """The numbers of each log of the trainers, with who writes to it."""
         return self._logs.numbers()
+
+    def communicators(
+        self, trainers: Mapping[str, Mapping[Key, RankProcesses]]
+    ) -> Mapping[str, tuple[CommunicatorWindow, ...]]:
+        """The communicators of each job whose trainers keep rings; the same as before where nothing was read meanwhile."""
+        windows = self._logs.communicators
+        if windows.changes != self._windowed:
+            jobs = {
+                job: windows.of([(key, member.rank) for key, member in members.items()])
+                for job, members in trainers.items()
+            }
+            self._windowed, self._windows = windows.changes, {job: found for job, found in jobs.items() if found}
+        return self._windows
 
     def close(self) -> None:
         """Ends the processes that look at trainers' files."""

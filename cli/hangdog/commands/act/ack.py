@@ -20,6 +20,8 @@ def command(incident: str, take_over: bool, give_back: bool, form: str, server: 
     If its verdict changes, they are.
     """
     if take_over and give_back:
-        raise WrongUse("--take-over and --give-back exclude each other", "give one of the two")
+        raise WrongUse(
+            "--take-over and --give-back exclude each other", "give one of the two", code="conflicting-options"
+        )
     with Client(server) as client:
         show(client.respond(incident, "take-over" if take_over else "give-back" if give_back else "ack"), form)

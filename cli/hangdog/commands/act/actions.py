@@ -25,9 +25,15 @@ def command(incident: str, query: ListQuery, close_breaker: bool, because: str, 
     verdicts ask for too many machines at once, or if actions keep failing. Then hangdog acts on nothing until you close it.
     """
     if close_breaker and incident:
-        raise WrongUse("the breaker does not belong to an incident", "hangdog actions --close-breaker")
+        raise WrongUse(
+            "the breaker does not belong to an incident", "hangdog actions --close-breaker", code="conflicting-options"
+        )
     if incident and (query.narrowed or query.page > 1):
-        raise WrongUse("the actions of one incident cannot be searched or paged", f"hangdog actions {incident}")
+        raise WrongUse(
+            "the actions of one incident cannot be searched or paged",
+            f"hangdog actions {incident}",
+            code="conflicting-options",
+        )
     with ListClient(server) as client:
         if close_breaker:
             client.act("close-breaker", reason=because)

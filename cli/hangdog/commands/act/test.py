@@ -142,9 +142,13 @@ def local(
     group = Group(meet, member, members)
     if (5 in wanted) != bool(replayed):
         hint = "hangdog test local --level 5 -- python train.py"
-        raise WrongUse("level 5 needs a command to replay, and no other level takes one", hint)
+        raise WrongUse("level 5 needs a command to replay, and no other level takes one", hint, code="missing-option")
     if 3 in wanted and (wrong := group.wrong()):
-        raise WrongUse(f"level 3 tests a group of machines: {wrong}", "say where member 0 listens: --meet HOST:PORT")
+        raise WrongUse(
+            f"level 3 tests a group of machines: {wrong}",
+            "say where member 0 listens: --meet HOST:PORT",
+            code="missing-option",
+        )
     stored_digests = golden([_read_report(path) for path in stored])
     settings = replace(LevelSettings(), dcgm_level=dcgm, speed_floor_tflops=floor)
     engine = Engine(interpreter=str(python)) if python else Engine()
@@ -208,7 +212,7 @@ def run(
     """
     named = tuple(name.strip() for name in machines.split(",") if name.strip())
     if not (named or incident):
-        raise WrongUse("no machines to test are named", "give --machines or --incident")
+        raise WrongUse("no machines to test are named", "give --machines or --incident", code="no-machine-named")
     tests = WantedTests(named, incident, wanted, budget, why)
     ctx.exit(campaign_lines.show_plan(server, tests, form) if dry_run else campaign_lines.run(server, tests, form))
 
@@ -271,9 +275,15 @@ def _read_report(path: Path) -> Mapping[str, Any]:
         with path.open(encoding="utf-8") as file:
             document = read_json(file.read(REPORT_BYTES))
     except (OSError, UnicodeDecodeError, HangdogError) as error:
-        raise UnreadableEvidence(f"cannot read {path}: {error}", "give what --format json wrote") from error
+        raise UnreadableEvidence(
+            f"cannot read {path}: {error}",
+            "give what --format json wrote",
+            code=error.code if isinstance(error, HangdogError) else "unreadable-file",
+        ) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UnreadableEvidence(f"{path} is not a report of machine tests", "give what --format json wrote")
+        raise UnreadableEvidence(
+            f"{path} is not a report of machine tests", "give what --format json wrote", code="wrong-schema"
+        )
     return document
 
 

@@ -37,7 +37,9 @@ def command(incident: str, output: Path, server: str) -> None:
     before you give it away.
     """
     if output.exists() or output.is_symlink():
-        raise WrongUse(f"{output} already exists", "name a new folder: hangdog overwrites nothing")
+        raise WrongUse(
+            f"{output} already exists", "name a new folder: hangdog overwrites nothing", code="already-exists"
+        )
     with Client(server) as client:
         kept = client.stored(incident)
     count = _written(output, files(replay_incident(kept), _remarks(kept)))

@@ -96,7 +96,7 @@ def _follow(
         if incident:
             click.echo(f"the incident goes on: hangdog show {incident}", err=True)
         raise
-    raise OurFault(f"the server ended incident {incident} without a verdict", "its log says more")
+    raise OurFault(f"the server ended incident {incident} without a verdict", "its log says more", code="no-verdict")
 
 
 def _wait_for_verdict(server: ServerAddress, incident: str, error: ServerUnreachable) -> Verdict:
@@ -118,7 +118,9 @@ def _wait_for_verdict(server: ServerAddress, incident: str, error: ServerUnreach
                 if verdict is not None:
                     return verdict
                 if line.state not in UNDER_WAY:
-                    raise ServerUnreachable(f"incident {incident} failed: {line.note or error}", error.hint)
+                    raise ServerUnreachable(
+                        f"incident {incident} failed: {line.note or error}", error.hint, code="incident-failed"
+                    )
                 if line.state != last_state:
                     click.echo(f"incident {incident} goes on: {printable(line.state)}", err=True)
                     last_state = line.state
@@ -136,7 +138,7 @@ def _job_toml(path: Path) -> str:
         text = document.decode()
         read_job(text)
     except UnicodeDecodeError as error:
-        raise UnreadableEvidence(f"{path}: not UTF-8: {error}") from error
+        raise UnreadableEvidence(f"{path}: not UTF-8: {error}", code="not-text") from error
     except (UnreadableEvidence, WrongUse) as error:
-        raise type(error)(f"{path}: {error}", error.hint) from error
+        raise type(error)(f"{path}: {error}", error.hint, code=error.code) from error
     return text

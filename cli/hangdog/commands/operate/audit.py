@@ -58,7 +58,7 @@ def command(
     from hangdog_server.auth.audit_log import read
 
     if expect and not verify:
-        raise WrongUse("--expect is for --verify", "hangdog audit --verify --expect HASH")
+        raise WrongUse("--expect is for --verify", "hangdog audit --verify --expect HASH", code="missing-option")
     if verify:
         ctx.exit(_verified(file, expect, form))
     last: deque[dict[str, object]] = deque(maxlen=limit)
@@ -67,7 +67,9 @@ def command(
             if (not job or entry.get("job") == job) and (not who or entry.get("who") == who):
                 last.append(entry)
     except OSError as error:
-        raise WrongUse(f"cannot read {file}: {error.strerror}", "run this as the user of the server") from error
+        raise WrongUse(
+            f"cannot read {file}: {error.strerror}", "run this as the user of the server", code="unreadable-file"
+        ) from error
     if form == "json":
         click.echo(json.dumps({"schema": "hangdog.audit/1", "entries": list(last)}, indent=2))
     elif not last:
@@ -84,7 +86,9 @@ def _verified(file: Path, expect: tuple[str, ...], form: str) -> int:
     try:
         found = check((before(file), file), expect)
     except OSError as error:
-        raise WrongUse(f"cannot read {file}: {error.strerror}", "run this as the user of the server") from error
+        raise WrongUse(
+            f"cannot read {file}: {error.strerror}", "run this as the user of the server", code="unreadable-file"
+        ) from error
     if form == "json":
         document = {"schema": "hangdog.audit-check/1", "whole": not found.broken, **asdict(found)}
         click.echo(json.dumps(document, indent=2))

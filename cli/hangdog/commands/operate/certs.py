@@ -268,7 +268,9 @@ def _serial_or_owner(given: str) -> tuple[str, str]:
         return serial_digits(given), ""
     except ValueError as error:
         raise WrongUse(
-            f"{error}, and not a file either", "give SERIAL, a folder, or an owner as in 'machine gpu-a17'"
+            f"{error}, and not a file either",
+            "give SERIAL, a folder, or an owner as in 'machine gpu-a17'",
+            code="bad-serial-number",
         ) from error
 
 

@@ -17,5 +17,7 @@ def command(server: ServerAddress) -> None:
     """
     with Client(server) as client:
         if not client.serving():
-            raise ServerUnreachable(f"the server at {server.address} is stopping", "ask again in a few seconds")
+            raise ServerUnreachable(
+                f"the server at {server.address} is stopping", "ask again in a few seconds", code="server-stopping"
+            )
     click.echo("serving")

@@ -48,7 +48,9 @@ def command(file: Path, names: tuple[str, ...], dry_run: bool) -> None:
     found = read_config(file)
     if unknown := set(names) - {one.name for one in found.receivers}:
         known = ", ".join(one.name for one in found.receivers)
-        raise WrongUse(f"{file} has no receiver {', '.join(sorted(unknown))}", f"its receivers: {known}")
+        raise WrongUse(
+            f"{file} has no receiver {', '.join(sorted(unknown))}", f"its receivers: {known}", code="unknown-receiver"
+        )
     receivers = [one for one in found.receivers if not names or one.name in names]
     lines = "This is a test.", "Nothing has happened.", "A verdict would stand here."
     test = message("hangdog can reach you", lines, f"{found.link}/" if found.link else "")
@@ -60,7 +62,11 @@ def command(file: Path, names: tuple[str, ...], dry_run: bool) -> None:
         return
     failed = asyncio.run(_sent(receivers, test))
     if failed:
-        raise ServerUnreachable(f"{', '.join(failed)} did not accept the message", "check the address in its url_file")
+        raise ServerUnreachable(
+            f"{', '.join(failed)} did not accept the message",
+            "check the address in its url_file",
+            code="notification-not-accepted",
+        )
 
 
 async def _sent(receivers: "Sequence[Receiver]", test: "Message") -> list[str]:

@@ -157,7 +157,9 @@ def backups(
     for note in notes:
         click.echo(printable(note), err=True)
     if shape.world_size == 0:
-        raise WrongUse("the job has no ranks", "give its sizes: --tp 8 --dp 16 --pp 8 --gpus-per-machine 8")
+        raise WrongUse(
+            "the job has no ranks", "give its sizes: --tp 8 --dp 16 --pp 8 --gpus-per-machine 8", code="impossible-plan"
+        )
     from hangdog_models.planning.backups import place  # not at the top: only the server's extra brings NumPy and SciPy
 
     placement = place(shape)
@@ -185,7 +187,9 @@ def _sizes(over: Sequence[str]) -> dict[int, float]:
             machines, part = int(size), float(share)
         except ValueError:
             raise WrongUse(
-                f"--over {one} is not SHARE:MACHINES", "write --over 0.1:8 if 10 % of incidents evict 8 machines"
+                f"--over {one} is not SHARE:MACHINES",
+                "write --over 0.1:8 if 10 % of incidents evict 8 machines",
+                code="bad-shares",
             ) from None
         sizes[machines] = sizes.get(machines, 0.0) + part
     rest = 1 - sum(sizes.values())
@@ -195,9 +199,15 @@ def _sizes(over: Sequence[str]) -> dict[int, float]:
 def _layout(sizes: dict[str, int], order: str, per: int | None, leaf: int | None) -> Layout:
     dims = tuple(order.split("-"))
     if set(dims) - set(sizes) or len(set(dims)) < len(dims):
-        raise WrongUse(f"{order!r} is not an order of dimensions", f"write it as {'-'.join(DEFAULT_ORDER)}")
+        raise WrongUse(
+            f"{order!r} is not an order of dimensions",
+            f"write it as {'-'.join(DEFAULT_ORDER)}",
+            code="bad-dimension-order",
+        )
     if leaf and not per:
-        raise WrongUse("--leaf counts machines, and no machine is known", "add --gpus-per-machine")
+        raise WrongUse(
+            "--leaf counts machines, and no machine is known", "add --gpus-per-machine", code="missing-option"
+        )
     world = prod(size for dim, size in sizes.items() if dim != "ep")
     names = [f"node-{number}" for number in range(-(-world // per) if per else 0)]
     leafs = {f"leaf-{at // leaf}": tuple(names[at : at + leaf]) for at in range(0, len(names), leaf)} if leaf else {}
@@ -208,4 +218,4 @@ def _read(path: Path) -> Layout:
     try:
         return read_job(path.read_text(encoding="utf-8"))[1]
     except UnicodeDecodeError as error:
-        raise WrongUse(f"{path} is not text: {error}", "give a job.toml") from error
+        raise WrongUse(f"{path} is not text: {error}", "give a job.toml", code="not-text") from error

@@ -270,9 +270,13 @@ def _grant(grant: str) -> tuple[int, str]:
     group, _, role = grant.rpartition("=")
     if role not in ROLES or not group:
         raise WrongUse(
-            f"--socket-group {grant!r} names no role", f"write GROUP=ROLE, where ROLE is one of {', '.join(ROLES)}"
+            f"--socket-group {grant!r} names no role",
+            f"write GROUP=ROLE, where ROLE is one of {', '.join(ROLES)}",
+            code="unknown-choice",
         )
     try:
         return (int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid), role
     except KeyError as error:
-        raise WrongUse(f"there is no group {group!r} on this machine", "getent group lists them") from error
+        raise WrongUse(
+            f"there is no group {group!r} on this machine", "getent group lists them", code="no-such-group"
+        ) from error

@@ -27,6 +27,7 @@ from hangdog.supervising.watcher import WatchedCluster, Watcher
 from hangdog_agent.settings import chosen
 from hangdog_agent.stalls.progress.safe_regex import safe
 from hangdog_models.errors import WrongUse
+from hangdog_models.planning.standby import too_few_spares
 from hangdog_models.recovery.recovery_history import TESTS, RecoveryRung
 from hangdog_models.recovery.recovery_ladder import RecoveryResources
 from hangdog_models.recovery.spare_tests import LEVELS as TRIALS
@@ -71,6 +72,25 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     help="Time limit for testing spares; the job is down meanwhile.",
 )
 @click.option(
+    "--spare-ahead",
+    is_flag=True,
+    help="Test the spares ahead, one at a time while the job runs. One that passed takes a place without a test.",
+)
+@click.option(
+    "--spare-age",
+    callback=seconds,
+    default="12h",
+    show_default=True,
+    metavar="DURATION",
+    help="With --spare-ahead: for how long a pass counts. A spare is tested again before.",
+)
+@click.option(
+    "--warm-spare",
+    default="",
+    metavar="COMMAND",
+    help="Run COMMAND once for each spare while the job runs, to prepare it; {machine} is its name.",
+)
+@click.option(
     "--once",
     is_flag=True,
     help="Run COMMAND once for all machines ({active}), as srun does. Without it: once for each machine.",
@@ -105,6 +125,9 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option("--on-evict", metavar="HOOK", help="Runs at an eviction: can drain the machine or provide a spare.")
 @click.option("--on-restart", metavar="HOOK", help="Runs when the job restarts unchanged.")
 @click.option("--on-human", metavar="HOOK", help="Calls a person.")
+@click.option(
+    "--on-spare", metavar="HOOK", help="Tells a person that a spare failed its test ahead; the job goes on meanwhile."
+)
 @click.option(
     "--pending",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -176,6 +199,9 @@ def command(
     spares: tuple[str, ...],
     levels: tuple[str, ...],
     spare_budget: float,
+    spare_ahead: bool,
+    spare_age: float,
+    warm_spare: str,
     once: bool,
     job: str,
     state: Path,
@@ -208,16 +234,20 @@ def command(
     order = RunOrder(
         words, names, spares, job, state, once, _hooks(on), hook_s=hook_limit, grace_s=grace, patience_s=patience,
         levels=tuple(sorted(map(int, set(levels)))), test_s=spare_budget,
+        ahead_s=spare_age if spare_ahead else 0.0, warm=warm_spare,
     )  # fmt: skip
-    if levels and not spares:
-        raise WrongUse("--spare-level needs a spare", "name one: --spare NAME")
+    _check_spares(order)
     if (pending is None) is not (RecoveryRung.UPDATE not in order.hooks):
         raise WrongUse(
-            "--pending and --on-update need each other", "--pending lists the changes, --on-update applies them"
+            "--pending and --on-update need each other",
+            "--pending lists the changes, --on-update applies them",
+            code="missing-option",
         )
     chosen(agent)  # what is wrong is said before anything is started
     pattern = safe(step_pattern) if step_pattern else None
     limited = ladder_settings(ladder)
+    if advice := too_few_spares(len(names), len(spares)):
+        _tell(advice)
     with _ending(), HistoryFile(state / "history.jsonl") as kept, _watcher(attach, server, order, agent) as watcher:
         supervisor = Supervisor(
             order,
@@ -243,6 +273,17 @@ def command(
     ctx.exit(0 if finished else CALLED)
 
 
+def _check_spares(order: RunOrder) -> None:
+    for option, given in (("--spare-level", order.levels), ("--warm-spare", order.warm)):
+        if given and not order.spares:
+            raise WrongUse(f"{option} needs a spare", "name one: --spare NAME", code="missing-option")
+    if order.ahead_s and not order.levels:
+        raise WrongUse("--spare-ahead needs a level", "say which: --spare-level 1", code="missing-option")
+    if RecoveryRung.SPARE in order.hooks and not order.ahead_s:
+        raise WrongUse("--on-spare needs tests ahead", "ask for them: --spare-ahead", code="missing-option")
+    hooks.command_words(order.warm)
+
+
 def _hooks(on: Mapping[str, str | None]) -> dict[RecoveryRung, str]:
     acts = {"on_restart": RecoveryRung.REATTEMPT}
     found = {
@@ -256,9 +297,11 @@ def _hooks(on: Mapping[str, str | None]) -> dict[RecoveryRung, str]:
 def _check_names(names: Sequence[str]) -> None:
     for name in names:
         if not _NAME.fullmatch(name):
-            raise WrongUse(f"{name!r} is not a name for a machine or job", "use letters, digits, `.`, `_` and `-`")
+            raise WrongUse(
+                f"{name!r} is not a name for a machine or job", "use letters, digits, `.`, `_` and `-`", code="bad-name"
+            )
     if len(set(names[:-1])) < len(names) - 1:
-        raise WrongUse("a machine is named twice", "name each one once, as --machine or as --spare")
+        raise WrongUse("a machine is named twice", "name each one once, as --machine or as --spare", code="named-twice")
 
 
 @contextlib.contextmanager

@@ -64,7 +64,8 @@ class Over(click.ParamType[str]):
     "pids",
     type=click.IntRange(1),
     multiple=True,
-    help="Capture only the rank of this process; may be repeated.",
+    help="Capture only the rank of this process; may be repeated. Python processes whose ranks nothing tells are "
+    "numbered as given.",
 )
 @click.option("--looks", type=click.IntRange(1, 100), default=LOOKS, show_default=True, help="How many looks to take.")
 @click.option(
@@ -191,18 +192,25 @@ def _here(
     watch = Watch(table, None, (os.getpid(),), settings.link.forget_s)
     watch.see()  # ranks that only their connections tell are numbered once nobody has come between two passes
     members = watch.see()
+    if pids and not {member.process.pid for member in members}.intersection(pids):
+        table.name_ranks(tuple(dict.fromkeys(pids)))  # nothing outside of these processes tells their ranks
+        members = watch.see()
     if dry_run and members and not (job or pids):
         _list(members, form)
         return
     choice = choose(members, job, pids, table.unreadable())
     if dry_run:
-        _list([member for member in members if choice.holds(member)], form)
+        _list(choice.of(members), form)
         return
     at_s = _now()
     path = output or Path(f"hangdog-{machine.replace('/', '_')}-{_stamp(at_s)}.tar.zst")
     if path == STDOUT:
         if sys.stdout.isatty():
-            raise WrongUse("a terminal cannot show an archive", "write it to a file with -o, or into a pipe")
+            raise WrongUse(
+                "a terminal cannot show an archive",
+                "write it to a file with -o, or into a pipe",
+                code="output-is-a-terminal",
+            )
     else:
         bundle_archive.require_new(path)
     tool = pyspy.load()
@@ -219,7 +227,9 @@ def _here(
     _report(capture, path, count, form)
     if not capture.readable:
         raise UnreadableEvidence(
-            "could not read a stack of any rank; the bundle holds only what the kernel says of them", _remedy(capture)
+            "could not read a stack of any rank; the bundle holds only what the kernel says of them",
+            _remedy(capture),
+            code="no-stack",
         )
 
 

@@ -61,7 +61,7 @@ def command(
             print_line(Line(f"one rank: {each.truth}; right is: {right}", f"{name:16} "), console)
         return
     if keep is not None and keep.exists() and any(keep.iterdir()):
-        raise WrongUse(f"{keep} is not empty", "name a directory that is empty or does not exist yet")
+        raise WrongUse(f"{keep} is not empty", "name a directory that is empty or does not exist yet", code="not-empty")
     _require_packages()
     plan = draw_plan(random.randrange(SEEDS) if seed is None else seed, fault)
 
@@ -88,7 +88,9 @@ def _require_packages() -> None:
     absent = [name for name in NEEDED if find_spec(name) is None]
     if absent:
         raise WrongUse(
-            f"the demo needs {' and '.join(absent)}, not installed here", "in hangdog's source tree: make torch"
+            f"the demo needs {' and '.join(absent)}, not installed here",
+            "in hangdog's source tree: make torch",
+            code="package-not-installed",
         )
 
 

@@ -114,7 +114,7 @@ def _suspected(verdict: Verdict, rank: Rank) -> Iterator[Line]:
         if rank in suspect.ranks:
             evict = " (to be evicted)" if set(suspect.machines) & set(verdict.evict.machines) else ""
             yield Line(f"{percent(suspect.probability)}, {rank_text(suspect.ranks, SET)}{evict}")
-            yield from (Line(printable(reason, SENTENCE), "- ") for reason in suspect.because)
+            yield from (Line(printable(reason.text, SENTENCE), "- ") for reason in suspect.because)
 
 
 def _rounds(case: Case, rank: Rank) -> Iterator[tuple[int, str]]:
@@ -186,7 +186,8 @@ def _one_json(found: Evidence, case: Case, verdict: Verdict, near: Surroundings,
         "stands": list(near.stands),
         "cluster": cluster,
         "suspicion": round(max((one.probability for one in suspects), default=0.0), 3),
-        "because": [reason for one in suspects for reason in one.because],
+        "because": [reason.text for one in suspects for reason in one.because],
+        "because_codes": [reason.code for one in suspects for reason in one.because],
         "looks": [sentence for _, sentence in _rounds(case, rank)],
         "groups": {dim: format_ranks(group) for dim, group in groups if group},
         "waits_for": [_wait_json(wait) for wait in near.waits_for],

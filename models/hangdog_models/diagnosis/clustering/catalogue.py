@@ -36,5 +36,5 @@ MODELS: Mapping[str, Clustering] = {"exact": exact, "linkage": linked, "density"
 def clustering(name: str) -> Clustering:
     """The model of that name. Raises WrongUse for any other name."""
     if name not in MODELS:
-        raise WrongUse(f"{name!r} is no clustering model", f"choose one of {', '.join(MODELS)}")
+        raise WrongUse(f"{name!r} is no clustering model", f"choose one of {', '.join(MODELS)}", code="unknown-choice")
     return MODELS[name]

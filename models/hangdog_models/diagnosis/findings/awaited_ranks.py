@@ -9,7 +9,7 @@ from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 #: Odds of each cause of a rank that logs await by name, where there are no stacks.
 AWAITED_BY_NAME = by_cause("awaited_by_name")
@@ -44,12 +44,12 @@ def explain(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
     by = {finding.rank for finding in awaited[named[0]] if finding.rank is not None}
     who = ranks_of(sorted(by)) if 0 < len(by) <= 4 else counted(len(by), "rank") if by else "the logs"
     text = lead.what if lead.code in lead.what else f"{lead.code}: {lead.what}"
-    because = f"{who} waited in vain for {ranks_of(named)}: {text}"
+    reason = VerdictReason("awaited-in-vain", f"{who} waited in vain for {ranks_of(named)}: {text}")
     units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in named))
     causes = AWAITED_AT_A_BARRIER if lead.code in CAUSE_OPEN else AWAITED_BY_NAME
     why = f"the logs await {ranks_of(named)} by name"
     return [
-        Hypothesis(_KINDS[cause], (Factor(why, odds),), tuple(named), units, (because,), hearsay=True)
+        Hypothesis(_KINDS[cause], (Factor(why, odds),), tuple(named), units, (reason,), hearsay=True)
         for cause, odds in causes.items()
     ]
 

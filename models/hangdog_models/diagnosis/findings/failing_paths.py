@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 ENDS_ACCUSED = likelihood("ends_accused")
 ACCUSED_BY_TWO = likelihood("accused_by_two")
@@ -99,10 +99,10 @@ def _accused(end: str, paths: _Paths, findings: Sequence[Finding], topology: Top
     odds = ENDS_ACCUSED if len(accusers) >= ACCUSERS_SEVERAL else ACCUSED_BY_TWO
     lead = next(one for pair, one in paths.stated.items() if end in pair)[0]
     because = f"{counted(len(accusers), 'machine')} ({named(accusers)}) report of {end} alike: {lead.code}: {lead.what}"
-    ranks = topology.machines.get(end, ())
+    reason, ranks = VerdictReason("accused-by-several", because), topology.machines.get(end, ())
     factors = (Factor(f"{counted(len(accusers), 'machine')} report of one and the same peer", odds),)
     own = any(finding.machine == end and finding.code in _OWN_NETWORK for finding in findings)
-    return Hypothesis(Kind.MACHINE, factors, tuple(ranks), (end,), (because,), hearsay=not own)
+    return Hypothesis(Kind.MACHINE, factors, tuple(ranks), (end,), (reason,), hearsay=not own)
 
 
 def _network(paths: _Paths, topology: Topology) -> Hypothesis:
@@ -113,6 +113,7 @@ def _network(paths: _Paths, topology: Topology) -> Hypothesis:
     because = f"{counted(len(stated), 'path')} between {counted(len(ends), 'machine')} fail, with no end in common: {lead.code}: {lead.what}"
     ranks = tuple(rank for end in ends for rank in topology.machines.get(end, ()))
     hold = GroupWait(PATH, ranks, (), lead.what) if len(ranks) > 1 else None
+    reason = VerdictReason("paths-without-common-end", because)
     return Hypothesis(
-        Kind.GROUP, (Factor("paths without a common end fail", ENDS_ACCUSED),), ranks, ends, (because,), hold
+        Kind.GROUP, (Factor("paths without a common end fail", ENDS_ACCUSED),), ranks, ends, (reason,), hold
     )

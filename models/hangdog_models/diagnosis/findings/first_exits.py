@@ -12,7 +12,7 @@ from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import JobCrash, Kind
+from hangdog_models.verdict import JobCrash, Kind, VerdictReason
 
 KILLED_FIRST = likelihood("killed_first")
 GONE_AS_OTHERS_FELL = likelihood("gone_as_others_fell")
@@ -78,14 +78,14 @@ def _gone(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
     if len(gone) != 1:
         return []
     ((name, ranks),) = gone
-    reason = f"{name} is gone, agent and all, and every rank that failed elsewhere had lost a connection"
+    text = f"{name} is gone, agent and all, and every rank that failed elsewhere had lost a connection"
     return [
         Hypothesis(
             Kind.MACHINE,
             odds("gone while the others fell", GONE_AS_OTHERS_FELL),
             ranks,
             (name,),
-            (reason,),
+            (VerdictReason("machine-gone", text),),
             hearsay=True,
         )
     ]
@@ -100,7 +100,7 @@ def _killed(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
             odds(f"rank {one.rank} was killed before the others ended", KILLED_FIRST),
             (one.rank,),
             (topology.machine(one.rank) or f"rank {one.rank}",),
-            (f"rank {one.rank}: {one.what}",),
+            (VerdictReason("killed", f"rank {one.rank}: {one.what}"),),
         )
         for one in killed
         if one.rank is not None

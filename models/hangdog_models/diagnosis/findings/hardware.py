@@ -9,11 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.findings.event_dates import weight
+from hangdog_models.diagnosis.findings.finding_reasons import reason_of
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.policy import OLD_S, STALE_S
 from hangdog_models.topology import Topology
+from hangdog_models.verdict import VerdictReason
 
 CONVICTING = likelihood("convicting")
 RESETTING = likelihood("resetting")
@@ -49,7 +51,7 @@ class MachineEvidence:
     impact: Impact
     factor: float
     slow_factor: float
-    reason: str
+    reason: VerdictReason
     weight: float
 
 
@@ -176,8 +178,8 @@ def _factor(finding: Finding) -> float:
     return 1 + (fresh - 1) * weight(finding)
 
 
-def _because(machine: str, ordered: Sequence[Finding]) -> str:
-    """One sentence: the strongest finding in its own words, how often, and the codes of the others."""
+def _because(machine: str, ordered: Sequence[Finding]) -> VerdictReason:
+    """One reason: the strongest finding in its own words, how often, and the codes of the others."""
     first = ordered[0]
     text = f"{first.source} of {machine}: {first.what}"
     if first.times > 1:
@@ -188,4 +190,4 @@ def _because(machine: str, ordered: Sequence[Finding]) -> str:
     others = list(dict.fromkeys(f.code for f in ordered if (f.source, f.code) != (first.source, first.code)))
     if others:
         text += f"; also {', '.join(others[:4])}" + (f" and {len(others) - 4} more" if len(others) > 4 else "")
-    return text
+    return reason_of(first, text)

@@ -19,7 +19,7 @@ from hangdog_models.past_incidents import EarlierIncident, Family, Outcome
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 FAMILY_ELSEWHERE = by_cause("family_elsewhere")
 FAMILY_HERE = likelihood("family_here")
@@ -74,14 +74,14 @@ class Recurrence:
         """The factors on the odds of a hypothesis of this kind."""
         found = []
         if self.elsewhere and kind in FAMILY_ELSEWHERE:
-            found.append(Factor(self.words, FAMILY_ELSEWHERE[kind] ** self.elsewhere))
+            found.append(Factor(self.reason.text, FAMILY_ELSEWHERE[kind] ** self.elsewhere))
         if self.here and kind is Kind.MACHINE:
-            found.append(Factor(self.words, FAMILY_HERE**self.here))
+            found.append(Factor(self.reason.text, FAMILY_HERE**self.here))
         return tuple(found)
 
     @cached_property
-    def words(self) -> str:
-        """The sentence for people."""
+    def reason(self) -> VerdictReason:
+        """How often it was seen before, and what that speaks for."""
         machines = {one.features.machine for one in self.family}
         where = counted(len(machines), "machine") if machines != {self.machine} else f"{self.machine} only"
         longest = max(one.ago_s for one in self.family)
@@ -89,16 +89,14 @@ class Recurrence:
         within = counted(max(1, hours), "hour") if hours < DAY_S // HOUR_S else counted(days, "day")
         latest = sorted(self.family, key=lambda one: (one.ago_s, one.id))[:NAMED]
         seen = f"seen {counted(len(self.family), 'time')} before in {within} on {where}"
-        return f"{seen} ({named([one.id for one in latest])}): {self._says()}"
-
-    def _says(self) -> str:
+        text = f"{seen} ({named([one.id for one in latest])})"
         if self.elsewhere > self.here:
-            return "speaks for the code"
+            return VerdictReason("seen-before-elsewhere", f"{text}: speaks for the code")
         if self.here > self.elsewhere:
-            return f"speaks for {self.machine}"
-        if not self.here and {one.features.machine for one in self.family} == {self.machine}:
-            return "by the same ranks, so it may be the machine or what they do"
-        return "speaks neither for the code nor for the machine"
+            return VerdictReason("seen-before-here", f"{text}: speaks for {self.machine}")
+        if not self.here and machines == {self.machine}:
+            return VerdictReason("seen-before", f"{text}: by the same ranks, so it may be the machine or what they do")
+        return VerdictReason("seen-before", f"{text}: speaks neither for the code nor for the machine")
 
 
 def weighed(
@@ -125,6 +123,6 @@ def weighed(
             known[machine, ranks] = Recurrence(family, machine, tuple(topology.machines.get(machine, ranks)))
         again = known[machine, ranks]
         if again.family:
-            hypothesis = hypothesis.moved(*again.factors(hypothesis.kind)).with_reasons(again.words)
+            hypothesis = hypothesis.moved(*again.factors(hypothesis.kind)).with_reasons(again.reason)
         moved.append(hypothesis)
     return tuple(moved)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
+from hangdog_models.diagnosis.findings.finding_reasons import reason_of
 from hangdog_models.diagnosis.findings.job_hosts import of_the_job
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.rank_words import are, ranks_of
@@ -12,7 +13,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 OPERATIONS_REFUSED = likelihood("operations_refused")
 NCCL_FAILED = likelihood("nccl_failed")
@@ -30,7 +31,10 @@ _MEANINGS: Mapping[str, tuple[str, Impact, str]] = {
     "Internal error": (FAILED, Impact.TELLS_NOTHING, "a call inside NCCL failed; its cause stands elsewhere"),
     "Unhandled CUDA error": (FAILED, Impact.TELLS_NOTHING, "a CUDA call failed; its cause stands in the log of this rank"),
 }  # fmt: skip
-_CODE = "operations that do not fit each other, or settings of NCCL that differ, are the program's: no link does that"
+_CODE = VerdictReason(
+    "operations-refused",
+    "operations that do not fit each other, or settings of NCCL that differ, are the program's: no link does that",
+)
 #: Findings that are quoted.
 _QUOTED = 2
 
@@ -63,19 +67,23 @@ def explain(snapshot: Snapshot, clusters: Sequence[Cluster], topology: Topology)
     if rank is None:
         return []
     (one,) = (one for one in findings if (one.source, one.code, one.rank) == (RAS, FAILED, rank))
-    reason = f"{RAS} of rank {rank}: {one.what}"
+    reason = reason_of(one, f"{RAS} of rank {rank}: {one.what}")
     unit = topology.machine(rank) or f"rank {rank}"
-    return [Hypothesis(Kind.UNDETERMINED, odds(reason, NCCL_FAILED), (rank,), (unit,), (reason,))]
+    return [Hypothesis(Kind.UNDETERMINED, odds(reason.text, NCCL_FAILED), (rank,), (unit,), (reason,))]
 
 
 def _mismatch(refused: Sequence[Finding], clusters: Sequence[Cluster], topology: Topology) -> Hypothesis:
     """The rank that reports it need not be the cause: named are the few that are elsewhere than all their peers."""
     by = {one.rank for one in refused if one.rank is not None}
     odd = _apart(by, clusters, topology)
-    quotes = (f"{one.source}{'' if one.rank is None else f' of rank {one.rank}'}: {one.what}" for one in refused)
+    quotes = (
+        reason_of(one, f"{one.source}{'' if one.rank is None else f' of rank {one.rank}'}: {one.what}")
+        for one in refused
+    )
     reasons = (*tuple(dict.fromkeys(quotes))[:_QUOTED], _CODE)
     if odd:
-        reasons += (f"{ranks_of(odd)} {are(odd)} elsewhere in the program than all others: look there first",)
+        text = f"{ranks_of(odd)} {are(odd)} elsewhere in the program than all others: look there first"
+        reasons += (VerdictReason("elsewhere-in-program", text),)
     units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in odd))
     factors = odds("NCCL itself reports that operations do not fit each other", OPERATIONS_REFUSED)
     return Hypothesis(Kind.SOFTWARE, factors, odd, units, reasons)

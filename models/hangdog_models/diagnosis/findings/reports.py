@@ -6,6 +6,7 @@ from dataclasses import replace
 from hangdog_models.diagnosis.findings import awaited_ranks, failing_paths, hardware, job_hosts, tcp_retransmits
 from hangdog_models.diagnosis.findings.event_dates import weight
 from hangdog_models.diagnosis.findings.failing_paths import PATH
+from hangdog_models.diagnosis.findings.finding_reasons import reason_of
 from hangdog_models.diagnosis.findings.hardware import MachineEvidence
 from hangdog_models.diagnosis.findings.library_errors import REFUSED
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
@@ -14,7 +15,7 @@ from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 HARDWARE_ALONE = likelihood("hardware_alone")
 HARDWARE_ALONE_SLOW = likelihood("hardware_alone_slow")
@@ -63,14 +64,14 @@ def _moved(hypothesis: Hypothesis, evidence: Mapping[str, MachineEvidence]) -> H
     if hypothesis.kind is not Kind.MACHINE or len(hypothesis.units) != 1 or hypothesis.units[0] not in evidence:
         return hypothesis
     one = evidence[hypothesis.units[0]]
-    moved = hypothesis.moved(Factor(one.reason, one.factor)).with_reasons(one.reason)
+    moved = hypothesis.moved(Factor(one.reason.text, one.factor)).with_reasons(one.reason)
     return replace(moved, hearsay=moved.hearsay and one.impact not in _STRONG)
 
 
 def _machine(one: MachineEvidence, topology: Topology) -> Hypothesis:
     factors = (
         Factor("nothing else speaks against it", HARDWARE_ALONE),
-        Factor(one.reason, one.factor),
+        Factor(one.reason.text, one.factor),
         *_passed(one.weight),
     )
     return Hypothesis(Kind.MACHINE, factors, _on(one, topology), (one.machine,), (one.reason,))
@@ -78,7 +79,7 @@ def _machine(one: MachineEvidence, topology: Topology) -> Hypothesis:
 
 def _slow(one: MachineEvidence, topology: Topology) -> Hypothesis:
     alone = Factor("nothing else speaks against it", HARDWARE_ALONE_SLOW)
-    factors = (alone, Factor(one.reason, one.slow_factor), *_passed(one.weight))
+    factors = (alone, Factor(one.reason.text, one.slow_factor), *_passed(one.weight))
     return Hypothesis(Kind.SLOW, factors, _on(one, topology), (one.machine,), (one.reason,))
 
 
@@ -121,7 +122,7 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
             if lead.code in OF_THE_LAUNCH
             else ranks or tuple(rank for unit in units for rank in topology.machines.get(unit, ()))
         )
-        because = tuple(dict.fromkeys(_sentence(finding, units) for finding in stated[:3]))
+        because = tuple(dict.fromkeys(_reason(finding, units) for finding in stated[:3]))
         hold = GroupWait(PATH, ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
         factors = (*odds(f"{lead.source}: {lead.code} {lead.impact}", LOGGED_ALONE[kind]), *_passed(weight(lead)))
         found.append(Hypothesis(kind, factors, ranks, units, because, hold))
@@ -139,7 +140,9 @@ def _units(finding: Finding, topology: Topology) -> tuple[str, ...]:
     return tuple(end for end in dict.fromkeys(ends) if end)
 
 
-def _sentence(finding: Finding, units: Sequence[str]) -> str:
+def _reason(finding: Finding, units: Sequence[str]) -> VerdictReason:
     often = f" ({finding.times} times)" if finding.times > 1 else ""
     whose = f"rank {finding.rank}" if finding.rank is not None else finding.machine or (units[0] if units else "")
-    return f"{finding.source}{' of ' + whose if whose else ''}: {finding.code}: {finding.what}{often}"
+    return reason_of(
+        finding, f"{finding.source}{' of ' + whose if whose else ''}: {finding.code}: {finding.what}{often}"
+    )

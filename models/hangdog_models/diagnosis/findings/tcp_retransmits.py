@@ -3,17 +3,19 @@
 import ipaddress
 from collections.abc import Sequence
 
+from hangdog_models.diagnosis.findings.finding_reasons import reason_of
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.rules.likelihoods import likelihood
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 UNACKNOWLEDGED_BY_CODE = likelihood("unacknowledged_by_code")
 UNACKNOWLEDGED_BY_CODE_OF_ONE = likelihood("unacknowledged_by_code_of_one")
 UNACKNOWLEDGED = likelihood("unacknowledged")
 UNACKNOWLEDGED_OF_ONE = likelihood("unacknowledged_of_one")
-_BETWEEN = (
-    "what machines of the job send each other is not acknowledged: their network loses it, or one of them is gone"
+_BETWEEN = VerdictReason(
+    "data-unacknowledged",
+    "what machines of the job send each other is not acknowledged: their network loses it, or one of them is gone",
 )
 #: Connections that a verdict shows.
 _SHOWN = 3
@@ -25,7 +27,7 @@ def weighed(found: Sequence[Hypothesis], findings: Sequence[Finding]) -> tuple[H
     if not reported:
         return tuple(found)
     several = len({finding.machine for finding in reported}) > 1
-    because = tuple(dict.fromkeys(_sentence(finding) for finding in reported))[:_SHOWN]
+    because = tuple(dict.fromkeys(_reason(finding) for finding in reported))[:_SHOWN]
     against = Factor(
         "what trainers sent stays unacknowledged, which no code does",
         UNACKNOWLEDGED_BY_CODE if several else UNACKNOWLEDGED_BY_CODE_OF_ONE,
@@ -54,5 +56,5 @@ def _global(address: str) -> bool:
         return True
 
 
-def _sentence(finding: Finding) -> str:
-    return f"{finding.source}{' of ' + finding.machine if finding.machine else ''}: {finding.what}"
+def _reason(finding: Finding) -> VerdictReason:
+    return reason_of(finding, f"{finding.source}{' of ' + finding.machine if finding.machine else ''}: {finding.what}")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hangdog_models.counts import counted
+from hangdog_models.diagnosis.findings.finding_reasons import reason_of
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.findings import Finding, Impact
@@ -15,7 +16,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 WRONG_FIRST = by_cause("wrong_first")
 _KINDS = {"machine": Kind.MACHINE, "software": Kind.SOFTWARE}
@@ -24,7 +25,11 @@ _SHARED = ("loss scale at minimum",)
 #: Ranks whose numbers are shown one by one.
 _SHOWN = 3
 #: Why no machine is evicted.
-_ALIKE = "nobody is evicted: bad data, code and a device that computes wrongly look alike in a log"
+_ALIKE = VerdictReason(
+    "kept-numbers-alike", "nobody is evicted: bad data, code and a device that computes wrongly look alike in a log"
+)
+
+_NOBODY_FIRST = VerdictReason("nobody-wrong-first", "no rank's own number was wrong before those of others")
 
 
 def explain(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
@@ -59,7 +64,7 @@ def crash_reports(snapshot: Snapshot) -> tuple[Finding, ...]:
     return tuple(one for one in snapshot.findings if one.impact is Impact.NUMBERS)
 
 
-def _alone(snapshot: Snapshot) -> tuple[Rank, str] | None:
+def _alone(snapshot: Snapshot) -> tuple[Rank, VerdictReason] | None:
     """The one rank that ended because its own numbers were wrong, before numbers were combined, and its message.
 
     None if several report it: what reached all of them may have come from any rank.
@@ -69,7 +74,7 @@ def _alone(snapshot: Snapshot) -> tuple[Rank, str] | None:
     if len(ranks) != 1:
         return None
     (rank,), one = ranks, min(those, key=repr)
-    return rank, f"{one.source} of rank {rank}: {one.what}"
+    return rank, reason_of(one, f"{one.source} of rank {rank}: {one.what}")
 
 
 def _ranks(one: Finding) -> tuple[Rank, ...]:
@@ -105,33 +110,35 @@ def summary(snapshot: Snapshot) -> WrongNumbers | None:
     return WrongNumbers(str(one.quantity), one.worded, one.median, one.step, lead.rank if lead is not None else None)
 
 
-def reasons(snapshot: Snapshot, topology: Topology) -> tuple[str, ...]:
+def reasons(snapshot: Snapshot, topology: Topology) -> tuple[VerdictReason, ...]:
     """What the numbers show, and why no machine is evicted for it."""
     return (*shown(snapshot, topology), _ALIKE)
 
 
-def shown(snapshot: Snapshot, topology: Topology) -> tuple[str, ...]:
+def shown(snapshot: Snapshot, topology: Topology) -> tuple[VerdictReason, ...]:
     """What the numbers show, the first wrong one first."""
     numbers = _ordered(snapshot.numbers)
     lead = wrong_first(numbers)
     ordered = [*([lead] if lead is not None else []), *(one for one in numbers if one is not lead)]
-    lines = [f"{_whose(one, topology)}: {one.message} ({one.line})" for one in ordered[:_SHOWN]]
+    lines = [
+        VerdictReason("wrong-number", f"{_whose(one, topology)}: {one.message} ({one.line})")
+        for one in ordered[:_SHOWN]
+    ]
     if rest := {one.rank for one in ordered[_SHOWN:]} - {one.rank for one in ordered[:_SHOWN]}:
-        lines.append(f"the same of {counted(len(rest), 'other rank')}")
-    lines.append(
-        _first(lead, snapshot) if lead is not None else "no rank's own number was wrong before those of others"
-    )
+        lines.append(VerdictReason("wrong-number", f"the same of {counted(len(rest), 'other rank')}"))
+    lines.append(_first(lead, snapshot) if lead is not None else _NOBODY_FIRST)
     return tuple(dict.fromkeys(lines))
 
 
-def _first(first: WrongNumber, snapshot: Snapshot) -> str:
+def _first(first: WrongNumber, snapshot: Snapshot) -> VerdictReason:
     later = [
         one.rank for one in snapshot.numbers if one.quantity is first.quantity and one.rank not in (None, first.rank)
     ]
     others = sorted(
         {*(rank for rank in later if rank is not None), *(rank for rank in first.sound if rank != first.rank)}
     )
-    return f"rank {first.rank} was wrong at step {first.step}, and {ranks_of(others)} {'was' if len(others) == 1 else 'were'} not yet"
+    then = f"{ranks_of(others)} {'was' if len(others) == 1 else 'were'} not yet"
+    return VerdictReason("wrong-first", f"rank {first.rank} was wrong at step {first.step}, and {then}")
 
 
 def _whose(one: WrongNumber, topology: Topology) -> str:

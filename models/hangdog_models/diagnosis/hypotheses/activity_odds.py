@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hangdog_models.diagnosis.observe.activity import NO_RULE, RankState
+from hangdog_models.diagnosis.observe.activity import CHILD, NO_RULE, RankState
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED
 from hangdog_models.diagnosis.waits.launches_behind import BY_LAUNCHES
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
-from hangdog_models.diagnosis.waits.waits import CHILD
 from hangdog_models.rules.likelihoods import by_cause
 from hangdog_models.stack import Reason
 from hangdog_models.verdict import Activity
@@ -34,7 +33,6 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.DEAD: _odds("doing_dead"),
     Activity.TEARDOWN: _odds("doing_teardown"),
     Activity.STORAGE: _odds("doing_storage"),
-    Activity.DATALOADER: _odds("doing_dataloader"),
     Activity.GIL: _odds("doing_gil"),
     Activity.LAUNCH: _odds("doing_launch"),
     Activity.UNKNOWN: _odds("doing_unknown"),
@@ -51,6 +49,7 @@ _CAUSES: Mapping[Activity, Mapping[str, float]] = {
     Activity.UNKNOWN: by_cause("why_where_no_rule_knows"),
     Activity.CHECKPOINT: by_cause("why_at_a_checkpoint"),
     Activity.COMPILE: by_cause("why_compiling"),
+    Activity.DATALOADER: by_cause("why_at_its_loader"),
 }
 WHY_IN_AN_OPERATOR = by_cause("why_in_an_operator")
 WHY_BEHIND_IN_ALL_TO_ALL = by_cause("why_behind_in_all_to_all")
@@ -61,6 +60,7 @@ WHY_AT_ANOTHER_THREAD = by_cause("why_at_another_thread")
 _OF_ANOTHER_THREAD = ("result", "exception", "as_completed", "join")
 WHY_IDLE = by_cause("why_idle")
 WHY_ASLEEP_BY_ITS_TIMER = by_cause("why_asleep_by_its_timer")
+WHY_AT_ANOTHER_PROCESS = by_cause("why_at_another_process")
 WHY_WRITING = by_cause("why_writing")
 LIBRARY_LAUNCH = _odds("doing_library_launch")
 #: The operation of a rank that loads a compiled kernel.
@@ -109,6 +109,8 @@ def causes_of(state: RankState) -> Mapping[str, float] | None:
         return WHY_AT_ANOTHER_THREAD
     if state.activity is Activity.UNKNOWN and state.dozing:
         return WHY_ASLEEP_BY_ITS_TIMER
+    if state.activity is Activity.UNKNOWN and state.awaits is not None and state.operation != CHILD:
+        return WHY_AT_ANOTHER_PROCESS
     if state.activity is Activity.UNKNOWN and not state.sleeping and state.operation != CHILD:
         return WHY_IDLE
     return None if state.activity is Activity.COMPILE and state.operation == LOAD else _CAUSES.get(state.activity)

@@ -36,6 +36,7 @@ SILENT_TO_RAS = likelihood("silent_to_ras")
 KNOWN_BY_COUNTERS = likelihood("known_by_counters")
 BEHIND_MOST = likelihood("behind_most")
 UNAWAITED = likelihood("unawaited")
+UNAWAITED_OF_ITS_OWN = likelihood("unawaited_of_its_own")
 PHASE_MACHINES = likelihood("phase_machines")
 PHASE_OF_JOB = likelihood("phase_of_job")
 EXPLAINED_LEAST = likelihood("explained_least")
@@ -141,6 +142,11 @@ def _where_of(look: Look, topology: Topology) -> dict[tuple[object, ...], set[st
     return found
 
 
+def spins(state: RankState) -> bool:
+    """Whether it runs in C without the interpreter's lock, as a read-back from the device does."""
+    return state.activity is Activity.COMPUTE and bool(state.busy) and not state.interpreting
+
+
 def merely_failed(state: RankState) -> bool:
     """Nothing is known of it, for reasons that lie in the capture."""
     missing = state.missing
@@ -172,7 +178,7 @@ def _factors(
         return [doing, Factor("share of the waiting ranks it explains", explained)]
     if state.activity is Activity.DATALOADER and state.interpreting and not moved:
         factors.append(Factor("it runs: a loader that runs is loading", LOADER_RUNS))
-    if state.activity is Activity.COMPUTE and state.busy and not state.interpreting and moved in ("", "still"):
+    if spins(state) and moved in ("", "still"):
         factors.append(Factor("runs without the interpreter's lock, as who waits for a device does", SPINS_IN_C))
     compiles = compiling(state)
     unknown = state.activity is Activity.UNKNOWN and state.sleeping
@@ -202,7 +208,8 @@ def _factors(
         # Nothing waits for it: only a state that no healthy process stays in counts.
         lasting = moved == "still" and state.activity in (*SHARED, *_OWN)
         speaks = lasting or state.activity in (Activity.STOPPED, Activity.DEAD, Activity.STORAGE)
-        factors.append(Factor("nobody was seen to wait for it", UNAWAITED if speaks else 0.0))
+        unawaited = UNAWAITED_OF_ITS_OWN if state.activity in _OWN else UNAWAITED
+        factors.append(Factor("nobody was seen to wait for it", unawaited if speaks else 0.0))
     factors.append(Factor("share of the waiting ranks it explains", explained))
     return factors
 

@@ -10,7 +10,7 @@ from hangdog_models.diagnosis.rank_words import are, ranks_of
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.ruleset import Wait
-from hangdog_models.verdict import Activity, Kind
+from hangdog_models.verdict import Activity, Kind, VerdictReason
 
 CONTRADICTED = likelihood("contradicted")
 OLD_DUMPS_RANKS = likelihood("old_dumps_ranks")
@@ -45,7 +45,7 @@ def find(
         if len(old) < max(OLD_DUMPS_RANKS, OLD_DUMPS_SHARE * len(reported)):
             return []
         words = f"{ranks_of(old)} stand still in collectives of which their counters know nothing: the dumps are older than the stacks"
-        return [Contradiction(old, words)]
+        return [Contradiction(old, VerdictReason("dumps-older-than-stacks", words))]
     found = []
     for hold in holds:
         denied = tuple(rank for rank in hold.awaited if rank in inside and look[rank].dim == hold.dim)
@@ -54,7 +54,7 @@ def find(
                 f"counters call {ranks_of(denied)} late for {hold.what}, but by the stack {ranks_of(denied)} {are(denied)} "
                 f"in {look[denied[0]].operation} of the same {hold.dim} group: one of the two is of another moment"
             )
-            found.append(Contradiction(denied, words))
+            found.append(Contradiction(denied, VerdictReason("stacks-deny-counters", words)))
     return found
 
 
@@ -63,4 +63,4 @@ def explain(scene: Scene) -> list[Hypothesis]:
     if not scene.contradictions:
         return []
     factors = odds("stacks and counters contradict each other", CONTRADICTED)
-    return [Hypothesis(Kind.UNDETERMINED, factors, reasons=tuple(one.message for one in scene.contradictions[:3]))]
+    return [Hypothesis(Kind.UNDETERMINED, factors, reasons=tuple(one.reason for one in scene.contradictions[:3]))]

@@ -13,11 +13,12 @@ from hangdog_models.diagnosis.waits.positions import by_group
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 CROSSED_ORDER = likelihood("crossed_order")
 #: Groups of one rank that are compared with each other. Of the about twenty it has, few are under way at once.
 _MOST = 16
+FOR_EVER = VerdictReason("waits-for-ever", "each side waits for the other for ever")
 
 #: An operation under way: its group and number.
 Operation = tuple[str, int]
@@ -42,7 +43,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
             )
             odd = tuple(sorted(min(ranks, others, key=len) if len(ranks) != len(others) else (*ranks, *others)))
             units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in odd))
-            because = (words, "each side waits for the other for ever")
+            because = (VerdictReason("crossed-order", words), FOR_EVER)
             return [Hypothesis(Kind.SOFTWARE, odds(words, CROSSED_ORDER), odd, units, because)]
     return []
 
@@ -66,7 +67,8 @@ def _missed(scene: Scene) -> list[Hypothesis]:
         even = one.way is not LaunchOrder.NEVER and len(one.ranks) == len(one.inside)
         odd = tuple(sorted((*one.ranks, *one.inside))) if even else one.ranks
         units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in odd))
-        because = (words, "each side waits for the other for ever")
+        second = one.way is LaunchOrder.SECOND
+        because = (VerdictReason("crossed-order" if second else "operation-left-out", words), FOR_EVER)
         return [Hypothesis(Kind.SOFTWARE, odds(words, CROSSED_ORDER), odd, units, because)]
     return []
 
@@ -99,7 +101,7 @@ def _ring(scene: Scene) -> list[Hypothesis]:
                 f"which {wait(hold.awaited)} for {'it' if len(hold.inside) == 1 else 'them'}{where or ', some through others'}"
             )
             units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in hold.inside))
-            because = (words, "each side waits for the other for ever")
+            because = (VerdictReason("waits-in-a-ring", words), FOR_EVER)
             return [Hypothesis(Kind.SOFTWARE, odds(words, CROSSED_ORDER), hold.inside, units, because)]
     return []
 

@@ -13,7 +13,7 @@ from hangdog_models.diagnosis.waits.laggards import ends_together
 from hangdog_models.diagnosis.waits.positions import Group, Position, by_group, operation
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 #: Operations whose input has the same size on every member. In the others (all_to_all, gather, scatter, sends) sizes
 #: may differ. ProcessGroupNCCL writes an all-gather or reduce-scatter of unequal sizes as one `_broadcast_oop` or
@@ -33,7 +33,7 @@ class Disagreement:
     sequence: int
     odd: tuple[Rank, ...]
     others: tuple[Rank, ...]
-    message: str
+    reason: VerdictReason
 
 
 def find(records: Sequence[RankCounters]) -> tuple[Disagreement, ...]:
@@ -89,7 +89,7 @@ def _apart(group: str, number: int, launched: Mapping[Rank, str], where: str) ->
     odd = tuple(sorted(rank for rank, what in launched.items() if what != most))
     others = tuple(sorted(rank for rank, what in launched.items() if what == most))
     words = f"{where} {ranks_of(odd)} launched {launched[odd[0]]}, {ranks_of(others)} {most}"
-    return Disagreement(group, number, odd, others, words)
+    return Disagreement(group, number, odd, others, VerdictReason("operations-differ", words))
 
 
 def _unbalanced(group: Group, first: int, last: int, records: Mapping[Rank, RankCounters]) -> Disagreement | None:
@@ -110,7 +110,7 @@ def _unbalanced(group: Group, first: int, last: int, records: Mapping[Rank, Rank
                 f"under number {number} of process group {group[0]} {ranks_of(tuple(sorted(entries)))} give {given} "
                 f"elements in all and take {taken}: their splits do not fit"
             )
-            return Disagreement(group[0], number, (), tuple(sorted(entries)), words)
+            return Disagreement(group[0], number, (), tuple(sorted(entries)), VerdictReason("splits-differ", words))
     return None
 
 
@@ -137,7 +137,7 @@ def run_ahead(records: Sequence[RankCounters]) -> Iterator[Disagreement]:
             f"in process group {group[0]} {ranks_of(first)} completed up to {ahead}, and {ranks_of(behind)} not {what} {last + 1}: "
             "such operations end on all members in turn, so these launched different ones"
         )
-        yield Disagreement(group[0], last + 1, behind, first, words)
+        yield Disagreement(group[0], last + 1, behind, first, VerdictReason("operations-differ", words))
 
 
 def _timed_out(position: Position, group: str, number: int) -> bool:
@@ -188,5 +188,5 @@ def _of_code(one: Disagreement, times: float, scene: Scene) -> Hypothesis:
     clear = 0 < 2 * len(one.odd) < len(one.odd) + len(one.others)
     ranks = one.odd if clear else (*one.odd, *one.others)
     units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in ranks))
-    because = (one.message, "each waits for the other for ever")
-    return Hypothesis(Kind.SOFTWARE, odds(one.message, times), ranks, units, because)
+    because = (one.reason, VerdictReason("waits-for-ever", "each waits for the other for ever"))
+    return Hypothesis(Kind.SOFTWARE, odds(one.reason.text, times), ranks, units, because)

@@ -27,7 +27,7 @@ from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Activity, Kind
+from hangdog_models.verdict import Activity, Kind, VerdictReason
 
 CULPRIT_UNSEEN = likelihood("culprit_unseen")
 CULPRIT_UNCAPTURED = likelihood("culprit_uncaptured")
@@ -90,7 +90,8 @@ def explain_left_lock(scene: Scene) -> list[Hypothesis]:
     poll = "polls" if len(ranks) == 1 else "poll"
     words = f"{ranks_of(ranks)} {poll} for the lock file of a build, and no rank that was seen builds"
     why = "a build that was killed leaves the file: remove `lock` in the extension's folder (~/.cache/torch_extensions)"
-    return [Hypothesis(Kind.SOFTWARE, odds(words, LEFT_LOCK), reasons=(words, why))]
+    because = (VerdictReason("waits-for-lock-file", words), VerdictReason("lock-file-left", why))
+    return [Hypothesis(Kind.SOFTWARE, odds(words, LEFT_LOCK), reasons=because)]
 
 
 def explain_slow_step(scene: Scene) -> list[Hypothesis]:
@@ -101,7 +102,8 @@ def explain_slow_step(scene: Scene) -> list[Hypothesis]:
 def unseen(captured: int, expected: int, *, inside: bool = False) -> Hypothesis:
     """The hypothesis that the culprit is not in the evidence. `inside`: a group that was captured whole is stuck."""
     share = max(0.0, 1 - captured / expected) if expected else 1.0  # RAS may count more ranks than the job has
-    because = (f"{expected - captured} of {expected} ranks were not captured",) if captured < expected else ()
+    text = f"{expected - captured} of {expected} ranks were not captured"
+    because = (VerdictReason("ranks-not-captured", text),) if captured < expected else ()
     factors = odds("the culprit left no evidence", CULPRIT_UNSEEN + CULPRIT_UNCAPTURED * share)
     if inside:
         factors = (*factors, Factor("a group that was seen whole has joined and does not complete", NOT_IN_STUCK_GROUP))
@@ -114,7 +116,7 @@ def moment(look: Look, waits: Waits, topology: Topology) -> Hypothesis:
         return Hypothesis(Kind.UNDETERMINED, odds("nothing is stuck, one look caught a moment", HEALTHY_MOMENT))
     running = sum(look[rank].activity is Activity.COMPUTE for rank in waits.roots)
     at_work = running > len(waits.waiting)
-    because = ("one look cannot show that nothing moves",)
+    because = (VerdictReason("seen-once", "one look cannot show that nothing moves"),)
     if at_work:
         return Hypothesis(Kind.UNDETERMINED, odds("more ranks run than wait", JOB_AT_WORK), reasons=because)
     few = max(HEALTHY_MOMENT, MOMENT_AMONG_FEW * min(1.0, FEW_WAIT / max(1, len(waits.waiting))))
@@ -132,7 +134,7 @@ def slow_step(motion: Motion) -> Hypothesis:
     because = f"the job moved on before the last {motion.rounds} looks: look again a few seconds later"
     words = f"a slow step: the job moved on before the last {motion.rounds} looks"
     factors = odds(words, SLOW_STEP / (motion.rounds - 1) ** SLOW_STEP_POWER)
-    return Hypothesis(Kind.UNDETERMINED, factors, reasons=(because,))
+    return Hypothesis(Kind.UNDETERMINED, factors, reasons=(VerdictReason("moved-on-before", because),))
 
 
 def _left(scene: Scene) -> Mapping[str, tuple[Rank, ...]]:
@@ -161,6 +163,7 @@ def _seen(look: Look) -> list[tuple[RankState, list[Rank]]]:
 #: Every explanation, in order. Each returns its hypotheses independently of the others.
 EXPLANATIONS: tuple[Callable[[Scene], Sequence[Hypothesis]], ...] = (
     roots.explain,
+    roots.explain_sole_root,
     mismatch.explain,
     stuck_groups.explain,
     explain_moment,

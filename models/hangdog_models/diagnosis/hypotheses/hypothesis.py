@@ -5,7 +5,7 @@ from math import prod
 
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Hypothesis:
     factors: tuple[Factor, ...]
     ranks: tuple[Rank, ...] = ()
     units: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[VerdictReason, ...] = ()
     hold: GroupWait | None = None
     hearsay: bool = False
     shares: tuple[float, ...] = ()
@@ -43,7 +43,7 @@ class Hypothesis:
         """The same explanation with more evidence for or against it."""
         return replace(self, factors=(*self.factors, *factors))
 
-    def with_reasons(self, *because: str) -> "Hypothesis":
+    def with_reasons(self, *because: VerdictReason) -> "Hypothesis":
         """The same explanation with more reasons for people."""
         return replace(self, reasons=(*self.reasons, *because))
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor
 from hangdog_models.diagnosis.hypotheses.single_round import held
-from hangdog_models.diagnosis.observe.activity import LOCK_FILE, RankState, sites
+from hangdog_models.diagnosis.observe.activity import CHILD, LOCK_FILE, RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look
-from hangdog_models.diagnosis.waits.waits import CHILD, Waits
+from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Activity
 
@@ -62,12 +62,17 @@ def against(state: RankState, them: Others) -> list[Factor]:
         return [Factor("it idles in an operator, and the others wait for room in their devices' queues", FULL_QUEUES)]
     if not _sleeps(state):
         return []
-    inside = state.signature.innermost if state.signature else None
-    if them.barred and state.sleeping and inside not in them.way:
+    if them.barred and sleeps_off_its_way(state, them):
         return [Factor("the others are at a barrier: it may wait for calls they make no more", BARRIER_ONCE_MORE)]
     if them.called:
         return [Factor("functions that backward calls hide waits of this job: it may be in one", HIDDEN_IN_BACKWARD)]
     return []
+
+
+def sleeps_off_its_way(state: RankState, them: Others) -> bool:
+    """Whether it sleeps in a call that no rule names, and not on the others' way to their barrier."""
+    inside = state.signature.innermost if state.signature else None
+    return _sleeps(state) and state.sleeping and inside not in them.way
 
 
 def at_barrier(look: Look, waits: Waits) -> bool:

@@ -16,7 +16,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import WORLD, Topology
-from hangdog_models.verdict import Activity, Kind
+from hangdog_models.verdict import Activity, Kind, VerdictReason
 
 MISMATCH_SEEN_ONCE = likelihood("mismatch_seen_once")
 MISMATCH_CONFIRMED = likelihood("mismatch_confirmed")
@@ -33,6 +33,16 @@ ALONE_IN_WIDE_GROUP = likelihood("alone_in_wide_group")
 #: A lost message separates ranks on the machines at the two ends of a link. On other machines all ranks have it, or
 #: none.
 LINK_ENDS = 2
+_NOBODY_OUTSIDE = VerdictReason(
+    "nobody-outside", "no rank stands outside of a collective: nothing that a machine does explains this"
+)
+#: The same where one side waits for its device: that may be busy with the very operation of the others.
+_AT_ITS_DEVICE = (
+    VerdictReason("device-may-hang", "a device or a transfer that hangs holds ranks up so as well"),
+    VerdictReason(
+        "collect-counters", "collect next: flight recorder dumps or NCCL RAS, which count who entered which collective"
+    ),
+)
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
@@ -101,17 +111,17 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     )
     if last:
         sides_of = f"{ranks_of(last)} {are(last)} {stands(look[last[0]])}, and {ranks_of(rest)} {are(rest)} elsewhere"
-    because = (
-        f"{sides_of}: each side waits for the other",
-        "no rank stands outside of a collective: nothing that a machine does explains this",
-    )
+    at_device = any(look[side[0]].activity is Activity.DEVICE_SYNC for side in (odd, other))
+    parted_so = VerdictReason("in-different-operations", f"{sides_of}: each side waits for the other")
+    because = (parted_so, *(_AT_ITS_DEVICE if at_device and not crossed else (_NOBODY_OUTSIDE,)))
     if not alone:
         code = Hypothesis(Kind.SOFTWARE, tuple(factors), reasons=because)
         if Wait.PEER not in (look[odd[0]].wait, look[other[0]].wait):
             return [code]
         # A sender need not wait: what one half waits for may have been sent and lost. Frames look equal either way.
         # Only the network knows whose messages they were.
-        lost = (f"{sides_of}: the code differs, or what was sent between them is lost",)
+        text = f"{sides_of}: the code differs, or what was sent between them is lost"
+        lost = (VerdictReason("message-may-be-lost", text),)
         early = _early(look[odd[0]], look[other[0]])
         return [replace(code, reasons=lost), replace(code, kind=Kind.GROUP, factors=(*factors, *early), reasons=lost)]
     units = tuple(topology.machine(rank) or f"rank {rank}" for rank in odd)
@@ -123,7 +133,8 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
         # its ranks (a recorded gloo job: three of eight went on to the next one). If one rank skips a call, no other is
         # ahead.
         factors += _early(look[odd[0]])
-        return [code, Hypothesis(Kind.GROUP, tuple(factors), reasons=(f"{sides_of}: what was sent may be lost",))]
+        lost = (VerdictReason("message-may-be-lost", f"{sides_of}: what was sent may be lost"),)
+        return [code, Hypothesis(Kind.GROUP, tuple(factors), reasons=lost)]
     return [code]
 
 
@@ -208,7 +219,7 @@ def _odd(look: Look, waits: Waits, topology: Topology) -> list[Hypothesis]:
                     ),
                     tuple(ranks),
                     units,
-                    (text,),
+                    (VerdictReason("alone-in-collective", text),),
                 )
             ]
     return []

@@ -19,7 +19,7 @@ from hangdog_models.diagnosis.waits.lost_dumps import awaited_by_dim, follows
 from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 LOST_DUMPS_MOST = likelihood("lost_dumps_most")
 LOST_DUMP_INSIDE = likelihood("lost_dump_inside")
@@ -68,7 +68,8 @@ def explain(scene: Scene) -> list[Hypothesis]:
             f"{ranks_of(others)} {wait(others)} for {ranks_of([rank])}, which left no flight recorder dump: look at it first; "
             "it may be dead or stopped, or its dump was merely not written and something between them is broken"
         )
-        because = (text, f"collect next: the flight recorder dump of {ranks_of([rank])}, or its stack")
+        ask = f"collect next: the flight recorder dump of {ranks_of([rank])}, or its stack"
+        because = (VerdictReason("no-dump", text), VerdictReason("collect-awaited-ranks", ask))
         dim = holds[0].dim if len(holds) == 1 else None
         hold = GroupWait(dim, others, (rank,), holds[0].what, counted=True, assumed=1)
         found.append(Hypothesis(Kind.GROUP, tuple(factors), ranks, (), because, hold))

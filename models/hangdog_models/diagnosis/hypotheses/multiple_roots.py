@@ -18,6 +18,7 @@ from hangdog_models.diagnosis.hypotheses.root_causes import by_cause_of, served
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.single_round import LASTING, at_rest
 from hangdog_models.diagnosis.observe.activity import RankState
+from hangdog_models.diagnosis.observe.kernel_sleep import OF_ANOTHER_PROCESS
 from hangdog_models.diagnosis.observe.motion import Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of
 from hangdog_models.diagnosis.stragglers.sample_lengths import replica
@@ -25,7 +26,7 @@ from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTE
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Activity, Kind
+from hangdog_models.verdict import Activity, Kind, VerdictReason
 
 #: So many of several machines are weighed one by one: of fifty equal ones none has a probability worth naming.
 NAMED_ALONE = 50
@@ -71,13 +72,13 @@ def blame_several(
     odds = {unit: prod(factor.times for factor in weighed[unit]) for unit in guilty}
     first = max(rivals, key=lambda unit: (odds[unit], -guilty[unit][0]))
     top = weighed[first]
-    why: tuple[str, ...] = (
-        f"{ranks_of(ranks)} on {many} machines {are(ranks)} outside of any collective: "
-        + ", ".join(sorted(str(activity) for activity in activities)),
-    )
+    text = f"{ranks_of(ranks)} on {many} machines {are(ranks)} outside of any collective: "
+    text += ", ".join(sorted(str(activity) for activity in activities))
+    why: tuple[VerdictReason, ...] = (VerdictReason("several-outside", text),)
     if by_counters:
         each = (reasons(guilty[unit], look, waits)[0] for unit in rivals[:BEHIND_SHOWN])
-        why = (f"{ranks_of(ranks)} {are(ranks)} behind, and none of them through another one", *each)
+        text = f"{ranks_of(ranks)} {are(ranks)} behind, and none of them through another one"
+        why = (VerdictReason("several-behind", text), *each)
     # Two faults at once are rare, several ranks at work are not: only ranks that stay where they are count as stuck.
     wide = len(waits.waiting) > WAITING_REMARKABLE and machines > SERVED_MACHINES
     stays = all(_stays(rank, look[rank], motion) for rank in ranks)
@@ -200,6 +201,11 @@ def _one_cause(
         return [(Kind.DEPENDENCY, Factor(f"a service that {many} of {machines} machines share", service))]
     if activities == {Activity.MISSING}:
         return []  # not captured on many machines: that does not point at their code
+    if alike and all(
+        state.awaits in OF_ANOTHER_PROCESS for state in states
+    ):  # another process on each of them: what these have in common
+        asked = Factor(f"a service that {many} of {machines} machines share", many * share)
+        return [(Kind.SOFTWARE, code), (Kind.DEPENDENCY, asked)]
     if alike and activities == {Activity.UNKNOWN}:  # asleep in an unknown call: code or a service
         return [(Kind.SOFTWARE, code), (Kind.DEPENDENCY, code)]
     if alike and running:

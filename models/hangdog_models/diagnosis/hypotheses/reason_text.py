@@ -1,9 +1,9 @@
 """The sentences of a verdict's reasons: which rank, where it is, which ranks wait for it and through which groups."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hangdog_models.counts import counted
-from hangdog_models.diagnosis.observe.activity import HELD, LOCK_FILE, RankState
+from hangdog_models.diagnosis.observe.activity import CHILD, FROZEN, HELD, LOCK_FILE, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
 from hangdog_models.diagnosis.waits.collective_counters import BY_COMPLETION, BY_COUNTERS, BY_DEVICE, COUNTED, OUTSIDE
@@ -12,10 +12,39 @@ from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Reason
-from hangdog_models.verdict import Activity
+from hangdog_models.verdict import Activity, VerdictReason
+
+#: The code of the reason that says where a rank is: by what shows it to be behind, its operation, or its activity.
+_PLACE_CODES: Mapping[str | None, str] = {
+    BY_COUNTERS: "behind-in-group",
+    BY_COMPLETION: "operation-not-completed",
+    BY_DEVICE: "own-device-behind",
+    BY_LAUNCHES: "launches-behind",
+    LOCK_FILE: "waits-for-lock-file",
+    Activity.COLLECTIVE: "in-collective",
+    Activity.P2P: "in-point-to-point",
+    Activity.DEVICE_SYNC: "waits-for-device",
+    Activity.LAUNCH: "launches-operation",
+    Activity.DATALOADER: "waits-for-loader",
+    Activity.STORAGE: "waits-for-storage",
+    Activity.CHECKPOINT: "at-checkpoint",
+    Activity.RENDEZVOUS: "in-rendezvous",
+    Activity.COMPILE: "compiles",
+    Activity.LOCK: "waits-for-lock",
+    Activity.GIL: "holds-interpreter-lock",
+    Activity.GC: "collects-garbage",
+    Activity.COMPUTE: "computes",
+    Activity.NETWORK: "waits-for-answer",
+    Activity.TEARDOWN: "exits",
+    Activity.IDLE: "idle",
+    Activity.STOPPED: "stopped",
+    Activity.DEAD: "dead",
+    Activity.MISSING: "no-stack",
+    Activity.UNKNOWN: "asleep",
+}
 
 
-def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | None = None) -> tuple[str, ...]:
+def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | None = None) -> tuple[VerdictReason, ...]:
     """Why these ranks of one machine are suspected: where they are, and which ranks wait for them.
 
     Without `motion` they are one root of several. Then ranks whose peers are unknown are not named: they are no reason
@@ -30,19 +59,20 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
         if reached:
             dims = sorted({str(hold.dim) for rank in ranks for hold in waits.holds_for(rank)})
             through = f"through {', '.join(dims)}, directly or through others"
-            found.append(f"{ranks_of(sorted(reached))} {wait(reached)} for {it} {through}")
+            waiting = f"{ranks_of(sorted(reached))} {wait(reached)} for {it} {through}"
+            found.append(VerdictReason("waited-for", waiting))
     loose = sorted(waits.loose - reached - set(ranks))
     if loose and motion is not None:
         places = sorted({stands(look[rank]) for rank in loose})
-        behind = sorted(waits.reached_from(loose) - reached - set(loose))
+        others = sorted(waits.reached_from(loose) - reached - set(loose))
         text = f"{ranks_of(loose)} {are(loose)} {', '.join(places[:3])}, whose frames do not name whom they wait for"
-        text += f", and {ranks_of(behind)} {wait(behind)} for {'it' if len(loose) == 1 else 'those'}" if behind else ""
-        everybody = len(reached) + len(loose) + len(behind) >= len(waits.waiting)
-        found.append(text + ("; no other rank stands outside" if everybody else ""))
+        text += f", and {ranks_of(others)} {wait(others)} for {'it' if len(loose) == 1 else 'those'}" if others else ""
+        everybody = len(reached) + len(loose) + len(others) >= len(waits.waiting)
+        found.append(VerdictReason("peers-unknown", text + ("; no other rank stands outside" if everybody else "")))
     return tuple(found)
 
 
-def _position(ranks: list[Rank], state: RankState, waits: Waits, motion: Motion | None) -> list[str]:
+def _position(ranks: list[Rank], state: RankState, waits: Waits, motion: Motion | None) -> list[VerdictReason]:
     text = f"{ranks_of(ranks)} {are(ranks)} {stands(state)}"
     if state.rule in COUNTED:
         groups = {hold.group for rank in ranks for hold in waits.holds_for(rank) if hold.group}
@@ -56,29 +86,37 @@ def _position(ranks: list[Rank], state: RankState, waits: Waits, motion: Motion 
         text += f", at different lines of it in {motion.over}"
     elif motion is not None and set(ranks) <= motion.travelling:
         text += f", and elsewhere in other ones of {motion.over}"
-    found = [text, f"{ranks_of(ranks)}: {state.missing}"] if state.missing else [text]
+    found = [VerdictReason(_place_code(state), text)]
+    if state.missing:
+        found.append(VerdictReason("capture-reduced", f"{ranks_of(ranks)}: {state.missing}"))
     if motion is not None and (halted := motion.halted.intersection(ranks)):
-        found.append(
-            f"a process that {ranks_of(sorted(halted))} started is stopped by a signal (SIGCONT lets it go on)"
-        )
+        child = f"a process that {ranks_of(sorted(halted))} started is stopped by a signal (SIGCONT lets it go on)"
+        found.append(VerdictReason("child-stopped", child))
     return found
 
 
-def _silence(ranks: list[Rank], state: RankState, waits: Waits) -> str:
-    """The sentence on ranks without a capture: which ranks wait for them, and what the missing capture may mean."""
+def _place_code(state: RankState) -> str:
+    place = next(one for one in (state.rule, state.operation, state.activity) if one in _PLACE_CODES)
+    return _PLACE_CODES[place]
+
+
+def _silence(ranks: list[Rank], state: RankState, waits: Waits) -> VerdictReason:
+    """The reason of ranks without a capture: which ranks wait for them, and what the missing capture may mean."""
     whose, several = ranks_of(ranks), len(ranks) > 1
-    if state.rule == BY_RAS:
+    by_ras, by_dumps = state.rule == BY_RAS, any(hold.counted for rank in ranks for hold in waits.holds_for(rank))
+    if by_ras:
         text, may = f"{whose} {'do' if several else 'does'} not answer NCCL RAS, while others do", "out of reach"
     else:
-        by_dumps = any(hold.counted for rank in ranks for hold in waits.holds_for(rank))
         text, may = f"{whose} left no {'flight recorder dump' if by_dumps else 'stack'}", "merely not captured"
         known = state.missing is not None and state.missing.reason is not Reason.NO_EVIDENCE
         text += f" ({state.missing})" if known else ""
     it, they, reached = *(("them", "they") if several else ("it", "it")), sorted(waits.reached_from(ranks))
     waited = f", and {ranks_of(reached)} {wait(reached)} for {it}" if reached else ""
     if state.missing is not None and state.missing.reason is Reason.MOVED:
-        return f"{text}{waited}: {they} {'run' if several else 'runs'} and {'get' if several else 'gets'} on with something"
-    return f"{text}{waited}: look at {it} first; {they} may be dead, stopped or {may}"
+        runs = f"{they} {'run' if several else 'runs'} and {'get' if several else 'gets'} on with something"
+        return VerdictReason("moved-while-read", f"{text}{waited}: {runs}")
+    text += f"{waited}: look at {it} first; {they} may be dead, stopped or {may}"
+    return VerdictReason("silent-to-ras" if by_ras else "no-dump" if by_dumps else "no-stack", text)
 
 
 def stands(state: RankState) -> str:
@@ -118,10 +156,14 @@ def where(state: RankState) -> str:
         return f"waiting for its own GPU in {state.label}, which its peers are past"
     if state.activity is Activity.DEVICE_SYNC and not state.waits:
         doing = "asleep in the driver of its GPU"
-    if state.operation == HELD:
-        doing = HELD
+    if state.activity is Activity.UNKNOWN and state.operation == CHILD and state.child:
+        doing = f"waiting for {state.child}"
+    if state.operation in (HELD, FROZEN):
+        doing = state.operation
     if state.operation == LOCK_FILE:
         doing = "waiting for a lock file"
+    if state.activity is Activity.UNKNOWN and state.awaits is not None:
+        doing = f"waiting for {state.child or state.awaits}"
     if state.activity is Activity.UNKNOWN and state.rule == BY_COUNTERS and not state.frames:
         return state.label  # only counters know it
     if state.waits:

@@ -14,7 +14,7 @@ from hangdog_models.diagnosis.observe.motion import Motion
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, LAUNCHED_BEFORE
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause, likelihood
-from hangdog_models.verdict import Activity, Kind
+from hangdog_models.verdict import Activity, Kind, VerdictReason
 
 #: What a healthy job does now and then on one rank, for minutes.
 _DUTIES = (Activity.NETWORK, Activity.COMPUTE, Activity.COMPILE, Activity.CHECKPOINT)
@@ -30,8 +30,9 @@ WHY_IN_A_DUTY = by_cause("why_in_a_duty")
 WHY_ALL_ARE_SERVED = by_cause("why_all_are_served")
 WHY_MANY_ARE_SERVED = by_cause("why_many_are_served")
 #: How to tell work from an endless loop.
-LATER = (
-    "collect next: looks some minutes later: work is elsewhere or done by then, a loop without an end is where it was"
+LATER = VerdictReason(
+    "collect-looks",
+    "collect next: looks some minutes later: work is elsewhere or done by then, a loop without an end is where it was",
 )
 #: Activities of an endless loop as well.
 LOOPS = (Activity.COMPUTE, Activity.GC)
@@ -42,6 +43,7 @@ AT_WORK_IF_IT_RUNS = likelihood("at_work_if_it_runs")
 AT_WORK_IF_ASLEEP_AT_START = likelihood("at_work_if_asleep_at_start")
 AT_WORK_IF_STILL = likelihood("at_work_if_still")
 AT_WORK_IF_COUNTED_STILL = likelihood("at_work_if_counted_still")
+LOADERS_OF_A_MACHINE = likelihood("loaders_of_a_machine")
 DUTY_S = likelihood("duty_s")
 MOMENT_S = likelihood("moment_s")
 
@@ -57,35 +59,41 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     rank = next((rank for rank in blamed.ranks if causes_of(scene.look[rank])), blamed.ranks[0])
     lead = scene.look[rank]
     if (does := _own_duty(rank, lead, scene)) is not None:
-        return _duty(blamed, rank, does, scene)
+        stands = _at_one_line(rank, lead, scene) and scene.stalled_s is not None and not _brief(scene)
+        return _duty(blamed, rank, does, scene, looped=stands)
     if (does := _hot_line(rank, lead, scene)) is not None:
         return _duty(blamed, rank, does, scene, looped=True)
     if not scene.motion.known and scene.stalled_s is not None and (does := _duty_of_all(lead, scene)) is not None:
-        because = (f"each rank {does}: no step ends in it, and one look cannot tell whether it gets on",)
+        text = f"each rank {does}: no step ends in it, and one look cannot tell whether it gets on"
+        all_do = (VerdictReason("all-in-one-duty", text),)
         causes = _shared_out(blamed, {**WHY_IN_A_DUTY})
-        return [_nobody(one, Kind.UNDETERMINED, because) if one.kind is Kind.NONE else one for one in causes]
+        return [_nobody(one, Kind.UNDETERMINED, all_do) if one.kind is Kind.NONE else one for one in causes]
     shares = WHY_ALL_ARE_SERVED if _all_are_served(lead, scene) else causes_of(lead)
     if shares is None and lead.activity is Activity.DATALOADER and at_lock_file(scene.look, scene.waits):
         shares = WHY_AT_ANOTHER_THREAD  # no batch of a step: its own processes prepare something for the job
-    if shares is None or _unrelated([scene.look[rank] for rank in blamed.ranks]):
+    if shares is None or (_unrelated([scene.look[rank] for rank in blamed.ranks]) and not _whole_job(blamed, scene)):
         return [blamed]
     begins = lead.activity is Activity.UNKNOWN and starting(scene)
     at_work = _at_work(rank, lead, scene, begins)
     if _writes_for_all(rank, lead, scene.motion):
         at_work = max(at_work, _lasts(scene) * AT_WORK_IF_IT_COMPUTES)
-    weights = {**shares, Kind.SLOW: shares[Kind.SLOW] * at_work}
+    machine = shares[Kind.MACHINE] * (LOADERS_OF_A_MACHINE if _loaders_of_a_machine(blamed, scene) else 1.0)
+    weights = {**shares, Kind.MACHINE: machine, Kind.SLOW: shares[Kind.SLOW] * at_work}
     causes = _shared_out(blamed, weights)
     if _moves(rank, lead, scene):
-        because = (f"{blamed.reasons[0]}, and it gets on: what it writes, reads or asks for moves",)
+        text = f"{blamed.reasons[0]}, and it gets on: what it writes, reads or asks for moves"
+        because = VerdictReason("gets-on", text)
         if _writes_for_all(rank, lead, scene.motion):
-            because = (f"rank {rank} runs where it writes or reads a checkpoint: a healthy job waits for that as well",)
-        return _as_kind(causes, Kind.SLOW, Kind.NONE, because)
+            text = f"rank {rank} runs where it writes or reads a checkpoint: a healthy job waits for that as well"
+            because = VerdictReason("in-a-duty", text)
+        return _as_kind(causes, Kind.SLOW, Kind.NONE, (because,))
     if not (_seen_once(scene) or _brief(scene)) or not _may_be_a_moment(lead):
         return causes
-    because = ("one look cannot tell a duty that takes its time from one that is stuck",)
+    because = VerdictReason("seen-once", "one look cannot tell a duty that takes its time from one that is stuck")
     if _brief(scene):
-        because = (f"nothing had moved for {scene.stalled_s:.0f} s only, as was stated: a step takes as long",)
-    return _as_kind(causes, Kind.SLOW, Kind.UNDETERMINED, because)
+        text = f"nothing had moved for {scene.stalled_s:.0f} s only, as was stated: a step takes as long"
+        because = VerdictReason("stall-is-brief", text)
+    return _as_kind(causes, Kind.SLOW, Kind.UNDETERMINED, (because,))
 
 
 def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene, looped: bool = False) -> list[Hypothesis]:
@@ -99,12 +107,13 @@ def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene, looped: bool 
     motion = scene.motion
     seen = rank in motion.moving or rank in motion.travelling or gets_on(rank, motion)
     if seen and (scene.stalled_s or 0.0) > DUTY_S:
-        because = (f"rank {rank} {does}, and for longer than most do: one that does not end looks like that as well",)
-        return _as_kind(causes, Kind.NONE, Kind.UNDETERMINED, because)
+        text = f"rank {rank} {does}, and for longer than most do: one that does not end looks like that as well"
+        return _as_kind(causes, Kind.NONE, Kind.UNDETERMINED, (VerdictReason("duty-or-loop", text),))
     if looped:
-        open_why = f"rank {rank} {does}: a loop that does not end looks like that as well"
-        return _as_kind(causes, Kind.NONE, Kind.UNDETERMINED, (open_why, LATER))
-    return _as_kind(causes, Kind.NONE, Kind.NONE, (f"rank {rank} {does}: a healthy job waits for that as well",))
+        text = f"rank {rank} {does}: a loop that does not end looks like that as well"
+        return _as_kind(causes, Kind.NONE, Kind.UNDETERMINED, (VerdictReason("duty-or-loop", text), LATER))
+    text = f"rank {rank} {does}: a healthy job waits for that as well"
+    return _as_kind(causes, Kind.NONE, Kind.NONE, (VerdictReason("in-a-duty", text),))
 
 
 def _shared_out(blamed: Hypothesis, weights: Mapping[str, float]) -> list[Hypothesis]:
@@ -159,20 +168,27 @@ def _hot_line(rank: Rank, state: RankState, scene: Scene) -> str | None:
     A hot loop of sound work looks so. CPU time between the rounds distinguishes it from a call that blocks and keeps
     the GIL.
     """
+    meanwhile = let_one_work(scene.look, scene.waits)
+    if meanwhile is None or not _at_one_line(rank, state, scene):
+        return None
+    return f"is at work while the others {meanwhile}, at one line in {scene.motion.over}"
+
+
+def _at_one_line(rank: Rank, state: RankState, scene: Scene) -> bool:
+    """Whether it ran Python at one line in every round, and used the processor between them."""
     motion = scene.motion
     runs = rank in motion.still and rank in motion.running and rank in motion.working
-    meanwhile = let_one_work(scene.look, scene.waits)
-    if meanwhile is None or not (runs and state.activity is Activity.COMPUTE and state.interpreting):
-        return None
-    return f"is at work while the others {meanwhile}, at one line in {motion.over}"
+    return runs and state.activity is Activity.COMPUTE and state.interpreting
 
 
-def _nobody(explanation: Hypothesis, kind: Kind, because: tuple[str, ...]) -> Hypothesis:
+def _nobody(explanation: Hypothesis, kind: Kind, because: tuple[VerdictReason, ...]) -> Hypothesis:
     """The same hypothesis without blame: many ranks do what it describes."""
     return replace(explanation, kind=kind, ranks=(), units=(), reasons=because)
 
 
-def _as_kind(causes: Sequence[Hypothesis], of: Kind, kind: Kind, because: tuple[str, ...]) -> list[Hypothesis]:
+def _as_kind(
+    causes: Sequence[Hypothesis], of: Kind, kind: Kind, because: tuple[VerdictReason, ...]
+) -> list[Hypothesis]:
     """The causes, with those of kind `of` changed to `kind` and given the reasons `because`."""
     return [replace(one, kind=kind, reasons=because) if one.kind is of else one for one in causes]
 
@@ -193,7 +209,7 @@ def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
         at_work = max(at_work, _lasts(scene) * AT_WORK_IF_IT_COMPUTES)
     silent, serves = WHY_MANY_ARE_SERVED["dependency"], WHY_MANY_ARE_SERVED["slow"] * at_work
     because = "many at once read, write or ask: a phase of the job may take that long"
-    phase = _nobody(blamed, Kind.UNDETERMINED, (because,))
+    phase = _nobody(blamed, Kind.UNDETERMINED, (VerdictReason("many-at-a-service", because),))
     total = silent + serves
     return [replace(blamed, shares=(silent / total,)), replace(phase, shares=(serves / total,))]
 
@@ -217,6 +233,20 @@ def _unrelated(states: Sequence[RankState]) -> bool:
     """Whether ranks of one machine are held up at several call sites: they have only their machine in common."""
     held = [state for state in states if state.frames]
     return len({state.place for state in held}) > 1 and not any(state.busy for state in held)
+
+
+def _loaders_of_a_machine(blamed: Hypothesis, scene: Scene) -> bool:
+    """Whether all ranks of one machine wait for their data loaders, where ranks of other machines wait for none."""
+    look, topology = scene.look, scene.topology
+    (on, *others) = {topology.machine(rank) for rank in blamed.ranks}
+    mine = topology.machines.get(on, ()) if on and not others else ()
+    loading = [rank for rank in mine if rank in look and look[rank].activity is Activity.DATALOADER]
+    return len(mine) > 1 and len(loading) == len(mine) < len(look)
+
+
+def _whole_job(blamed: Hypothesis, scene: Scene) -> bool:
+    """Whether these are all ranks that were seen: then they have more in common than their machine."""
+    return all(rank in blamed.ranks for rank, state in scene.look.items() if state.frames)
 
 
 def _at_work(rank: Rank, state: RankState, scene: Scene, begins: bool) -> float:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
-from hangdog_models.diagnosis.hypotheses.activity_odds import causes_of, odds_of
+from hangdog_models.diagnosis.hypotheses import masked_waits
+from hangdog_models.diagnosis.hypotheses.activity_odds import causes_of, in_an_operator, odds_of
 from hangdog_models.diagnosis.hypotheses.blame_factors import (
     ASKED_ALONE,
     DATA_MOVES,
@@ -15,11 +16,12 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import (
     WAITING_REMARKABLE,
     merely_failed,
     moves_data,
+    spins,
     weigh,
     works_for_all,
 )
-from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
-from hangdog_models.diagnosis.hypotheses.masked_waits import let_one_work
+from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
+from hangdog_models.diagnosis.hypotheses.masked_waits import at_barrier, let_one_work, sleeps_off_its_way
 from hangdog_models.diagnosis.hypotheses.multiple_roots import NAMED_ALONE, SERVED_MACHINES, blame_several
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons, where
 from hangdog_models.diagnosis.hypotheses.root_causes import by_cause_of
@@ -42,6 +44,7 @@ BEHIND_ALIKE = likelihood("behind_alike")
 SLOW_IF_STILL = likelihood("slow_if_still")
 SLOW_IF_AT_WORK = likelihood("slow_if_at_work")
 SERVED_POWER = likelihood("served_power")
+SOLE_ROOT = likelihood("sole_root")
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
@@ -57,6 +60,25 @@ def explain(scene: Scene) -> list[Hypothesis]:
     return [one.moved(inside) if _unknown(one, scene.look) else one for one in found]
 
 
+def explain_sole_root(scene: Scene) -> list[Hypothesis]:
+    """The hypotheses that this rank is it; empty if several ranks wait for none.
+
+    What it does may be a wait that no frame shows: it runs in C as a read-back from its device does, or it sleeps while the others are at
+    a barrier. That says little of why, and does not speak for another rank. A function of the user's that runs has the causes of one that
+    computes. In an operator, or asleep, the cause stays open.
+    """
+    seen = [rank for rank in scene.waits.roots if not merely_failed(scene.look[rank])]
+    if len(seen) != 1 or not scene.waits.waiting or proven(scene) or not _may_be_a_hidden_wait(seen[0], scene):
+        return []
+    unit = scene.topology.machine(seen[0]) or f"rank {seen[0]}"
+    why = reasons(seen, scene.look, scene.waits, scene.motion)
+    factors = odds("the only rank that was seen to wait for none", SOLE_ROOT)
+    state = scene.look[seen[0]]
+    if spins(state) and not in_an_operator(state):
+        return by_cause_of(Hypothesis(Kind.MACHINE, factors, tuple(seen), (unit,), why), scene)
+    return [Hypothesis(Kind.UNDETERMINED, factors, tuple(seen), (unit,), why)]
+
+
 def _only_silent(hypothesis: Hypothesis, scene: Scene) -> bool:
     """Whether the only evidence against it is that NCCL RAS got no answer, and no rank is seen to wait.
 
@@ -65,6 +87,8 @@ def _only_silent(hypothesis: Hypothesis, scene: Scene) -> bool:
     """
     if not hypothesis.ranks or any(scene.look[rank].rule != BY_RAS for rank in hypothesis.ranks):
         return False
+    if any(scene.look[rank].beside for rank in hypothesis.ranks):
+        return not scene.waits.waiting
     of = [scene.topology.machines.get(unit, ()) for unit in hypothesis.units]
     gone = all(len(ranks) > 1 and set(ranks) <= set(hypothesis.ranks) for ranks in of)
     return not gone and not scene.waits.waiting
@@ -82,8 +106,8 @@ def _roots(scene: Scene) -> list[Hypothesis]:
     odds_by = {rank: prod(factor.times for factor in factors) for rank, factors in weighed.items()}
     victims = _victims(look, waits, motion, topology)
     units: dict[str, list[Rank]] = {}
-    for rank, odds in odds_by.items():
-        if odds > 0 and rank not in victims:
+    for rank, times in odds_by.items():
+        if times > 0 and rank not in victims:
             units.setdefault(topology.machine(rank) or f"rank {rank}", []).append(rank)
     if not units:
         return []
@@ -205,3 +229,15 @@ def _pace(still: bool, works: bool) -> float:
     if still:
         return 1.0 if works else SLOW_IF_STILL  # work in one call looks like a wait for a device there
     return SLOW_IF_AT_WORK if works else 1.0
+
+
+def _may_be_a_hidden_wait(rank: Rank, scene: Scene) -> bool:
+    """Whether it is where a hidden wait would be, and did not move between the looks."""
+    state, motion = scene.look[rank], scene.motion
+    if state.queued or rank in motion.moving or rank in motion.travelling:
+        return False
+    if spins(state):
+        return True
+    return at_barrier(scene.look, scene.waits) and sleeps_off_its_way(
+        state, masked_waits.others(scene.look, scene.waits)
+    )

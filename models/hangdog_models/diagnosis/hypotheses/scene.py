@@ -10,14 +10,15 @@ from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
+from hangdog_models.verdict import VerdictReason
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Ranks whose stack and counters are of different moments, and the sentence that says so."""
+    """Ranks whose stack and counters are of different moments, and the reason that says so."""
 
     ranks: tuple[Rank, ...]
-    message: str
+    reason: VerdictReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from hangdog_models.diagnosis.hypotheses.activity_odds import LOAD
-from hangdog_models.diagnosis.observe.activity import RankState, sites
+from hangdog_models.diagnosis.observe.activity import CHILD, RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
-from hangdog_models.diagnosis.waits.waits import CHILD, Waits
+from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import WORLD, Topology
 from hangdog_models.verdict import Activity

@@ -2,7 +2,7 @@
 
 from hangdog_models.diagnosis.clustering import relations
 from hangdog_models.diagnosis.clustering.relations import Candidate
-from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis, odds
+from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.outliers import PIPELINE, TENSOR, Apart
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.stuck_groups import GROUP_APART, GROUP_APART_BY_CODE
@@ -11,7 +11,7 @@ from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 MESSAGE_LOST = likelihood("message_lost")
 MESSAGE_LOST_BY_CODE = likelihood("message_lost_by_code")
@@ -19,7 +19,10 @@ LED_APART = likelihood("led_apart")
 LED_APART_BY_CODE = likelihood("led_apart_by_code")
 FIRST_BY_RELATION = likelihood("first_by_relation")
 #: What distinguishes code from hardware.
-TELLS = "code whose calls differ between these ranks shows the same stacks: flight recorder dumps tell which it is"
+TELLS = VerdictReason(
+    "dumps-would-tell",
+    "code whose calls differ between these ranks shows the same stacks: flight recorder dumps tell which it is",
+)
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
@@ -52,7 +55,8 @@ def _lost(ranks: tuple[Rank, ...], pair: bool) -> list[Hypothesis]:
         else f"{ranks_of(ranks)} are one pipeline that waits for messages of its own, and no other one does as a whole"
     )
     hold = GroupWait("pp", ranks, (), "a message")
-    return _both(hold, Factor(text, MESSAGE_LOST), Factor(text, MESSAGE_LOST_BY_CODE))
+    reason = VerdictReason("message-lost" if pair else "pipeline-stuck", text)
+    return _both(hold, reason, MESSAGE_LOST, MESSAGE_LOST_BY_CODE)
 
 
 def _held_up(apart: Apart, topology: Topology) -> list[Hypothesis]:
@@ -68,19 +72,20 @@ def _held_up(apart: Apart, topology: Topology) -> list[Hypothesis]:
     if apart.dim == PIPELINE and not apart.pairs and TENSOR in topology.groups:
         # collectives involve whole tensor groups, so only messages can separate them like this
         hardware, code = MESSAGE_LOST, MESSAGE_LOST_BY_CODE
-    return _both(GroupWait(apart.dim, ranks, (), "a group apart"), Factor(text, hardware), Factor(text, code))
+    reason = VerdictReason("apart-in-messages" if apart.pairs else "apart-in-group", text)
+    return _both(GroupWait(apart.dim, ranks, (), "a group apart"), reason, hardware, code)
 
 
-def _both(hold: GroupWait, hardware: Factor, code: Factor) -> list[Hypothesis]:
-    because = (hardware.why, TELLS)
-    group = Hypothesis(Kind.GROUP, (hardware,), hold.inside, (), because, hold)
-    return [group, Hypothesis(Kind.SOFTWARE, (code,), reasons=because)]
+def _both(hold: GroupWait, reason: VerdictReason, hardware: float, code: float) -> list[Hypothesis]:
+    because = (reason, TELLS)
+    group = Hypothesis(Kind.GROUP, odds(reason.text, hardware), hold.inside, (), because, hold)
+    return [group, Hypothesis(Kind.SOFTWARE, odds(reason.text, code), reasons=because)]
 
 
 def _related(best: Candidate, topology: Topology) -> Hypothesis:
     factors = odds("its relations explain who stands where", FIRST_BY_RELATION)
-    machines = topology.machines_of(best.ranks)
+    machines, because = topology.machines_of(best.ranks), (VerdictReason("relations-explain", best.reason),)
     if len(machines) == 1:
-        return Hypothesis(Kind.MACHINE, factors, best.ranks, machines, (best.reason,))
+        return Hypothesis(Kind.MACHINE, factors, best.ranks, machines, because)
     hold = GroupWait(best.kind, best.ranks, (), best.name)
-    return Hypothesis(Kind.GROUP, factors, best.ranks, (), (best.reason,), hold)
+    return Hypothesis(Kind.GROUP, factors, best.ranks, (), because, hold)

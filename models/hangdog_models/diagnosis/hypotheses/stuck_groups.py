@@ -14,7 +14,7 @@ from hangdog_models.ranks import format_ranks
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 GROUP_JOINED = likelihood("group_joined")
 GROUP_STILL = likelihood("group_still")
@@ -55,9 +55,10 @@ def explain(scene: Scene) -> list[Hypothesis]:
             factors.append(
                 Factor(f"one of {len(stuck)} such groups", (ONE_OF_STUCK_GROUPS if hold.counted else 1) / len(stuck))
             )
-        because = (_sentence(hold, factors),)
+        text = _sentence(hold, factors)
+        because = (VerdictReason("joined-and-stuck", text),)
         if look[hold.inside[0]].wait is Wait.STORE:
-            found += _store(factors, because[0])
+            found += _store(factors, text)
             continue
         found.append(Hypothesis(Kind.GROUP, tuple(factors), hold.inside, (), because, hold))
         if hold.inferred:
@@ -105,7 +106,7 @@ def _unmoved(hold: GroupWait, motion: Motion) -> bool:
 
 def _store(factors: Sequence[Factor], text: str) -> list[Hypothesis]:
     """All ranks wait in rendezvous, and none is late: so the store itself does not answer."""
-    because = (f"{text}: nobody is late, so the store they meet at does not answer",)
+    because = (VerdictReason("store-silent", f"{text}: nobody is late, so the store they meet at does not answer"),)
     code = Factor("ranks that look for each other in different stores show the same", OTHER_STORE)
     return [
         Hypothesis(Kind.DEPENDENCY, tuple(factors), reasons=because),
@@ -140,7 +141,8 @@ def _common(
             text = f"{len(several)} groups are stuck although all have joined, and {machine} is the only machine in all of them"
             factor = Factor("it is the only machine in all stuck groups", COMMON_TO_STUCK_GROUPS)
             base = _factors(several[0], waits, motion, look)
-            return [Hypothesis(Kind.MACHINE, (*base, factor), ranks, (machine,), (text,))]
+            because = (VerdictReason("in-all-stuck-groups", text),)
+            return [Hypothesis(Kind.MACHINE, (*base, factor), ranks, (machine,), because)]
     if not across:
         return []
     base = _factors(crossing[0], waits, motion, look)
@@ -157,10 +159,10 @@ def _common(
         text = f"{len(crossing)} groups are stuck although all have joined, and each has members under switch {name}"
         hold = GroupWait("switch", ranks, (), f"behind switch {name}", counted=True, lasting=crossing[0].lasting)
         factors = (*base, Factor("all stuck groups touch it", COMMON_TO_STUCK_GROUPS))
-        return [Hypothesis(Kind.GROUP, factors, ranks, (), (text,), hold)]
+        return [Hypothesis(Kind.GROUP, factors, ranks, (), (VerdictReason("under-one-switch", text),), hold)]
     if not any(hold.begun for hold in crossing):
         return []  # all launched, so many at once: rather, completions are not counted
     ranks = tuple(sorted({rank for hold in crossing for rank in hold.inside}))
     text = f"{len(crossing)} groups are stuck although all have joined, with {ranks_of(ranks)} in them"
     hold = GroupWait(SEVERAL, ranks, (), "several operations", counted=True, lasting=crossing[0].lasting)
-    return [Hypothesis(Kind.GROUP, tuple(base), ranks, (), (text,), hold)]
+    return [Hypothesis(Kind.GROUP, tuple(base), ranks, (), (VerdictReason("joined-and-stuck", text),), hold)]

@@ -1,15 +1,15 @@
 """What a rank is doing and what it waits for: read off its stacks, its kernel state, or the reason its capture failed."""
 
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe import kernel_sleep
 from hangdog_models.diagnosis.observe.call_site import CallSite, place_of
 from hangdog_models.diagnosis.observe.canonicalise import Signature
+from hangdog_models.diagnosis.observe.kernel_sleep import KernelWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet, Wait
-from hangdog_models.stack import TRAINER, Frame, Missing, ProcessTrace, Reason, Thread
-from hangdog_models.topology import NARROWER
+from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason, Thread
 from hangdog_models.training import training_thread
 from hangdog_models.verdict import Activity
 
@@ -23,8 +23,12 @@ _STOPPED = {"T"}
 _TRACED = {"t"}
 #: The operation of a traced rank.
 HELD = "held by a debugger"
+#: The operation of a rank whose container or cgroup was frozen.
+FROZEN = "frozen by its cgroup"
 #: The operation of a rank that waits until another process releases a lock file.
 LOCK_FILE = "lock file"
+#: The operation of a rank that waits for a program it started.
+CHILD = "subprocess"
 _OF_REASON = {
     Reason.STOPPED: Activity.STOPPED,
     Reason.UNINTERRUPTIBLE: Activity.STORAGE,
@@ -37,6 +41,9 @@ _TAKES_LOCK = {
     "lock_PyThread_acquire_lock", "PyThread_acquire_lock_timed", "PyThread_acquire_lock", "rlock_acquire", "acquire_timed",
     "_PyMutex_LockTimed",
 }  # fmt: skip
+#: What a place that no rule knows is by what the kernel says that is waited for there.
+_OF_AWAITED: Mapping[KernelWait, Activity] = {KernelWait.SOCKET: Activity.NETWORK, KernelWait.FILE_LOCK: Activity.IDLE}
+_OPERATIONS: Mapping[KernelWait, str] = {KernelWait.FILE_LOCK: LOCK_FILE, KernelWait.CHILD: CHILD}
 #: The rule name of a rank whose frames no rule matches.
 NO_RULE = "no rule"
 #: Waits for a service outside of the job.
@@ -59,11 +66,16 @@ class RankState:
     - `remote_storage`: it sleeps in the client of a network file system.
     - `sleeping`: the kernel shows plain sleep, so it is neither stopped nor in a driver.
     - `dozing`: it sleeps by a timer that it set itself.
+    - `awaits`: what it sleeps for by the kernel, where no rule knows its place.
+    - `through_file`: it opens, reads or writes as one does a file, which the kernel may call a pipe.
+    - `child`: the program that it started and waits for, in words; empty if it waits for none or that is not known.
+    - `polls`: it wakes by a timer of the library that it waits in.
     - `writing`: the kernel function in which it sleeps, if writers sleep there on a sound disk, too.
     - `passing`: it is `writing`, and was not seen to stay there.
     - `astray`: it is at another line of that function than its peers.
     - `device_late`: since the round before its device came late to collectives (True), or waited in them for others
       (False); None if its profiler ring does not tell.
+    - `beside`: it does not answer, and another process of its node does.
     """
 
     activity: Activity
@@ -82,9 +94,14 @@ class RankState:
     caller: int = -1
     astray: bool = False
     dozing: bool = False
+    awaits: KernelWait | None = None
+    through_file: bool = False
+    polls: bool = False
+    child: str = ""
     writing: str = ""
     passing: bool = False
     device_late: bool | None = None
+    beside: bool = False
 
     @property
     def place(self) -> tuple[Activity, str | None, str | None, str, bool]:
@@ -110,74 +127,6 @@ class RankState:
         return launches and not self.interpreting
 
 
-class RankStateReader:
-    """Reads the rounds of one snapshot. Ranks with equal evidence share one state, in all rounds."""
-
-    def __init__(self, rules: RuleSet, dims: Container[str] = ()) -> None:
-        """`dims`: the parallel dimensions of the job's topology.
-
-        A rule's wider dimension that the job lacks is read as the narrower one.
-        """
-        self._rules = rules
-        self._dims = dims
-        self._frames: dict[tuple[Frame, ...], int] = {}
-        # keyed by the identity of a tuple of frames or threads: the snapshot keeps all of them alive
-        self._number: dict[int, int] = {}
-        self._written: dict[int, tuple[int, tuple[int, ...]]] = {}
-        self._threads: dict[tuple[object, ...], int] = {}
-        # keyed by a trace's raw fields, which compare quickly; below, by what `read` uses of them, which more ranks
-        # share
-        self._known: dict[tuple[object, ...], RankState] = {}
-        self._states: dict[tuple[object, ...], RankState] = {}
-
-    def look(self, traces: Iterable[ProcessTrace]) -> dict[Rank, RankState]:
-        """The state of each rank's trainer; processes of other roles are ignored."""
-        found: dict[Rank, RankState] = {}
-        for trace in traces:
-            if trace.role == TRAINER:
-                threads, tids = self._written.get(id(trace.threads)) or self._write(trace.threads)
-                state = trace.state
-                kernel = (state.state, state.wchan, state.syscall) if state is not None else None
-                reported = (threads, trace.pid if tids else None, kernel, trace.missing)
-                rank_state = self._known.get(reported)
-                if rank_state is None:
-                    rank_state = self._known[reported] = self._read(trace)
-                found[trace.rank] = rank_state
-        return found
-
-    def _read(self, trace: ProcessTrace) -> RankState:
-        key = self._key(trace)
-        state = self._states.get(key)
-        if state is None:
-            state = read(trace, self._rules)
-            if state.dim in NARROWER and state.dim not in self._dims:
-                state = replace(state, dim=NARROWER[state.dim])
-            self._states[key] = state
-        return state
-
-    def _key(self, trace: ProcessTrace) -> tuple[object, ...]:
-        """Everything that `read` uses of a trace: traces with equal keys have equal states."""
-        threads, tids = self._written.get(id(trace.threads)) or self._write(trace.threads)
-        main = tids.index(trace.pid) if trace.pid in tids else -1
-        state = trace.state
-        kernel = (state.state, state.wchan, state.syscall.partition(" ")[0]) if state else None
-        return threads, main, kernel, trace.missing
-
-    def _write(self, threads: tuple[Thread, ...]) -> tuple[int, tuple[int, ...]]:
-        """A number for everything about the threads except their ids, and these ids."""
-        key: list[object] = []
-        for thread in threads:
-            number = self._number.get(id(thread.frames))
-            if number is None:
-                number = self._frames.setdefault(thread.frames, len(self._frames))
-                self._number[id(thread.frames)] = number
-            key += (number, thread.name, thread.active, thread.gil)
-        tids = tuple(thread.tid for thread in threads)
-        written = self._threads.setdefault(tuple(key), len(self._threads)), tids if any(tids) else ()
-        self._written[id(threads)] = written
-        return written
-
-
 def sites(look: Mapping[Rank, RankState]) -> list[tuple[RankState, list[Rank]]]:
     """The distinct states of a round with their ranks, ascending, so that work is done once for each state."""
     found: dict[int, tuple[RankState, list[Rank]]] = {}
@@ -196,6 +145,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
     state = trace.state
     thread = main_thread(trace)
     by_kernel = state is not None and state.state in _DEAD | _STOPPED | _TRACED
+    by_kernel = by_kernel or kernel_sleep.frozen(trace)
     if not by_kernel and trace.missing and trace.missing.reason in _OF_REASON:
         # A process in uninterruptible sleep may have been read without attaching: its stack says more.
         by_kernel = thread is None or trace.missing.reason is not Reason.UNINTERRUPTIBLE
@@ -204,7 +154,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
     if thread is None:
         asleep = kernel_sleep.activity(state, ())
         label = state.wchan if state is not None and asleep is not None else ""
-        far = _remote_storage(trace)
+        far = kernel_sleep.remote_storage(trace.state)
         return RankState(
             asleep or Activity.MISSING,
             Wait.NONE,
@@ -221,7 +171,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
         return RankState(
             Activity.GIL, Wait.NONE, label=label, rule="another thread holds the interpreter lock",
             signature=place.signature, busy=True, frames=(*thread.frames, *holder.frames),
-            remote_storage=_remote_storage(trace), missing=trace.missing,
+            remote_storage=kernel_sleep.remote_storage(trace.state), missing=trace.missing,
         )  # fmt: skip
     if place.rule is not None and place.operation == "backward":
         place = _autograd(trace, rules) or place
@@ -243,12 +193,19 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
             activity = Activity.UNKNOWN  # no tool saw it run
     if wait is Wait.NONE:
         activity = kernel_sleep.activity(state, thread.frames) or activity
-    if state is not None and activity is Activity.UNKNOWN and state.syscall.partition(" ")[0] in _SOCKET_CALLS:
-        activity = Activity.NETWORK
+    # what is opened and read by the functions for files may be a pipe: a file is waited for in state D
+    awaits = kernel_sleep.awaited(state) if activity in (Activity.UNKNOWN, Activity.STORAGE) else None
+    through_file = activity is Activity.STORAGE
+    operation = None if awaits and through_file else place.operation
+    activity = Activity.UNKNOWN if awaits else activity
+    calls = state.syscall.partition(" ")[0] if state is not None and activity is Activity.UNKNOWN else ""
+    if awaits is None and calls in _SOCKET_CALLS:
+        awaits = KernelWait.SOCKET
+    activity = _OF_AWAITED.get(awaits, activity) if awaits else activity
     return RankState(
         activity=activity,
         wait=wait,
-        operation=place.operation,
+        operation=operation or (_OPERATIONS.get(awaits) if awaits else None),
         dim=place.dim,
         label=label,
         rule=place.rule.name if place.rule else NO_RULE,
@@ -256,12 +213,15 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
         busy=busy,
         frames=thread.frames,
         interpreting=bool(thread.gil and thread.active),
-        remote_storage=_remote_storage(trace),
+        remote_storage=kernel_sleep.remote_storage(trace.state),
         sleeping=state is not None and state.state == "S" and busy is False,
         missing=trace.missing,
         caller=place.caller,
         dozing=busy is not True and kernel_sleep.dozes(state, thread.frames),
         writing=kernel_sleep.writing(state),
+        awaits=awaits,
+        through_file=through_file,
+        polls=place.rule is not None and place.rule.polls,
     )
 
 
@@ -282,9 +242,10 @@ def _holder(trace: ProcessTrace, main: Thread) -> Thread | None:
 
 def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> RankState:
     state = trace.state.state if trace.state else ""
+    frozen = kernel_sleep.frozen(trace)
     if state in _DEAD:
         activity = Activity.DEAD
-    elif state in _STOPPED:
+    elif state in _STOPPED or frozen:
         activity = Activity.STOPPED
     elif state in _TRACED:
         activity = Activity.IDLE
@@ -294,18 +255,14 @@ def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> Ra
             activity = kernel_sleep.activity(trace.state, ()) or Activity.UNKNOWN
     place = place_of(thread.frames, rules) if thread else None
     label = place.label if place else ""
-    by_state = state in _DEAD | _STOPPED | _TRACED
+    by_state = state in _DEAD | _STOPPED | _TRACED or frozen
     rule = f"state {state}" if by_state else "reason of the failed capture"
-    operation = HELD if state in _TRACED else None
+    operation = HELD if state in _TRACED else FROZEN if frozen else None
     return RankState(
         activity, Wait.NONE, operation, label=label, rule=rule, signature=place.signature if place else None, busy=False,
-        frames=thread.frames if thread else (), remote_storage=_remote_storage(trace), missing=trace.missing,
+        frames=thread.frames if thread else (), remote_storage=kernel_sleep.remote_storage(trace.state), missing=trace.missing,
         writing=kernel_sleep.writing(trace.state),
     )  # fmt: skip
-
-
-def _remote_storage(trace: ProcessTrace) -> bool:
-    return trace.state is not None and trace.state.wchan.startswith(kernel_sleep.NETWORK_FILE_SYSTEMS)
 
 
 def _autograd(trace: ProcessTrace, rules: RuleSet) -> CallSite | None:

@@ -1,6 +1,7 @@
 """Applies the rules to a signature: what is done there, what it waits for, in which group, and called from where."""
 
 import re
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,6 +19,8 @@ _LIBRARY = re.compile(
 )
 #: Files of Python code. Some tools write libraries and binaries in their place.
 _PYTHON = re.compile(r".*\.pyc?$|<")
+#: Where an interpreter keeps its library, and below it what was installed.
+_INSTALLED = re.compile(r"/python3\.\d{1,2}/")
 #: Names that many unrelated functions have.
 _TELLS_NOTHING = {"wrapper", "wrapped", "inner", "fn", "call", "unwrap"}
 
@@ -44,7 +47,7 @@ def place_of(frames: tuple[Frame, ...], rules: RuleSet) -> CallSite:
     signature = canonicalise(frames, rules)
     rule, at = _doing(signature, rules)
     if rule is None:
-        return CallSite(signature, None, None, None, *_label(signature, len(signature.frames)))
+        return CallSite(signature, None, None, None, *_label(signature, _past_python(signature)))
     door = _door(signature, at, rule)
     operation = rule.operation or last_component(signature.frames[door].name)
     return CallSite(
@@ -108,6 +111,22 @@ def _group(signature: Signature, at: int, operation: str, rules: RuleSet) -> str
                 return rule.dim
             weak = weak or (rule.dim if rule else None)
     return weak
+
+
+def _past_python(signature: Signature) -> int:
+    """The index after the innermost frame that is not of Python's own library: who called `select` tells more than it does."""
+    for at in range(len(signature.frames) - 1, -1, -1):
+        written = signature.frames[at]
+        if written.kept and not of_standard_library(written.frame):
+            return at + 1
+    return len(signature.frames)
+
+
+def of_standard_library(frame: Frame) -> bool:
+    """Whether a frame is of Python's own library, by its path: whole, or without the folder of its interpreter."""
+    if (installed := _INSTALLED.search(frame.file)) is not None:
+        return not frame.file.startswith(("site-packages/", "dist-packages/"), installed.end())
+    return frame.file.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names
 
 
 def _label(signature: Signature, at: int) -> tuple[str, int]:

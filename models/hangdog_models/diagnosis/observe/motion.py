@@ -116,6 +116,7 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
     still, moving, travelling = (frozenset(kinds[kind]) for kind in ("still", "moving", "travelling"))
     seen = len(looks) - start
     idle = _no_more_than_waiters(looks[-1], work.helpers_too) if looks else set()
+    polling = {rank for rank, state in looks[-1].items() if state.polls} if looks else set()
     return Motion(
         seen,
         still,
@@ -124,12 +125,12 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
         freed,
         stirring,
         work.working - idle,
-        work.woken,
+        work.woken - polling,
         work.counted,
         start > 0,
         work.stepped,
         work.helped,
-        work.fed,
+        work.fed - polling,
         frozenset(rank for rank in work.ticking if rank in looks[-1] and looks[-1][rank].activity is not Activity.LOCK),
         working_before=work.working_before - idle,
         running=frozenset(running),

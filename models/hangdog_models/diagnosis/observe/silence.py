@@ -10,9 +10,12 @@ _GONE = (Reason.NO_AGENT, Reason.TIMED_OUT)
 
 
 def silent(machine: str, look: Look, topology: Topology) -> bool:
-    """Whether two or more ranks of a machine are known, and every capture of them timed out or found no agent."""
+    """Whether two or more ranks of a machine are known, and every capture of them timed out or found no agent.
+
+    A process that answers there speaks for the machine, also where its rank is not known.
+    """
     ranks = topology.machines.get(machine, ())
-    return len(ranks) > 1 and all(_gone(rank, look) for rank in ranks)
+    return len(ranks) > 1 and all(_gone(rank, look) and not look[rank].beside for rank in ranks)
 
 
 def silent_ranks(look: Look, topology: Topology) -> frozenset[Rank]:

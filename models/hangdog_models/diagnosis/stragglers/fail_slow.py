@@ -15,7 +15,7 @@ from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Activity, Kind
+from hangdog_models.verdict import Activity, Kind, VerdictReason
 
 FALSE_ALARMS = likelihood("false_alarms")
 GIVEN_UP = likelihood("given_up")
@@ -26,11 +26,15 @@ NAMED_FROM, DROPPED_FROM = (1 - GIVEN_UP) / FALSE_ALARMS, GIVEN_UP / (1 - FALSE_
 ROUNDS = 5
 #: The dimension along which experts are spread, and the note where their work may be uneven.
 EXPERTS = "ep"
-MORE_TOKENS = (
-    "others wait for it in exchanges between experts: a slow device looks like experts that are given more tokens"
+MORE_TOKENS = VerdictReason(
+    "experts-may-have-more",
+    "others wait for it in exchanges between experts: a slow device looks like experts that are given more tokens",
 )
 #: The note where it is a guess which ranks wait.
-NO_RULE_KNOWS = "no rule knows the frames: those who stand at one place on several machines are taken to wait there"
+NO_RULE_KNOWS = VerdictReason(
+    "frames-unknown",
+    "no rule knows the frames: those who stand at one place on several machines are taken to wait there",
+)
 DEGRADER_PRIOR = by_cause("degrader_prior")
 SECOND_DEGRADER = likelihood("second_degrader")
 UNEVEN_MACHINES = likelihood("uneven_machines")
@@ -73,7 +77,7 @@ class Slowness:
     kind: Kind
     suspects: tuple[Degrader, ...]
     looks_used: int
-    reasons: tuple[str, ...]
+    reasons: tuple[VerdictReason, ...]
     sound: float
     more: int = 0
     surest: float = 1.0
@@ -94,7 +98,7 @@ class _Weighed:
     total: float
     left: float
     named: tuple[tuple[float, Degrader], ...]
-    notes: tuple[str, ...]
+    notes: tuple[VerdictReason, ...]
 
 
 def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, distinct: bool = False) -> Slowness:
@@ -124,7 +128,7 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
             shared = _shared(waiting, kept[used - 1], topology)
             return Slowness(Kind.DEPENDENCY, (), used, (shared,), 1 / (1 + LATE_UNPROVEN))
         if weighed.total <= DROPPED_FROM and service <= DROPPED_FROM:
-            change = "those that the others wait for change from look to look"
+            change = VerdictReason("nobody-waited-for-more", "those that the others wait for change from look to look")
             return Slowness(Kind.NONE, (), used, (change,), 1 / _all(weighed.total))
     return _likely(kept if distinct else lateness.until_still(window, topology), topology, max(0, rounds - len(window)))
 
@@ -147,10 +151,11 @@ def _likely(looks: Sequence[Look], topology: Topology, more: int) -> Slowness:
     reasons = (*(_reason(suspect, looks) for suspect in suspects), *weighed.notes)
     if suspects and sound <= 1 - LATE_DECIDES:
         return Slowness(Kind.SLOW, suspects, len(looks), reasons, sound, more)
-    reasons = reasons or ("no machine is waited for more often than its like",)
+    reasons = reasons or (VerdictReason("nobody-waited-for-more", "no machine is waited for more often than its like"),)
     if more:
         ask = f"collect next: up to {more} further looks, seconds apart, to see who is waited for in each"
-        return Slowness(Kind.UNDETERMINED, suspects, len(looks), (*reasons, ask), sound, more)
+        reasons = (*reasons, VerdictReason("collect-looks", ask))
+        return Slowness(Kind.UNDETERMINED, suspects, len(looks), reasons, sound, more)
     return Slowness(Kind.NONE, suspects, len(looks), reasons, sound)
 
 
@@ -201,14 +206,18 @@ def _weigh(ballots: Sequence[Ballot], used: int, topology: Topology, enough: flo
         return _Weighed(total, min(1.0, total), (), ())
     late = {ballot.ranks(at)[0] for _, ballot, at in strong if ballot.dim == "rank"}
     alike = _alike(late, ballots[0], ratio, used, prior, topology)
-    notes = [f"ranks {format_ranks(group)} do the same work and are late together: it is their work" for group in alike]
+    notes = [
+        VerdictReason(
+            "work-uneven", f"ranks {format_ranks(group)} do the same work and are late together: it is their work"
+        )
+        for group in alike
+    ]
     theirs = {rank for group in alike for rank in group}
     apart = [entry for entry in strong if not theirs.intersection(entry[1].ranks(entry[2]))]
     named = _named(apart, used, topology)
     if len(named) > UNEVEN_MACHINES:
-        notes.append(
-            f"{len(named)} machines are late again and again: work unevenly spread, rather than a few machines"
-        )
+        text = f"{len(named)} machines are late again and again: work unevenly spread, rather than a few machines"
+        notes.append(VerdictReason("work-uneven", text))
         apart, named = [], []
     # Many late machines of which none stands out have uneven work. Together they count for no more than before any
     # round.
@@ -259,7 +268,7 @@ def _alike(
     return sorted(found)
 
 
-def _reason(suspect: Degrader, looks: Sequence[Look]) -> str:
+def _reason(suspect: Degrader, looks: Sequence[Look]) -> VerdictReason:
     doing = Counter(
         look[rank].label or str(look[rank].activity)
         for look in looks[: suspect.looks]
@@ -269,12 +278,12 @@ def _reason(suspect: Degrader, looks: Sequence[Look]) -> str:
     where = f", mostly in {doing.most_common(1)[0][0]}" if doing else ""
     who = f"the {suspect.dim} group on {', '.join(suspect.machines)}" if suspect.dim else " ".join(suspect.machines)
     whose = f"{who} ({ranks_of(suspect.ranks)})" if who else f"rank {suspect.ranks[0]}"
-    return f"in {suspect.late} of {counted(suspect.looks, 'look')} others wait for {whose}{where}, and not for its like"
+    often = f"in {suspect.late} of {counted(suspect.looks, 'look')}"
+    return VerdictReason("waited-for-again", f"{often} others wait for {whose}{where}, and not for its like")
 
 
-def _shared(waiting: Sequence[Rank], look: Look, topology: Topology) -> str:
+def _shared(waiting: Sequence[Rank], look: Look, topology: Topology) -> VerdictReason:
     what = Counter(str(look[rank].activity) for rank in waiting).most_common(1)[0][0]
     where = f" on {counted(len(lateness.hosts(waiting, topology)), 'machine')}" if topology.machines else ""
-    return (
-        f"look after look most of those the others wait for are in {what}{where}: a shared service is slow, no machine"
-    )
+    text = f"look after look most of those the others wait for are in {what}{where}"
+    return VerdictReason("service-slow", f"{text}: a shared service is slow, no machine")

@@ -11,6 +11,7 @@ from hangdog_models.diagnosis.stragglers.recorded_intervals import kind_of, like
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
+from hangdog_models.verdict import VerdictReason
 
 SAMPLES_EXPLAIN = likelihood("samples_explain")
 #: The dimensions that split one replica: its ranks work on the same samples, and their operations carry what these
@@ -35,7 +36,7 @@ class Load:
     """`reasons` explain it to people, if samples are more or unknown."""
 
     samples: Samples
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[VerdictReason, ...] = ()
 
 
 def load(
@@ -55,18 +56,20 @@ def load(
     on = topology.machines_of(late)
     if len(on) > 1:
         text = f"all {len(late)} ranks of one replica are late alike, on {len(on)} machines: what they have in common is their samples"
-        return Load(Samples.MORE, (text,))
+        return Load(Samples.MORE, (VerdictReason("replica-late", text),))
     times = _carried(late, records, topology)
     if times is not None and times - 1 >= SAMPLES_EXPLAIN * (longer - 1):
         text = f"its operations carry {times:.1f} times what those of the ranks that do the same work carry"
-        return Load(Samples.MORE, (f"{text}: its samples are longer, or more, and its device need not be slow",))
+        text = f"{text}: its samples are longer, or more, and its device need not be slow"
+        return Load(Samples.MORE, (VerdictReason("carries-more", text),))
     if times is not None or any(mate in timed and mate not in late for one in replicas for mate in one):
         return Load(Samples.ALIKE)
     there = {rank for machine in on for rank in topology.machines[machine] if rank in timed}
     if len(replicas) > 1 and there.issubset(late):
         return Load(Samples.ALIKE)
     text = "nothing tells a slow device from samples that are longer, or more, in every step"
-    return Load(Samples.UNTOLD, (f"{text}: give it other data, and see whether it is late with these",))
+    text = f"{text}: give it other data, and see whether it is late with these"
+    return Load(Samples.UNTOLD, (VerdictReason("samples-untold", text),))
 
 
 def replica(rank: Rank, topology: Topology) -> frozenset[Rank]:

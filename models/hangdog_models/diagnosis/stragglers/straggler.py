@@ -13,7 +13,7 @@ from hangdog_models.diagnosis.stragglers.sample_lengths import Samples
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, VerdictReason
 
 LOST_TO_SOUND = likelihood("lost_to_sound")
 LOST_TO_SOUND_HOSTS = likelihood("lost_to_sound_hosts")
@@ -144,11 +144,12 @@ def _lateness(spells: Sequence[Excess]) -> LatenessSum:
     )  # fmt: skip
 
 
-def _reason(counts: LatenessSum, machine: str | None, ranks: Sequence[Rank]) -> str:
+def _reason(counts: LatenessSum, machine: str | None, ranks: Sequence[Rank]) -> VerdictReason:
     who = f"rank {counts.rank}" if len(ranks) == 1 else f"rank {counts.rank}, like {ranks_of(ranks)},"
     on = "" if machine is None else f" on {machine}"
-    return (
+    text = (
         f"{who}{on} joined {counts.late} of {counts.spells} operations of process group {counts.group} late, on average "
         f"{counts.late_ns / max(1, counts.late) / 1e6:.0f} ms after the ranks that do the same work; "
         f"these waited for it {counts.share:.0%} of the time"
     )
+    return VerdictReason("joins-late", text)

@@ -21,16 +21,30 @@ from hangdog_models.rules.ruleset import Wait
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Missing, Reason
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Act, Activity, Culprit, Eviction, Kind, StallCause, Step, Suspect, Verdict
+from hangdog_models.verdict import (
+    Act,
+    Activity,
+    Culprit,
+    Eviction,
+    Kind,
+    StallCause,
+    Step,
+    Suspect,
+    Verdict,
+    VerdictReason,
+)
 
 SHARPNESS = likelihood("sharpness")
 WORTH_NAMING_FIRST = likelihood("worth_naming_first")
 ABSENT_SHARE = likelihood("absent_share")
 #: If another step is cheaper than an eviction that is sure enough.
-DEARER = "nobody is evicted yet: the first step below costs less (`--explain` shows the costs)"
+DEARER = VerdictReason(
+    "kept-dearer", "nobody is evicted yet: the first step below costs less (`--explain` shows the costs)"
+)
 #: If a group is isolated as a whole.
-WHOLE_GROUP = (
-    "a whole group is isolated: fewer machines are not sure enough, and waiting for evidence costs more (policy rapid)"
+WHOLE_GROUP = VerdictReason(
+    "whole-group-isolated",
+    "a whole group is isolated: fewer machines are not sure enough, and waiting for evidence costs more (policy rapid)",
 )
 #: A common cause on many machines lists only the first of them.
 NAMED_AT_MOST = 16
@@ -82,14 +96,14 @@ def _isolated(
     suspects: Sequence[Suspect],
     culprit: Culprit | None,
     causes: Mapping[StallCause, float],
-) -> tuple[Eviction, tuple[str, ...], tuple[Step, ...]]:
+) -> tuple[Eviction, tuple[VerdictReason, ...], tuple[Step, ...]]:
     """The machines to isolate, the verdict's reasons, and the steps compared.
 
     The posterior decides which machines may be isolated. The costs decide whether that is the best step.
     """
     evict, act = isolation.decide(case, weighed, kind, suspects), Act.EVICT
     reasons = because(case, weighed, kind, evict, suspects)
-    rivals: tuple[str, ...] = ()
+    rivals: tuple[VerdictReason, ...] = ()
     if not evict.machines and case.options.policy is IsolationPolicy.RAPID and kind in (Kind.MACHINE, Kind.GROUP):
         evict, act, rivals = whole_group.around(case, weighed, suspects), Act.ISOLATE_GROUP, reasons
     if not evict.machines:

@@ -21,6 +21,7 @@ class Outlook:
 
     - `suspected`: how probable the fault is inside of what is tested; `isolated`: inside of what is isolated.
     - `alike`: one of the isolated machines is faulty, as in a group; else all are where one is.
+    - `polled`: how probable it is that the job waits for what a rank looks for time and again, which its stack names.
     - `blind`: no rank was captured and a machine's own hardware has findings, so captures would add little.
     """
 
@@ -32,6 +33,7 @@ class Outlook:
     suspected: float = 0.0
     isolated: float = 0.0
     alike: bool = False
+    polled: float = 0.0
     blind: bool = False
 
     @property
@@ -86,7 +88,7 @@ def expected(step: Step, outlook: Outlook) -> StepCost:
         cost = _cost(outlook, prices.restart + rework + left * prices.recurrence + blind * prices.people, blind)
         return _plus(cost, _known(outlook), left * prices.restart_tells)
     if step.do is Act.FIX_CODE:
-        return _repair(outlook, causes[StallCause.SOFTWARE])
+        return _repair(outlook, causes[StallCause.SOFTWARE] + outlook.polled)
     if step.do is Act.RESTORE_SERVICE:
         return _repair(outlook, causes[StallCause.DEPENDENCY])
     # a phase that has lasted for so long may last as long again

@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 
 from hangdog_models.counts import counted
+from hangdog_models.diagnosis.findings.finding_reasons import reason_of
 from hangdog_models.diagnosis.findings.job_hosts import of_the_job
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
+from hangdog_models.verdict import VerdictReason
 
 #: Codes of how the job ended: they come before what some rank suffered on the way.
 _ENDINGS = (
-    "node failure somewhere", "preempted", "time limit", "killed", "first observed failure", "cancelled", "monitored barrier",
+    "node failure somewhere", "preempted", "time limit", "killed", "worker vanished", "first observed failure", "cancelled", "monitored barrier",
     "stall inspector", "flight recorder analysis", "JAX coordination", "XLA rendezvous", "launcher lost a daemon", "peer process ended",
     "not heard at start-up", "store barrier, ranks missing", "store time-out",
 )  # fmt: skip
@@ -23,19 +25,20 @@ _ORDER = (
 )  # fmt: skip
 
 
-def lead(snapshot: Snapshot, topology: Topology) -> str:
-    """The sentence that sums up what was read; it blames no machine."""
+def lead(snapshot: Snapshot, topology: Topology) -> VerdictReason:
+    """The reason that sums up what was read; it blames no machine."""
     findings = of_the_job(snapshot.findings, topology)
     if not findings:
-        return "nothing that could be read names a fault of the job or of its machines"
+        text = "nothing that could be read names a fault of the job or of its machines"
+        return VerdictReason("nothing-reported", text)
     first = min(findings, key=_rank_of)
     alike = [one for one in findings if (one.code, one.impact) == (first.code, first.impact)]
     sentence = f"{_whose(first, alike)}: {first.what}"
     if first.impact is Impact.TELLS_NOTHING:
-        return f"nothing that was read speaks against a machine; {sentence}"
+        return reason_of(first, f"nothing that was read speaks against a machine; {sentence}")
     if first.impact is Impact.VICTIM:
-        return f"the logs name no culprit; {sentence}"
-    return f"what was read does not decide; {sentence}"
+        return reason_of(first, f"the logs name no culprit; {sentence}")
+    return reason_of(first, f"what was read does not decide; {sentence}")
 
 
 def _rank_of(finding: Finding) -> tuple[int, int, float, bool, str]:

@@ -15,7 +15,7 @@ from hangdog_models.diagnosis.verdict.write_verdict import written
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
-from hangdog_models.verdict import Activity, Culprit, Eviction, Kind, StallCause, Suspect, Verdict
+from hangdog_models.verdict import Activity, Culprit, Eviction, Kind, StallCause, Suspect, Verdict, VerdictReason
 
 ALIVE_RANKS = likelihood("alive_ranks")
 #: What shows the job's own progress.
@@ -59,10 +59,11 @@ def judge(case: Case) -> Verdict | None:
         return _late(case, late)
     if not moved or late is None:
         return None
-    because = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
+    text = f"{len(moved)} of {len(case.look)} ranks moved on between the last two of {len(case.looks)} looks"
+    because = VerdictReason("ranks-moved-on", text)
     if motion.stepped:
         between = f"the last two of {len(case.looks)} looks" if len(case.looks) > 1 else "the last two looks"
-        because = f"the job's own progress went on between {between}: {BY_STEPS}"
+        because = VerdictReason("job-progressed", f"the job's own progress went on between {between}: {BY_STEPS}")
     suspects = _suspects(late)
     lines = (because, *(line for one in suspects for line in one.because))
     return written(case, Kind.NONE, late.sound, lines, suspects, Eviction(), _causes(late.kind, late.sound), None)

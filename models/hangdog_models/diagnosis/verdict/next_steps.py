@@ -3,11 +3,23 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from hangdog_models.diagnosis.hypotheses.root_causes import LATER
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.decision import Outlook, at_stake, ordered
 from hangdog_models.diagnosis.verdict.eviction import WORTH_EVICTING
 from hangdog_models.diagnosis.verdict.who_and_why import DECIDES
-from hangdog_models.verdict import ISOLATES, Act, Culprit, Eviction, Kind, MachineCheck, StallCause, Step, Suspect
+from hangdog_models.verdict import (
+    ISOLATES,
+    Act,
+    Culprit,
+    Eviction,
+    Kind,
+    MachineCheck,
+    StallCause,
+    Step,
+    Suspect,
+    VerdictReason,
+)
 
 #: How a reason begins that says what would decide. Each is a step of its own.
 COLLECT = "collect next: "
@@ -16,6 +28,7 @@ TEST = "tests of devices and links convict a machine or clear it"
 PAIRS = "tests in pairs tell which end of which path"
 AGAIN = "if it comes back on the same machine, that machine is at fault; if elsewhere, the code is"
 INSIDE = "the fault is inside"
+POLLS = "the stack of that rank shows what it looks for, time and again"
 #: How to find the device of a wrong number: all devices run the same step of a small model, and their bits are
 #: compared.
 ALIGN = "bit-wise alignment (hangdog test run --incident ... --level 4) finds the device that computes otherwise, once the job has stopped"
@@ -47,7 +60,7 @@ def compared(
     suspects: Sequence[Suspect],
     culprit: Culprit | None,
     causes: Mapping[StallCause, float],
-    because: Sequence[str],
+    because: Sequence[VerdictReason],
     act: Act = Act.EVICT,
 ) -> tuple[Step, ...]:
     """All steps that make sense for a verdict of this kind, each with its cost, the cheapest first.
@@ -57,7 +70,8 @@ def compared(
     whole = kind is Kind.GROUP and suspects  # its paths involve all of them, whichever rank is awaited
     first = culprit.machines if culprit and not whole else suspects[0].machines if suspects else ()
     outlook = _outlook(case, kind, evict, suspects, culprit, causes, act)
-    collect = [Step(Act.COLLECT, (), line.removeprefix(COLLECT)) for line in because if line.startswith(COLLECT)]
+    asked = (one.text.removeprefix(COLLECT) for one in because if one.text.startswith(COLLECT))
+    collect = [Step(Act.COLLECT, (), text) for text in asked]
     pairs = kind is Kind.GROUP and len(first) != 1
     test = [Step(Act.TEST, first, PAIRS if pairs else TEST)] if first or pairs else []
     again = Step(Act.RESTART, (), AGAIN)
@@ -85,6 +99,7 @@ def _outlook(
     return replace(
         at_stake(case.topology, causes, case.snapshot.job.stalled_s, case.options),
         suspected=suspected,
+        polled=causes.get(StallCause.SLOW, 0.0) if _polls(case, culprit) else 0.0,
         isolated=evict.coverage,
         alike=kind is Kind.GROUP or act is Act.ISOLATE_GROUP,
         blind=not case.look and kind in (Kind.MACHINE, Kind.SLOW),
@@ -106,7 +121,11 @@ def _offers(
         return (*collect, again, *test)
     if kind is Kind.SOFTWARE and culprit and culprit.causes.get(StallCause.MACHINE, 0.0) >= WORTH_EVICTING:
         return (Step(Act.FIX_CODE, (), "the stack of that rank shows where it stands"), again, *test, *collect)
-    more = collect or [Step(Act.COLLECT, (), "more looks, some seconds apart")]
+    stands = case.snapshot.job.stalled_s is not None
+    more = collect or [
+        Step(Act.COLLECT, (), LATER.text.removeprefix(COLLECT) if stands else "more looks, some seconds apart")
+    ]
+    at_work = [Step(Act.FIX_CODE, (), POLLS)] if _polls(case, culprit) else test
     return {
         Kind.MACHINE: (*collect, *test, again),
         Kind.GROUP: (*collect, *test),
@@ -115,7 +134,7 @@ def _offers(
             *collect,
         ),
         Kind.DEPENDENCY: (Step(Act.RESTORE_SERVICE, (), "the job goes on when it answers"), *collect),
-        Kind.SLOW: (*more, *test),
+        Kind.SLOW: (*more, *at_work),
         Kind.NONE: (Step(Act.WAIT, (), HEALTHY_PHASE if culprit else "the job is making progress"),),
         Kind.UNDETERMINED: (
             *collect,
@@ -124,6 +143,12 @@ def _offers(
             ),
         ),
     }[kind]
+
+
+def _polls(case: Case, culprit: Culprit | None) -> bool:
+    """Whether each rank that is named sleeps by its own timer, time and again: no device makes it do that."""
+    ranks = culprit.ranks if culprit else ()
+    return bool(ranks) and all(rank in case.look and case.look[rank].dozing for rank in ranks)
 
 
 def after_check(check: MachineCheck, evict: Eviction, steps: Sequence[Step], *, runs: bool) -> tuple[Step, ...]:

@@ -21,6 +21,7 @@ from hangdog_models.verdict import (
     StuckGroup,
     Suspect,
     Verdict,
+    VerdictReason,
 )
 
 #: Groups that a verdict shows; in a wide job thousands wait for one rank.
@@ -31,7 +32,7 @@ def written(
     case: Case,
     kind: Kind,
     confidence: float,
-    because: tuple[str, ...],
+    because: tuple[VerdictReason, ...],
     suspects: tuple[Suspect, ...],
     evict: Eviction,
     causes: Mapping[StallCause, float],

@@ -1,11 +1,11 @@
 """Exact waits from collective counters: each group's stuck operation, the ranks inside, and those that have not come."""
 
-import sys
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.collectives import BY_HOSTS, PROFILER, RankCounters
 from hangdog_models.diagnosis.observe.activity import RankState
+from hangdog_models.diagnosis.observe.call_site import of_standard_library
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.waits import left_out
@@ -202,5 +202,5 @@ def spins_in_c(state: RankState) -> bool:
 
 def _in_pythons_own(state: RankState) -> bool:
     """Whether the innermost Python function is of the standard library, which uses no device."""
-    innermost = next((frame.file for frame in reversed(state.frames) if not frame.native), "")
-    return innermost.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names
+    innermost = next((frame for frame in reversed(state.frames) if not frame.native), None)
+    return innermost is not None and of_standard_library(innermost)

@@ -63,7 +63,9 @@ def stuck(
         complete = len(inside) + len(assumed) == len(members) and (
             bool(listed) or (whole and not _may_be_more(members, unrecorded, look, with_them))
         )
-        guessed = assumed if complete else ()
+        # where others are late, who left no dump waits for them as well if its stack is where those inside are
+        alike = tuple(rank for rank in assumed if awaited and rank in look and look[rank].frames)
+        guessed = assumed if complete else alike
         inside = tuple(sorted((*inside, *guessed)))
         begun = lasting or any(positions[rank].started is not None for rank in inside if rank in positions)
         holds.append(

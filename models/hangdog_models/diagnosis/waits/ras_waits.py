@@ -3,7 +3,7 @@
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from hangdog_models.collectives import RasCommunicator, RasMember, RasStatus
+from hangdog_models.collectives import RasCommunicator, RasMember, RasReport, RasStatus
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.waits import launches_behind
@@ -18,6 +18,8 @@ from hangdog_models.verdict import Activity
 
 #: In one report of a sound job members may differ by one operation: 26 of 32 against 6 in NVIDIA's own example.
 JITTER = 1
+#: In a job of two ranks the one that is late is late alone, and the other waits for it.
+PAIR = 2
 #: The rule of the rank states made here.
 BY_RAS = "NCCL RAS"
 
@@ -34,11 +36,13 @@ class RasWaits:
     - `holds`: which ranks lag behind in which communicator.
     - `answered`: the number of ranks that answer.
     - `states`: of ranks that do not answer, and of one whose device is behind its peers'.
+    - `once`: who is late is known by one report, whose counts no second one shows to stand.
     """
 
     holds: tuple[GroupWait, ...] = ()
     states: Mapping[Rank, RankState] = field(default_factory=dict)
     answered: int = 0
+    once: bool = False
 
 
 def hear(
@@ -50,7 +54,8 @@ def hear(
     ranks must not have moved meanwhile.
 
     RAS counts launches, not completions, so it shows which ranks are late, and not which are inside. Equal counts
-    exonerate no rank. A `counted` communicator is skipped: NCCL's profiler shows more of it.
+    exonerate no rank. A `counted` communicator is skipped: NCCL's profiler shows more of it. So are all of a report that
+    cannot be right.
     """
     if not snapshot.ras:
         return RasWaits()
@@ -61,32 +66,51 @@ def hear(
     )
     lags: list[_Lag] = []
     answered = 0
-    lost: dict[Rank, RasStatus] = {}
+    lost: dict[Rank, RasMember] = {}
     for communicator in last.communicators:
         gone = [member for member in communicator.members if member.status in _LOST]
         answered = max(answered, communicator.size - len(gone))
         for member in gone:
             rank = places.rank(member, communicator)
             if rank is not None:
-                lost[rank] = member.status
+                lost[rank] = member
         frozen = before.get(communicator.name) == communicator
-        known = communicator.name in counted
+        known = communicator.name in counted or bool(last.impossible)
         lag = None if known else _lagging(communicator, frozen, places, topology, look)
         if lag is not None and (lag.sure or _stood(lag, motion)):
             lags.append(lag)
     for member in last.lost:
         rank = places.rank(member, None)
         if rank is not None:
-            lost.setdefault(rank, member.status)
+            lost.setdefault(rank, member)
     behind = launches_behind.find([lag.hold for lag in lags], look, topology, motion)
     holds = [lag.hold for lag in lags if lag.sure or behind or (len(lags) == 1 and _alone_outside(lag, look))]
-    states = {rank: _silent(status, look.get(rank)) for rank, status in lost.items()}
+    speaking = _answering(last)
+    states = {
+        rank: _silent(member.status, look.get(rank), (member.host or topology.machine(rank)) in speaking)
+        for rank, member in lost.items()
+    }
     for hold in holds:
         inside = RankState(Activity.COLLECTIVE, Wait.GROUP, operation=hold.what, rule=BY_COUNTERS)
         late = RankState(Activity.UNKNOWN, Wait.NONE, label="launched fewer operations", rule=BY_COUNTERS)
         for ranks, state in ((hold.inside, inside), (hold.awaited, late)):
             states.update({rank: state for rank in ranks if rank not in look and rank not in states})
-    return RasWaits(tuple(holds), {**states, **behind}, answered)
+    once = any(lag.hold in holds and not lag.frozen for lag in lags)
+    return RasWaits(tuple(holds), {**states, **behind}, answered, once)
+
+
+def _answering(report: RasReport) -> frozenset[str]:
+    """The hosts that run more processes than do not answer, by what the whole report says of them."""
+    gone: dict[str, set[int | None]] = {}
+    speaking: set[str] = set()
+    for member in (*report.lost, *(member for one in report.communicators for member in one.members)):
+        if member.status in _LOST:
+            gone.setdefault(member.host, set()).add(member.pid)
+        else:
+            speaking.add(member.host)
+    usual = report.processes.get("", 0)
+    more = {host for host, pids in gone.items() if report.processes.get(host, usual) > len(pids)}
+    return frozenset(more | speaking)
 
 
 def _alone_outside(lag: "_Lag", look: Look) -> bool:
@@ -99,21 +123,26 @@ def _alone_outside(lag: "_Lag", look: Look) -> bool:
     return outside and len(lag.hold.inside) + 1 == len(lag.members)
 
 
-def _silent(status: RasStatus, seen: RankState | None) -> RankState:
+def _silent(status: RasStatus, seen: RankState | None, beside: bool) -> RankState:
     """The state of a rank that RAS cannot reach. If its stack was captured all the same, the stack counts."""
     if seen is not None and (seen.frames or seen.activity in (Activity.DEAD, Activity.STOPPED)):
         return seen
     activity = Activity.DEAD if status is RasStatus.DEAD else Activity.MISSING
-    return RankState(activity, Wait.NONE, rule=BY_RAS, missing=_LOST.get(status, _LOST[RasStatus.UNRESPONSIVE]))
+    missing = _LOST.get(status, _LOST[RasStatus.UNRESPONSIVE])
+    return RankState(activity, Wait.NONE, rule=BY_RAS, missing=missing, beside=beside)
 
 
 @dataclass(frozen=True, slots=True)
 class _Lag:
-    """Which of the `members` of a communicator launched less. `sure`: by more than jitter, or in two equal reports."""
+    """Which of the `members` of a communicator launched less. `sure`: by more than jitter, or in two equal reports.
+
+    `frozen`: two reports are equal.
+    """
 
     hold: GroupWait
     members: tuple[Rank, ...]
     sure: bool
+    frozen: bool
 
 
 def _stood(lag: _Lag, motion: Motion) -> bool:
@@ -132,7 +161,8 @@ def _lagging(
     counts = sorted({*(count for _, count in launched), *(number for number, _ in communicator.classes)})
     if len(counts) < 2:
         return None
-    if 2 * _in_front(communicator, counts[-1]) <= communicator.size:
+    pair = communicator.size == topology.world_size == PAIR
+    if not pair and 2 * _in_front(communicator, counts[-1]) <= communicator.size:
         return None  # ranks that are late with most others are not late because of a machine
     ranks = {places.rank(member, communicator): count for member, count in launched}
     ranks.pop(None, None)
@@ -144,7 +174,7 @@ def _lagging(
     dim = next((d for d in topology.dims if topology.group(d, inside[0]) == members), None)
     what = f"operation {counts[-1]} of communicator {communicator.name}"
     hold = GroupWait(dim or f"communicator {communicator.name}", inside, late, what, counted=True)
-    return _Lag(hold, members, frozen or counts[-1] - counts[0] > JITTER)
+    return _Lag(hold, members, frozen or counts[-1] - counts[0] > JITTER, frozen)
 
 
 def _in_front(communicator: RasCommunicator, most: int) -> int:

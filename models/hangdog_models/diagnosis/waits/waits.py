@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hangdog_models.diagnosis.observe.activity import LOCK_FILE, SERVICES, RankState, sites
+from hangdog_models.diagnosis.observe.activity import CHILD, LOCK_FILE, SERVICES, RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
@@ -31,8 +31,6 @@ OF_ALL = (
     "broadcast_object_list",
     "scatter_object_list",
 )
-#: The operation of a rank that waits for a program it started.
-CHILD = "subprocess"
 
 
 @dataclass(frozen=True, slots=True)

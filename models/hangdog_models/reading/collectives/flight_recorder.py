@@ -37,11 +37,15 @@ def recognises(document: object) -> bool:
 def read(document: object, rank: Rank | None, limits: Limits = DEFAULTS) -> RankCounters:
     """The record of `rank`, or of the rank the dump itself names; raises UnreadableEvidence where neither is known."""
     if not recognises(document) or not isinstance(document, dict):
-        raise UnreadableEvidence("not a flight recorder dump: entries or pg_config are missing")
+        raise UnreadableEvidence(
+            "not a flight recorder dump: entries or pg_config are missing", code="damaged-flight-record"
+        )
     whose = rank if rank is not None else _rank_inside(document)
     entries = document["entries"]
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise UnreadableEvidence("not a flight recorder dump: its entries are no list of operations")
+        raise UnreadableEvidence(
+            "not a flight recorder dump: its entries are no list of operations", code="damaged-flight-record"
+        )
     statuses = tuple(_tables(document.get("pg_status")))
     timed = any(_started(entry) for entry in entries) or any(_ran_ahead(status) for _, status in statuses)
     records = tuple(_entry(entry, timed, limits) for entry in entries)
@@ -90,7 +94,9 @@ def names_rank(document: object) -> bool:
 def _rank_inside(document: Mapping[str, object]) -> Rank:
     rank = int_of(document.get("rank"))
     if rank is None or not 0 <= rank <= MAX_RANK:
-        raise UnreadableEvidence("a flight recorder dump without a rank in its name: call it rank<N>")
+        raise UnreadableEvidence(
+            "a flight recorder dump without a rank in its name: call it rank<N>", code="unknown-rank"
+        )
     return Rank(rank)
 
 
@@ -136,10 +142,10 @@ def _name(entry: Mapping[str, object], at: int, limits: Limits) -> str:
 def _sizes(value: object) -> tuple[tuple[int, ...], ...]:
     tensors = value if isinstance(value, list | tuple) else ()
     if len(tensors) > _MOST_SIZES:
-        raise UnreadableEvidence(f"an operation on {len(tensors)} tensors; {_MOST_SIZES} are read")
+        raise UnreadableEvidence(f"an operation on {len(tensors)} tensors; {_MOST_SIZES} are read", code="too-many")
     most = max((len(tensor) for tensor in tensors if isinstance(tensor, list | tuple)), default=0)
     if most > _MOST_DIMENSIONS:
-        raise UnreadableEvidence(f"a tensor of {most} dimensions; {_MOST_DIMENSIONS} are read")
+        raise UnreadableEvidence(f"a tensor of {most} dimensions; {_MOST_DIMENSIONS} are read", code="too-many")
     return tuple(tuple(_ints(tensor)) for tensor in tensors if isinstance(tensor, list | tuple))
 
 

@@ -76,7 +76,9 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[InspectedRank, ...]:
     for position, document in enumerate(_documents(text)):
         _take(dump, position, document, limits)
     if not dump.operations:
-        raise UnreadableEvidence("not a dump of NCCL Inspector: it names no operation that completed")
+        raise UnreadableEvidence(
+            "not a dump of NCCL Inspector: it names no operation that completed", code="damaged-nccl-report"
+        )
     top = max(dump.operations, key=lambda place: (place.size, place.communicator))
     devices = [place for place in dump.operations if (place.communicator, place.size) == (top.communicator, top.size)]
     if len(devices) > 1:

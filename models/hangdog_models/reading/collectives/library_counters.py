@@ -111,7 +111,16 @@ def united(reports: Sequence[RasReport]) -> RasReport:
         ([c for c in report.communicators if _numbered(c)] for report in sorted(reports, key=repr)), key=len, default=[]
     )
     at_s = max((report.at_s for report in reports if report.at_s is not None), default=None)
-    return RasReport((*(named[name] for name in sorted(named)), *sound), tuple(lost.values()), at_s)
+    ordered = sorted(reports, key=repr)
+    return RasReport(
+        (*(named[name] for name in sorted(named)), *sound),
+        tuple(lost.values()),
+        at_s,
+        max((report.gpus for report in reports), default=0),
+        {host: number for report in ordered for host, number in report.processes.items()},
+        max((report.untold for report in reports), default=0),
+        next((report.impossible for report in ordered if report.impossible), ""),
+    )
 
 
 def _numbered(communicator: RasCommunicator) -> bool:

@@ -45,13 +45,17 @@ def recognises(head: bytes) -> bool:
 def read_pickle(data: bytes, limits: Limits = DEFAULTS) -> Any:
     """The value of a pickle of plain data; raises UnreadableEvidence on anything else, and beyond the limits."""
     if not recognises(data):
-        raise UnreadableEvidence("not a pickle of protocol 2 to 5")
+        raise UnreadableEvidence("not a pickle of protocol 2 to 5", code="damaged-pickle")
     if len(data) > limits.file_bytes:
-        raise UnreadableEvidence(f"{len(data)} bytes; {limits.file_bytes} are read (limit file_bytes)")
+        raise UnreadableEvidence(
+            f"{len(data)} bytes; {limits.file_bytes} are read (limit file_bytes)", code="too-large"
+        )
     try:
         value = _Machine(data, limits.containers).run()
     except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
-        raise UnreadableEvidence("not a pickle: it ends early or refers to what it never held") from error
+        raise UnreadableEvidence(
+            "not a pickle: it ends early or refers to what it never held", code="damaged-pickle"
+        ) from error
     _check(value, limits)
     return value
 
@@ -74,7 +78,7 @@ class _Machine:
         while (code := self._byte()) != ord("."):
             self._step(code)
         if len(self._stack) != 1 or self._stack[0] is _Mark:
-            raise UnreadableEvidence("not a pickle: it stops with more or less than one value")
+            raise UnreadableEvidence("not a pickle: it stops with more or less than one value", code="damaged-pickle")
         return self._stack[0]
 
     def _step(self, code: int) -> None:
@@ -127,12 +131,14 @@ class _Machine:
                 self._update(items)
             case _:
                 name = _REFUSED.get(code, f"0x{code:02x}")
-                raise UnreadableEvidence(f"a pickle with the instruction {name} at byte {self._at - 1}: no plain data")
+                raise UnreadableEvidence(
+                    f"a pickle with the instruction {name} at byte {self._at - 1}: no plain data", code="unsafe-content"
+                )
 
     def _hold(self, container: Any) -> None:
         self._left -= 1
         if self._left < 0:
-            raise UnreadableEvidence("holds too many lists and dictionaries (limit containers)")
+            raise UnreadableEvidence("holds too many lists and dictionaries (limit containers)", code="too-many")
         self._stack.append(container)
 
     def _byte(self) -> int:
@@ -153,7 +159,7 @@ class _Machine:
 
     def _long(self, size: int) -> int:
         if not 0 <= size <= _WIDEST:
-            raise UnreadableEvidence(f"a pickle with a number of {size} bytes; {_WIDEST} are read")
+            raise UnreadableEvidence(f"a pickle with a number of {size} bytes; {_WIDEST} are read", code="too-large")
         return int.from_bytes(self._bytes(size), "little", signed=True)
 
     def _pop(self) -> Any:
@@ -175,16 +181,16 @@ class _Machine:
 
     def _extend(self, items: list[Any]) -> None:
         if not isinstance(self._stack[-1], list):
-            raise UnreadableEvidence("not a pickle: it appends to what is no list")
+            raise UnreadableEvidence("not a pickle: it appends to what is no list", code="damaged-pickle")
         self._stack[-1].extend(items)
 
     def _update(self, items: list[Any]) -> None:
         target = self._stack[-1]
         if not isinstance(target, dict) or len(items) % 2:
-            raise UnreadableEvidence("not a pickle: it sets items of what is no dictionary")
+            raise UnreadableEvidence("not a pickle: it sets items of what is no dictionary", code="damaged-pickle")
         for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key, str | int):
-                raise UnreadableEvidence("a pickle with a key that is neither text nor number")
+                raise UnreadableEvidence("a pickle with a key that is neither text nor number", code="unsafe-content")
             target[key] = value
 
 
@@ -204,7 +210,7 @@ def _measure(value: Any, room: int, most: int, known: dict[int, tuple[int, int]]
     """Size and height of a container that may be `room` levels high; each part is measured once."""
     size, height = known.get(id(value), (0, 1))
     if height > room:  # what holds itself comes to this too
-        raise UnreadableEvidence("nested deeper than its limit, or holds itself (limit depth)")
+        raise UnreadableEvidence("nested deeper than its limit, or holds itself (limit depth)", code="too-deep")
     if size:
         return size, height
     size = 1 + len(value)
@@ -214,6 +220,6 @@ def _measure(value: Any, room: int, most: int, known: dict[int, tuple[int, int]]
             size += inner
             height = max(height, levels + 1)
     if size > most:
-        raise UnreadableEvidence(f"holds more than {most} values (limit values)")
+        raise UnreadableEvidence(f"holds more than {most} values (limit values)", code="too-many")
     known[id(value)] = size, height
     return size, height

@@ -36,7 +36,7 @@ def written(communicators: Iterable[CollectiveProgress]) -> dict[str, Any]:
 def read(document: object, limits: Limits = DEFAULTS) -> tuple[CollectiveProgress, ...]:
     """The communicators of a document; raises UnreadableEvidence where something is no number that a ring can hold."""
     if not recognises(document):
-        raise UnreadableEvidence(f"not {SCHEMA}: its schema is another one")
+        raise UnreadableEvidence(f"not {SCHEMA}: its schema is another one", code="wrong-schema")
     return tuple(_communicator(one, limits) for one in _rows(_table(document), "progress", _COMMUNICATORS))
 
 
@@ -45,10 +45,12 @@ def _communicator(row: Mapping[str, Any], limits: Limits) -> CollectiveProgress:
     try:
         number = int(name[:17], 16)
     except ValueError:
-        raise UnreadableEvidence(f"a communicator is called {name[:40]!r}, which is no hexadecimal number") from None
+        raise UnreadableEvidence(
+            f"a communicator is called {name[:40]!r}, which is no hexadecimal number", code="wrong-schema"
+        ) from None
     rank, ranks = _count(row, "rank"), _count(row, "ranks")
     if not 0 <= rank < ranks <= MAX_RANK + 1 or not 0 <= number < 1 << 64:
-        raise UnreadableEvidence(f"communicator {name[:17]}: rank {rank} of {ranks}")
+        raise UnreadableEvidence(f"communicator {name[:17]}: rank {rank} of {ranks}", code="wrong-schema")
     last = row.get("last")
     return CollectiveProgress(
         communicator=number,
@@ -75,7 +77,9 @@ def _operation(row: Mapping[str, Any], limits: Limits) -> Operation:
     try:
         phase = Phase(_words(row.get("phase"), limits))
     except ValueError:
-        raise UnreadableEvidence(f"an operation is {_words(row.get('phase'), limits)!r}, which is no phase") from None
+        raise UnreadableEvidence(
+            f"an operation is {_words(row.get('phase'), limits)!r}, which is no phase", code="wrong-schema"
+        ) from None
     return Operation(
         call=_call(row.get("call"), limits),
         order=_count(row, "order"),
@@ -90,7 +94,9 @@ def _operation(row: Mapping[str, Any], limits: Limits) -> Operation:
 def _transfer(row: Mapping[str, Any]) -> Transfer:
     steps = tuple(_count(row, name) for name in ("done", "transmitted", "ready", "posted"))
     if list(steps) != sorted(steps):
-        raise UnreadableEvidence(f"a transfer has {steps[0]} steps done of {steps[3]} posted, out of order")
+        raise UnreadableEvidence(
+            f"a transfer has {steps[0]} steps done of {steps[3]} posted, out of order", code="wrong-schema"
+        )
     done, transmitted, ready, posted = steps
     return Transfer(
         channel=_count(row, "channel"), peer=_signed(row, "peer"), sends=row.get("sends") is True,
@@ -117,34 +123,34 @@ def _moved(value: object) -> Moved:
 def _rows(table: Mapping[str, Any], name: str, most: int) -> list[Mapping[str, Any]]:
     rows = table.get(name)
     if not isinstance(rows, list) or len(rows) > most:
-        raise UnreadableEvidence(f"{name}: no list of up to {most}")
+        raise UnreadableEvidence(f"{name}: no list of up to {most}", code="wrong-schema")
     return [_table(one) for one in rows]
 
 
 def _table(value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise UnreadableEvidence("a list or a value where an object belongs")
+        raise UnreadableEvidence("a list or a value where an object belongs", code="wrong-schema")
     return value
 
 
 def _signed(row: Mapping[str, Any], name: str) -> int:
     number = int_of(row.get(name))
     if number is None:
-        raise UnreadableEvidence(f"{name} is no whole number")
+        raise UnreadableEvidence(f"{name} is no whole number", code="wrong-schema")
     return number
 
 
 def _count(row: Mapping[str, Any], name: str) -> int:
     number = _signed(row, name)
     if number < 0:
-        raise UnreadableEvidence(f"{name} is {number}")
+        raise UnreadableEvidence(f"{name} is {number}", code="wrong-schema")
     return number
 
 
 def _seconds(row: Mapping[str, Any], name: str) -> float:
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12 or math.isnan(value):
-        raise UnreadableEvidence(f"{name} is no number of seconds")
+        raise UnreadableEvidence(f"{name} is no number of seconds", code="wrong-schema")
     return float(value)
 
 

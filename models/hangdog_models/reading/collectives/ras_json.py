@@ -55,7 +55,7 @@ def recognises(document: object) -> bool:
 def read(document: object, limits: Limits = DEFAULTS) -> RasReport:
     """The report; raises UnreadableEvidence where communicators or ranks are no objects."""
     if not isinstance(document, dict) or not recognises(document):
-        raise UnreadableEvidence("not the JSON of ncclras: no list of communicators")
+        raise UnreadableEvidence("not the JSON of ncclras: no list of communicators", code="damaged-nccl-report")
     communicators = tuple(_communicator(item, limits) for item in _objects(document["communicators"]))
     lost: dict[tuple[str, int | None], RasMember] = {}
     for communicator in communicators:
@@ -111,7 +111,7 @@ def _member(
 ) -> RasMember:
     number, pid = int_of(item.get("rank")), int_of(item.get("pid"))
     if number is None or not 0 <= number <= MAX_RANK:
-        raise UnreadableEvidence("not the JSON of ncclras: a member without a rank")
+        raise UnreadableEvidence("not the JSON of ncclras: a member without a rank", code="damaged-nccl-report")
     host = text_of(item.get("host"), limits)
     device = int_of(item.get("nvml_dev", item.get("cuda_dev")))
     return RasMember(
@@ -124,7 +124,9 @@ def _objects(value: object) -> Iterator[Mapping[str, object]]:
     items = value if isinstance(value, list) else [value]
     for item in items:
         if not isinstance(item, dict):
-            raise UnreadableEvidence("not the JSON of ncclras: a communicator or a rank is no object")
+            raise UnreadableEvidence(
+                "not the JSON of ncclras: a communicator or a rank is no object", code="damaged-nccl-report"
+            )
         yield item
 
 

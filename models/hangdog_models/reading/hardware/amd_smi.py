@@ -48,7 +48,9 @@ def recognises_document(document: object) -> bool:
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of one run, as text or CSV; raises UnreadableEvidence on what is too large."""
     if len(text) > limits.file_bytes:
-        raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
+        raise UnreadableEvidence(
+            f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)", code="too-large"
+        )
     gpus = amd_smi_query.from_csv(text, limits) if _CSV.match(text) else amd_smi_query.from_text(text, limits)
     return (*_complaints(text), *_findings(gpus))
 

@@ -62,7 +62,7 @@ def from_csv(text: str, limits: Limits = DEFAULTS) -> tuple[Gpu, ...]:
                 for name, value in zip(names[1:], row[1:], strict=False):
                     _put(values, (name,), value, limits)
     except csv.Error as error:
-        raise UnreadableEvidence(f"not CSV: {error}") from error
+        raise UnreadableEvidence(f"not CSV: {error}", code="damaged-gpu-report") from error
     return _gpus(found)
 
 
@@ -126,13 +126,13 @@ def _indented(values: dict[Path, str], above: list[tuple[int, str]], line: str, 
 
 def _of(found: dict[str, dict[Path, str]], number: str) -> dict[Path, str]:
     if number not in found and len(found) >= _MOST_GPUS:
-        raise UnreadableEvidence(f"more than {_MOST_GPUS} GPUs of one machine")
+        raise UnreadableEvidence(f"more than {_MOST_GPUS} GPUs of one machine", code="too-many")
     return found.setdefault(number, {})
 
 
 def _put(values: dict[Path, str], path: Path, value: str, limits: Limits) -> None:
     if len(values) >= _MOST_VALUES:
-        raise UnreadableEvidence(f"more than {_MOST_VALUES} values of one GPU")
+        raise UnreadableEvidence(f"more than {_MOST_VALUES} values of one GPU", code="too-many")
     values[path] = text_of(value.strip(), limits)
 
 

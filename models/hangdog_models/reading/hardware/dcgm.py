@@ -46,15 +46,15 @@ def read(document: object, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of a diagnosis; raises UnreadableEvidence where it is none or has no tests where they should stand."""
     key = _key(document) if isinstance(document, dict) else None
     if not isinstance(document, dict) or key is None:
-        raise UnreadableEvidence("not a DCGM diagnosis: no key `DCGM … Diagnostic`")
+        raise UnreadableEvidence("not a DCGM diagnosis: no key `DCGM … Diagnostic`", code="damaged-gpu-report")
     inside = document[key]
     if not isinstance(inside, dict):
-        raise UnreadableEvidence(f"not a DCGM diagnosis: {key!r} holds no table")
+        raise UnreadableEvidence(f"not a DCGM diagnosis: {key!r} holds no table", code="damaged-gpu-report")
     categories = inside.get("test_categories")
     if not isinstance(categories, list):
         if text := _runtime_error(document, inside, limits):
             return (Finding(SOURCE, "DCGM did not run", Impact.TELLS_NOTHING, f"the diagnosis could not run: {text}"),)
-        raise UnreadableEvidence("not a DCGM diagnosis: test_categories is no list")
+        raise UnreadableEvidence("not a DCGM diagnosis: test_categories is no list", code="damaged-gpu-report")
     serials = _serials(document, limits)
     found: dict[tuple[str, str, Impact], Finding] = {}
     for result in _results(categories, limits):

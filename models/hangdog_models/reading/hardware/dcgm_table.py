@@ -63,7 +63,7 @@ def read(text: str) -> dict[str, object]:
     """
     tests = _tests(text)
     if not tests:
-        raise UnreadableEvidence("a table of dcgmi diag without any result")
+        raise UnreadableEvidence("a table of dcgmi diag without any result", code="damaged-gpu-report")
     listed = [{"name": test.name, "results": list(_results(test))} for test in tests]
     return {KEY: {"test_categories": [{"category": "of the table", "tests": listed}]}}
 

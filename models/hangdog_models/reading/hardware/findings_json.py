@@ -38,7 +38,7 @@ def read(document: object, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of a document; raises UnreadableEvidence where there are none that make sense."""
     stated = document.get("findings") if isinstance(document, dict) else None
     if not isinstance(stated, list) or len(stated) > _MOST or not all(isinstance(one, dict) for one in stated):
-        raise UnreadableEvidence(f"not findings of hangdog: no list of up to {_MOST}")
+        raise UnreadableEvidence(f"not findings of hangdog: no list of up to {_MOST}", code="wrong-schema")
     return tuple(_finding(one, limits) for one in stated)
 
 

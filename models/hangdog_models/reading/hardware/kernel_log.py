@@ -67,7 +67,9 @@ def recognises(head: str) -> bool:
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of a kernel log, in the order of their first lines; raises UnreadableEvidence where it is too large."""
     if len(text) > limits.file_bytes:
-        raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
+        raise UnreadableEvidence(
+            f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)", code="too-large"
+        )
     log = _KernelLog()
     relevant = relevant_lines(text, ("xid (", *{event.needle for event in policy.kernel().events}))
     for found in _LINE.finditer(text):

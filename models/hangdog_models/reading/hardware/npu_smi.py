@@ -60,7 +60,9 @@ def recognises(head: str) -> bool:
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of a text, in the order of its chips; raises UnreadableEvidence on what is too large."""
     if len(text) > limits.file_bytes:
-        raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
+        raise UnreadableEvidence(
+            f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)", code="too-large"
+        )
     chips = _chips(text)
     found = [finding for chip in chips for finding in _of_chip(chip)]
     if re.search(r"dcmi mod(?:ule|el) initialize\w? failed", text[:4096], re.IGNORECASE):
@@ -96,7 +98,7 @@ def _chips(text: str) -> list[_Chip]:
             else:
                 _take(chips, key, value)
         if len(chips) > _MOST:
-            raise UnreadableEvidence(f"more than {_MOST} chips of one machine")
+            raise UnreadableEvidence(f"more than {_MOST} chips of one machine", code="too-many")
     return [chip for chip in chips if chip.health or chip.hccs or chip.counts]
 
 

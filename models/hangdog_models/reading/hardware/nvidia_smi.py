@@ -77,10 +77,12 @@ def before_log(text: str) -> str:
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of one run of `nvidia-smi`; raises UnreadableEvidence on what is none."""
     if len(text) > limits.file_bytes:
-        raise UnreadableEvidence(f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)")
+        raise UnreadableEvidence(
+            f"{len(text)} characters; {limits.file_bytes} are read (limit file_bytes)", code="too-large"
+        )
     xml = text.lstrip()[:1] == "<"
     if not xml and not recognises(text):
-        raise UnreadableEvidence("not an output of nvidia-smi")
+        raise UnreadableEvidence("not an output of nvidia-smi", code="damaged-gpu-report")
     query = from_xml(text, limits) if xml else _of_text(text, limits)
     found = [] if xml else list(_complaints(text))
     known = {finding.device for finding in found if finding.code == "GPU lost"}

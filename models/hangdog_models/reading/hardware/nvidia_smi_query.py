@@ -98,11 +98,11 @@ def from_xml(text: str, limits: Limits = DEFAULTS) -> Query:
     try:
         parser.Parse(text.lstrip(), False)  # not the final piece: an output that ends early is still read
     except expat.ExpatError as error:
-        raise UnreadableEvidence(f"not XML: {error}") from error
+        raise UnreadableEvidence(f"not XML: {error}", code="damaged-gpu-report") from error
     except ValueError as error:  # lone surrogates
-        raise UnreadableEvidence(f"not XML: {error}") from error
+        raise UnreadableEvidence(f"not XML: {error}", code="damaged-gpu-report") from error
     if not tree.rooted:
-        raise UnreadableEvidence("not the XML of nvidia-smi: its root is not nvidia_smi_log")
+        raise UnreadableEvidence("not the XML of nvidia-smi: its root is not nvidia_smi_log", code="damaged-gpu-report")
     return _query(tree.gpus, tree.top)
 
 
@@ -121,9 +121,11 @@ class _Tree:
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._elements += 1
         if self._elements > self._limits.containers:
-            raise UnreadableEvidence(f"more than {self._limits.containers} elements (limit containers)")
+            raise UnreadableEvidence(
+                f"more than {self._limits.containers} elements (limit containers)", code="too-many"
+            )
         if len(self._path) >= self._limits.depth:
-            raise UnreadableEvidence(f"nested deeper than {self._limits.depth} levels (limit depth)")
+            raise UnreadableEvidence(f"nested deeper than {self._limits.depth} levels (limit depth)", code="too-deep")
         if not self._path:
             self.rooted = tag == "nvidia_smi_log"
         if tag == "gpu" and len(self._path) == 1:
@@ -147,7 +149,9 @@ class _Tree:
             self._text += text
 
     def entity(self, name: str, *_: object) -> None:
-        raise UnreadableEvidence(f"XML that declares an entity ({text_of(name, self._limits)[:40]}) is not read")
+        raise UnreadableEvidence(
+            f"XML that declares an entity ({text_of(name, self._limits)[:40]}) is not read", code="unsafe-content"
+        )
 
 
 def _query(gpus: list[tuple[str, dict[Path, str]]], top: Mapping[Path, str]) -> Query:
@@ -162,6 +166,6 @@ def _query(gpus: list[tuple[str, dict[Path, str]]], top: Mapping[Path, str]) -> 
 
 def _check(gpus: int, values: int) -> None:
     if gpus > MOST_GPUS:
-        raise UnreadableEvidence(f"more than {MOST_GPUS} GPUs of one machine")
+        raise UnreadableEvidence(f"more than {MOST_GPUS} GPUs of one machine", code="too-many")
     if values > _MOST_VALUES:
-        raise UnreadableEvidence(f"more than {_MOST_VALUES} values of one GPU")
+        raise UnreadableEvidence(f"more than {_MOST_VALUES} values of one GPU", code="too-many")

@@ -46,7 +46,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> Query:
             gpus.append(Gpu(open_[0], {**open_[1], **values}))
             open_ = None
             if len(gpus) > MOST_GPUS:
-                raise UnreadableEvidence(f"more than {MOST_GPUS} GPUs of one machine")
+                raise UnreadableEvidence(f"more than {MOST_GPUS} GPUs of one machine", code="too-many")
     return Query(tuple(gpus), at_s=at_s)
 
 

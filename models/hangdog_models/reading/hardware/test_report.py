@@ -54,7 +54,7 @@ def read_diagnosis(text: str) -> Diagnosed:
     """The report; raises UnreadableEvidence where it is none, or larger than LIMITS."""
     document = read_json(text, LIMITS)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise UnreadableEvidence(f"not a report of a diagnosis ({SCHEMA})")
+        raise UnreadableEvidence(f"not a report of a diagnosis ({SCHEMA})", code="wrong-schema")
     levels = _tables(document, "levels", _LEVELS)
     skipped = {_name(level): _words(level, "skipped") for level in levels if _words(level, "skipped")}
     tests = tuple(test for level in levels for test in _tests(level))

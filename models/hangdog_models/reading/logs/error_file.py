@@ -33,7 +33,7 @@ def read(
     """What the file says, as the log of a process would; raises UnreadableEvidence where it is none."""
     parts = _parts(document)
     if parts is None:
-        raise UnreadableEvidence("not an error file of torchelastic: no message with extraInfo")
+        raise UnreadableEvidence("not an error file of torchelastic: no message with extraInfo", code="wrong-schema")
     message, beside = parts
     callstack = beside.get("py_callstack")
     lines = callstack if isinstance(callstack, list) else [callstack]

@@ -18,11 +18,15 @@ _MOST = 1_000
 
 @dataclass(slots=True)
 class KubernetesReport:
-    """What was read so far: findings with their ages, where pods run, when machines were ready again."""
+    """What was read so far: findings with their ages, where pods run, when machines were ready again.
+
+    `by_controller`: the controller of the cluster said so, which tells no machine of a pod.
+    """
 
     found: list[tuple[Finding, str, float]] = field(default_factory=list)
     node_of: dict[str, str] = field(default_factory=dict)
     ready: dict[str, float] = field(default_factory=dict)
+    by_controller: bool = False
 
     def add(self, kind: str, name: str, reason: str, message: str, age_s: float, at_s: float | None = None) -> None:
         """Notes a reason that a `pod`, a `node` or a `condition` of a node bears, so many seconds before the newest one."""
@@ -54,6 +58,11 @@ class KubernetesReport:
                 what = f"{finding.what}; it was ready again later"
                 finding = replace(finding, impact=Impact.TELLS_NOTHING, what=what)
             if finding.impact is Impact.RESET and not finding.machine:
-                continue  # a pod whose machine nothing tells
+                if not self.by_controller:
+                    continue  # a pod whose machine nothing tells
+                what = (
+                    f"Kubernetes lost the machine of pod {printable(name, 120)}: `kubectl get pods -o wide` tells which"
+                )
+                finding = replace(finding, impact=Impact.VICTIM, what=what)
             seen.setdefault((finding.code, finding.machine or name, finding.impact), finding)
         yield from seen.values()

@@ -1,4 +1,7 @@
-"""Reads what kubectl prints of a job: `get events`, `get nodes`, `get pods`, `describe pod` and `describe node`."""
+"""Reads what kubectl prints of a job: `get events`, `get nodes`, `get pods`, `describe pod` and `describe node`.
+
+Also the table of events that was cut out of a description, and the events in the log of the controller.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -17,6 +20,16 @@ _POD_ROW = re.compile(
 _DESCRIBED = re.compile(
     r"^Name:\s{1,40}\S[^\n]{0,300}\n(?:[^\n]{0,2000}\n){0,400}?(?:Conditions|Events):", re.MULTILINE
 )
+_EVENTS_ALONE = re.compile(
+    r"^Events:\s{0,8}\n\s{1,8}Type\s{1,40}Reason\s{1,60}Age\s{1,60}From\s{1,60}Message\s{0,8}$", re.MULTILINE
+)
+#: `I0102 03:04:05.678901  1 event.go:291] "Event occurred" object="default/w-3" … kind="Pod" … reason="NodeNotReady" message="…"`
+_CONTROLLER = re.compile(
+    r'(?:[IWE](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\b.{0,80})?"Event occurred" object="(?:([\w.-]{0,63})/)?([\w.-]{1,253})"'
+    r'.{0,200}? kind="(Pod|Node)".{0,200}? reason="(\w{1,64})"(?: message="(.{0,1500})"\s{0,8}$)?'
+)
+#: How the message of an event names its pod.
+_OF_POD = re.compile(r"(?:Successfully assigned (?:\S{1,253}/)?|\bin pod )([a-z0-9][a-z0-9.-]{0,252})")
 _EVENT = re.compile(
     r"^(?:\S{1,63}\s{1,40})??(?:(\d[\dsmhdy]{0,15})[^A-Z]{0,40}\s{1,40})?\s{0,8}(Normal|Warning)\s{1,40}(\w{1,64})\s{1,80}(.{1,2000})$"
 )
@@ -38,20 +51,21 @@ _LONGEST = 2_500
 
 @dataclass(slots=True)
 class _Text:
-    """A text while its lines come in: the object that is described just now is `name`."""
+    """A text while its lines come in: the object that is described just now is `name`. `nameless`: only its events are."""
 
     report: KubernetesReport = field(default_factory=KubernetesReport)
     name: str = ""
+    nameless: bool = False
 
 
 def recognises(text: str) -> bool:
     """Whether a text is what kubectl prints of events, nodes or a described pod or node; to be asked of its head."""
-    return any(pattern.search(text) for pattern in (_EVENTS, _NODES, _PODS, _DESCRIBED))
+    return any(pattern.search(text) for pattern in (_EVENTS, _NODES, _PODS, _DESCRIBED, _EVENTS_ALONE, _CONTROLLER))
 
 
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of a text, one for each machine or pod and meaning."""
-    parsed = _Text()
+    parsed = _Text(nameless=_DESCRIBED.search(text[: _LONGEST * 100]) is None)
     for raw, _ in zip(text[: limits.file_bytes].splitlines(), range(_LINES), strict=False):
         _take(parsed, raw[:_LONGEST])
     return tuple(parsed.report.findings())
@@ -67,6 +81,8 @@ def _take(parsed: _Text, line: str) -> None:
             report.node_of[parsed.name] = "" if value == "<none>" else value.partition("/")[0]
         elif key == "Reason" and indent:
             report.add("pod", parsed.name, value, "", 0.0)
+    elif '"Event occurred"' in line and (occurred := _CONTROLLER.search(line)):
+        _take_controller(report, occurred)
     elif event := _EVENT.match(line):
         _take_event(parsed, event)
     elif condition := _CONDITION.match(line):
@@ -86,9 +102,11 @@ def _take_event(parsed: _Text, event: re.Match[str]) -> None:
     reason, rest = event[3], event[4].rstrip()
     if named := _OBJECT.match(rest):
         kind, name, message, age = named[1].lower(), named[2], named[3], event[1] or ""
-    elif parsed.name and (described := _DESCRIBED_EVENT.match(rest)):
+    elif (parsed.name or parsed.nameless) and (described := _DESCRIBED_EVENT.match(rest)):
+        if parsed.nameless and (pod := _OF_POD.search(described[2])):
+            parsed.name = pod[1]
         kind, name, message, age = (
-            "pod" if parsed.name in report.node_of else "node",
+            "pod" if parsed.nameless or parsed.name in report.node_of else "node",
             parsed.name,
             described[2],
             described[1],
@@ -96,6 +114,18 @@ def _take_event(parsed: _Text, event: re.Match[str]) -> None:
     else:
         return
     report.add(kind, name, reason, message, _age(age))
+
+
+def _take_controller(report: KubernetesReport, occurred: re.Match[str]) -> None:
+    """An event that the controller of the cluster logs; ages go by the time of the year, which its lines tell."""
+    clock_s = 0
+    for digits, unit in zip(occurred.group(1, 2, 3, 4, 5), (31 * 86_400, 86_400, 3600, 60, 1), strict=True):
+        clock_s += int(digits or 0) * unit
+    namespace, name, kind, reason, message = occurred.group(6, 7, 8, 9, 10)
+    if namespace == "kube-system" and kind == "Pod":
+        return  # of no job
+    report.add(kind.lower(), name, reason, message or "", -float(clock_s))
+    report.by_controller = True
 
 
 def _message(columns: str) -> str:

@@ -24,6 +24,8 @@ _NCCL = re.compile(r"(?:\[[\d :.-]{1,32}\] )?([A-Za-z0-9][\w.-]{0,252}):\d{1,10}
 _SRUN = re.compile(r"(?:\d{1,7}: )?srun: error: ([A-Za-z0-9][\w.-]{0,252}): tasks? \d")
 #: The prefix of vLLM's logger, under which it prints whole tracebacks.
 _LOGGER = re.compile(r"(?:INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]{1,64}:\d{1,6}\] ?")
+#: What is put behind a machine's name for its InfiniBand interface.
+_OF_INTERFACE = re.compile(r"-(?:ib|hsn|opa)\d{0,2}$")
 #: What a container's runtime writes before each line (CRI): its time, and the stream.
 _CONTAINER = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d) std(?:out|err) F ")
 #: Characters at the start of a line within which a time stamp stands.
@@ -96,6 +98,12 @@ def lines_of_log(text: str) -> Iterator[LogLine]:
 def _host(line: str) -> str:
     found = (_NCCL.match(line) if "NCCL " in line else None) or (_SRUN.match(line) if "srun: " in line else None)
     return found[1] if found else ""
+
+
+def is_same_host(name: str, host: str) -> bool:
+    """Whether two names are those of one machine: alike before the first dot, but for the name of its InfiniBand interface."""
+    first, second = (_OF_INTERFACE.sub("", one.partition(".")[0].lower()) for one in (name, host))
+    return bool(first) and first == second and not first.isdigit()
 
 
 def _rank(digits: str) -> Rank | None:

@@ -11,10 +11,10 @@ from hangdog_models.reading.limits import Limits
 from hangdog_models.reading.logs import desync, log_table, nccl_log, startup_lines, watchdog
 from hangdog_models.reading.logs.failure_summary import FirstFailure
 from hangdog_models.reading.logs.log_counters import LogCounters
-from hangdog_models.reading.logs.log_lines import LogLine
+from hangdog_models.reading.logs.log_lines import LogLine, is_same_host
 from hangdog_models.reading.logs.reports import crash_report
 from hangdog_models.reading.logs.reports.overseers import Overseers
-from hangdog_models.reading.logs.traceback_lines import Traceback, impact_of
+from hangdog_models.reading.logs.traceback_lines import Traceback, impact_of, others_lack
 from hangdog_models.reading.printable import printable
 
 SOURCE = "log"
@@ -29,6 +29,9 @@ _MOST = 64
 _NEW_IMPACTS = (Impact.TELLS_NOTHING, Impact.CONVICTS, Impact.RESET)
 #: Codes of errors that are mere numbers: the lines after them say what the number means.
 _NUMBERED = frozenset({"NPU time-out", "NPU call failed"})
+#: Codes of causes that follow from no lost connection, wherever they stand in a log.
+_NO_CONSEQUENCES = frozenset({"GPU out of memory"})
+_OF_A_CONNECTION = frozenset({"connection lost", "NCCL remote error", "NCCL system error"})
 #: Impacts of a device that failed: the watchdog's own number tells whose it is, where the line bears no other.
 _OF_A_DEVICE = (Impact.CONVICTS, Impact.RESET)
 _MOSTLY = "whoever ends first is mostly a victim"
@@ -74,7 +77,7 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
         called = nccl_log.take(process.calls, text)
         process.called_rank = called if called is not None else process.called_rank
         return
-    if "barrier" in text or " joined" in text:
+    if "barrier" in text or " joined" in text or "GLOBAL_RANK: " in text or " processes registered" in text:
         process.arrivals.take(text)
     if "[PG " in text or "WorkNCCL(" in text or "ast enqueued" in text:
         watchdog.take(process.watched, text, watchdog.group_of(text, limits), limits)
@@ -85,6 +88,7 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
         process.failed_at = number
     finding = _of_text(text, ended, limits)
     if finding is not None:
+        finding = _without_itself(finding, process, line)
         if process.rank is None and finding.impact in _OF_A_DEVICE and (speaker := watchdog.speaker(text)) is not None:
             finding = replace(finding, rank=speaker)
         _note_error(process, finding, line, number)
@@ -104,7 +108,7 @@ def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Findin
             quote += f" ({_ranks_of(ranks)})"
         peers = tuple(dict.fromkeys(text_of(named[key], limits) for key in ("peer", "peer_gid") if named.get(key)))
         if peers and row.impact in (Impact.VICTIM, Impact.PATH):
-            quote += f" (the other end: {peers[0]})"
+            quote += _other_end(peers[0])
         return Finding(
             SOURCE, row.code, row.impact, row.what + quote, text_of(named.get("host"), limits),
             device=text_of(named.get("device"), limits),
@@ -115,9 +119,26 @@ def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Findin
         return None
     impact = impact_of(*ended)
     what = f"the program ended with {ended[0]}" + (f": {printable(ended[1], 200)}" if ended[1] else "")
-    if impact is Impact.VICTIM:
+    if others_lack(ended[1]):
+        what = f"{what.rstrip('.')}; by these words it waited for others, and who waits is not the cause"
+    elif impact is Impact.VICTIM:
         what += "; that comes from below the program, and the cause may be elsewhere"
     return Finding(SOURCE, ended[0], impact, what)
+
+
+def _other_end(peer: str) -> str:
+    return f" (the other end: {peer})"
+
+
+def _without_itself(finding: Finding, process: LogProcess, line: LogLine) -> Finding:
+    """The finding without peers that are the very machine which reports: a connection between two of its processes."""
+    own = [peer for peer in finding.peers if peer in process.addresses or is_same_host(peer, line.host)]
+    if not own or finding.impact is not Impact.VICTIM:
+        return finding
+    return replace(
+        finding, what=finding.what.replace(_other_end(finding.peers[0]), " (of the same machine)"),
+        peers=tuple(peer for peer in finding.peers if peer not in own),
+    )  # fmt: skip
 
 
 def _take_report(process: LogProcess, line: LogLine, limits: Limits) -> None:
@@ -126,8 +147,9 @@ def _take_report(process: LogProcess, line: LogLine, limits: Limits) -> None:
         process.timed_out_at = at
     if (lag := desync.lag(line.text)) and len(process.lags) < _MOST:
         process.lags.append(lag)
-    if "Detected mismatch" in line.text or "CollectiveFingerPrint" in line.text:
-        quoted = list(desync.fingerprints(line.text, CHECKED, limits))
+    quoted = list(desync.fingerprints(line.text, CHECKED, limits))
+    # `Running collective: CollectiveFingerPrint(` alone is no mismatch: that is printed before every collective.
+    if "Detected mismatch" in line.text or quoted:
         if quoted and process.rank is not None and quoted[0][0] != process.rank:
             quoted = []  # the numbers are those inside some group: whose they are cannot be told
         process.checked.update(quoted)
@@ -146,19 +168,31 @@ def _note_error(process: LogProcess, finding: Finding, line: LogLine, number: in
     """Notes an error, unless it is a consequence of the process's first; a broken device is never a consequence.
 
     The same error of another path or of other ranks is none either: which ones fail tells where. Nor is a signal that
-    ended one more process.
+    ended one more process, nor memory that is used up: no lost connection does that.
     """
     key = _key(finding)
     codes = {one.code for one in process.found.values()}
     after = process.failed_at is not None and number - process.failed_at < _AFTERMATH
     again = (finding.impact is Impact.PATH or finding.ranks) and finding.code in codes
     again = again or (bool(codes) and codes <= _NUMBERED)
+    again = again or (finding.code in _NO_CONSEQUENCES and _only_lost_connections(process))
+    again = again or (finding.code in codes and _first_with_a_peer(process, finding))
     again = again or (finding.code in crash_report.CODES and not codes.isdisjoint(crash_report.CODES))
     if after and key not in process.found and finding.impact not in _NEW_IMPACTS and not again:
         return
     if finding.impact is not Impact.TELLS_NOTHING and not after:
         process.failed_at = number
     _note(process, finding, line.at_s)
+
+
+def _only_lost_connections(process: LogProcess) -> bool:
+    known = [one for one in process.found.values() if one.impact is not Impact.TELLS_NOTHING]
+    return all(one.code in _OF_A_CONNECTION for one in known) and not process.watched.timed_out
+
+
+def _first_with_a_peer(process: LogProcess, finding: Finding) -> bool:
+    """Whether a finding is the first of its code that names the other end."""
+    return bool(finding.peers) and not any(one.peers for one in process.found.values() if one.code == finding.code)
 
 
 def _note(process: LogProcess, finding: Finding, at_s: float | None) -> None:
@@ -200,7 +234,8 @@ def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits)
 
 def findings(process: LogProcess, limits: Limits) -> tuple[Finding, ...]:
     """All findings of the process, those of the watchdog, of start-up and of others last; each belongs to the process's rank."""
-    if process.first_failure.lines and process.first_failure.exitcode:  # the log was cut inside of the list
+    failure = process.first_failure
+    if failure.lines and failure.exitcode and not failure.headless:  # the log was cut inside of the list
         _take_first_failure(process, None, limits)
     counted = process.watched.counted
     found = list(process.found.values())
@@ -219,8 +254,18 @@ def findings(process: LogProcess, limits: Limits) -> tuple[Finding, ...]:
     for barrier in process.arrivals.barriers.values():
         if meaning := startup_lines.meaning(barrier):
             found.append(Finding(SOURCE, *meaning, times=barrier.lines))
-    found += process.reports.findings(SOURCE, process.rank is not None)
+    found += process.reports.findings(SOURCE, process.rank is not None, bool(process.first_failure.exitcode))
+    found = _united(found)
     return tuple(f if f.rank is not None or process.rank is None else replace(f, rank=process.rank) for f in found)
+
+
+def _united(found: list[Finding]) -> list[Finding]:
+    """The findings without crashes of a machine's process that its launcher tells of as well, with the rank."""
+    placed = {(one.code, one.machine) for one in found if one.machine and one.rank is not None}
+    return [
+        one for one in found
+        if one.rank is not None or one.code not in crash_report.CODES or (one.code, one.machine) not in placed
+    ]  # fmt: skip
 
 
 def _ranks_of(ranks: tuple[Rank, ...]) -> str:

@@ -70,4 +70,4 @@ def parse(text: str) -> Table:
         )  # fmt: skip
         return Table(document["name"], rows, tuple(dict.fromkeys(hint for row in rows for hint in row.hints)))
     except (KeyError, TypeError, ValueError, re.error) as error:
-        raise OurFault(f"the table of log lines is wrong: {error}") from error
+        raise OurFault(f"the table of log lines is wrong: {error}", code="damaged-rules") from error

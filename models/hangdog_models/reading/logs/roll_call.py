@@ -1,6 +1,6 @@
 """Calls the roll of a job's start-up over all its logs: who never said that it came to the barrier, or to the store."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from hangdog_models.counts import counted
 from hangdog_models.findings import Finding, Impact
@@ -31,7 +31,27 @@ def unheard(logs: Iterable[Arrivals], speakers: Collection[Rank]) -> tuple[Findi
     if clients:
         arrived, expected = max(clients)
         found.append(_named("store", arrived, expected, {int(rank) for rank in speakers}))
-    return tuple({one.ranks: one for one in found if one is not None}.values())
+    signed_up = _signed_up(logs)
+    return (*{one.ranks: one for one in found if one is not None}.values(), *((signed_up,) if signed_up else ()))
+
+
+def _signed_up(logs: Sequence[Arrivals]) -> Finding | None:
+    """Who signed up with Lightning, where not all did. No log counts those who came, so a log may lack: no rank is named as late."""
+    size = max((one.size for one in logs), default=0)
+    came: dict[int, int] = {}
+    for one in logs:
+        for rank, times in one.members.items():
+            came[rank] = max(times, came.get(rank, 0))  # two files may hold the same lines
+    if any(one.complete for one in logs) or len(came) < 2 or len(came) >= size or max(came) >= size or size > MAX_RANK:
+        return None
+    late = tuple(Rank(number) for number in range(size) if number not in came)
+    who = f"rank{'' if len(late) == 1 else 's'} {format_ranks(late)}"
+    twice = tuple(sorted(Rank(rank) for rank, times in came.items() if times > 1))
+    if twice and sum(came.values()) == size:
+        words = f"{size} processes signed up, ranks {format_ranks(twice)} more than once and {who} never: machines were started with the same number"
+        return Finding(SOURCE, "ranks started twice", Impact.PROGRAM, words)
+    words = f"{len(came)} of {counted(size, 'rank')} signed up at start-up in what was read, {who} did not: were they started?"
+    return Finding(SOURCE, UNHEARD, Impact.VICTIM, words)
 
 
 def _named(what: str, arrived: int, expected: int, came: set[int]) -> Finding | None:

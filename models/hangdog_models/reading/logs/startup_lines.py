@@ -1,4 +1,4 @@
-"""Reads the store barrier of start-up, which repeats its line until all have come: how many did, and who says so."""
+"""Reads how far start-up came: the store barrier, which repeats its line until all have come, and who signed up with Lightning."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,8 +13,13 @@ _WAITING = re.compile(
 _SPEAKER = re.compile(r"\brank:? (\d{1,7})\b")
 _PASSED = re.compile(r"Completed store-based barrier for key: ?(\S{1,128}) ")
 _CLIENTS = re.compile(r"waiting for (?:clients|workers)\. (\d{1,9})/(\d{1,9}) (?:clients|workers) joined")
+#: Lightning: each process says once who it is, and all of them when they are complete.
+_MEMBER = re.compile(r"nitializing (?:ddp|distributed): GLOBAL_RANK: (\d{1,7}), MEMBER: \d{1,7}/(\d{1,7})(?!\d)")
+_COMPLETE = re.compile(r"All (?:DDP|distributed) processes registered\b")
 #: A job has a barrier for each process group it makes.
 _MOST = 64
+#: Ranks that are kept; the largest job of Lightning known has some thousands.
+_MEMBERS = 1 << 16
 
 
 @dataclass(slots=True)
@@ -29,16 +34,23 @@ class StoreBarrier:
 
 @dataclass(slots=True)
 class Arrivals:
-    """What one log tells of start-up: barriers by their keys, the keys of those that were passed, and the store's clients."""
+    """What one log tells of start-up: barriers by their keys, the keys of those that were passed, and the store's clients.
+
+    `members` are the ranks that signed up with Lightning, each with how often, `size` is how many it expects, and `complete`
+    whether all have come.
+    """
 
     barriers: dict[str, StoreBarrier] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
     clients: tuple[int, int] | None = None
+    members: dict[int, int] = field(default_factory=dict)
+    size: int = 0
+    complete: bool = False
 
     @property
     def mentioned(self) -> bool:
         """Whether the log tells of start-up at all."""
-        return bool(self.barriers or self.passed or self.clients)
+        return bool(self.barriers or self.passed or self.clients or self.members or self.complete)
 
     def take(self, line: str) -> None:
         """Notes a line of a barrier or of the store; a barrier that was passed is forgotten."""
@@ -58,6 +70,12 @@ class Arrivals:
                 self.passed.add(key)
         elif found := _CLIENTS.search(line):
             self.clients = int(found[1]), int(found[2])
+        elif found := _MEMBER.search(line):
+            rank, self.size = int(found[1]), int(found[2])
+            if rank in self.members or len(self.members) < _MEMBERS:
+                self.members[rank] = self.members.get(rank, 0) + 1
+        elif _COMPLETE.search(line):
+            self.complete = True
 
 
 def meaning(barrier: StoreBarrier) -> tuple[str, Impact, str] | None:

@@ -24,6 +24,16 @@ _BELOW = re.compile(
     r"CUDA|HIP\b|\bNPU\b|\bnpu[A-Z]|\baclrt|NCCL|RCCL|HCCL|\bXLA\b|\bMPI\b|\bibv_"
     r"|(?i:gloo\b|hccl|socket|timed[ -]?out|time-?out|deadline|connection|heartbeat|unavailable|unreachable)"
 )
+_OTHERS = r"\b(?:rank|worker|process|node|peer|task|host|machine|member|replica|participant)(?:s|es)?\b"
+_LACK = (
+    r"(?:(?:did|do|does|ha[sv]e?|had|could|would)(?: not|n't)|never|fail(?:ed|s)? to)(?: yet| all)?"
+    r" (?:finish|complete|come|came|join|arrive|respond|answer|connect|repl(?:y|ied)|reach|register|check(?:ed)? in|report(?:ed)? back)"
+)
+#: Words by which an error says that others did not come or did not finish.
+_OTHERS_LACK = re.compile(
+    rf"(?i)\btimed[ -]?out (?:\w{{1,20}} ){{0,4}}(?:wait|for\b)|\btime-?out (?:\w{{1,20}} ){{0,4}}waiting\b|{_OTHERS}.{{0,60}}?\b{_LACK}"
+    rf"|\bnot all (?:\w{{1,20}} )?{_OTHERS}|\bonly \d{{1,7}} (?:of|out of|/) \d{{1,7}} {_OTHERS}.{{0,40}}?\b(?:joined|arrived|came|connected|registered|finished)"
+)
 #: Characters of a message in which such a word is looked for.
 _HEAD = 1_000
 
@@ -31,11 +41,19 @@ _HEAD = 1_000
 def impact_of(name: str, message: str) -> Impact:
     """What an exception that no row knows says, by its name and its message.
 
-    An error of a layer below the program mostly comes from elsewhere: it blames nobody by itself.
+    An error of a layer below the program mostly comes from elsewhere: it blames nobody by itself. Nor does one that says that
+    others did not come, whatever its class.
     """
+    if others_lack(message):
+        return Impact.VICTIM
     if name in _OF_THE_PROGRAM or _REFUSED.match(message):
         return Impact.PROGRAM
     return Impact.VICTIM if _BELOW.search(f"{name}: {message[:_HEAD]}") else Impact.PROGRAM
+
+
+def others_lack(message: str) -> bool:
+    """Whether a message says that others did not come, or did not finish."""
+    return _OTHERS_LACK.search(message[:_HEAD]) is not None
 
 
 @dataclass(slots=True)

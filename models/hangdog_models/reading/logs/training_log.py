@@ -25,19 +25,23 @@ _MARKS = (
     "CUDA out of memory", "cudaError", "DistBackendError", "worker_count=", "ast enqueued", "Detected mismatch between",
     "[c10d]", "Traceback (most recent call last)", "[rank", "first observed failure", "torch.distributed",
     "torch/distributed", "monitoredBarrier", "DataLoader worker", "store based barrier", "site-packages/torch/",
-    "torchrun", "NCCL version", "desync", "srun: error:", "srun: Job step aborted", "slurmstepd: error:",
+    "torchrun", "NCCL version", "desync", "srun: error:", "srun: Job step aborted", "slurmstepd: error:", "salloc: error: Node failure on ",
+    "DUE TO JOB NOT ENDING WITH SIGNALS", " (local_rank: ", "/elastic/errors.html",
     "tensors were submitted to be reduced", "[missing ranks:", "may be stuck: participant", "Not all ranks joining collective",
     "missing_ranks", "imed out task names:", "XlaRuntimeError", "coordination service", "Accelerator device halted",
     "*** SIGSEGV", "*** SIGABRT", "*** SIGBUS", "*** SIGFPE", "*** SIGILL", "*** SIGTERM", "] Signal: ", "] Caught signal ",
     "torch_npu", " EI00", "EI0002:", "EI0006:", "runtime result =", "broadcast block found", "EngineCore", "watchdog_timeout=",
     "CUDA_ERROR_", "cuda runtime error", "cudaGetDeviceCount", "HIP error", "HW Exception by GPU", "Memory access fault by GPU",
     "loss scale already at minimum", "/job:jax_worker/", "XlaRuntimeError", "!!!! FATAL ERROR !!!!", "ORTE has lost communication",
-    "MPI communication peer process", '"label":"RAY_NODE_REMOVED"', '"label":"RAYLET_MARKED_DEAD"',
+    "noticed that process rank", "has exited due to process rank", "Process name: [", "MPI_ABORT was invoked", "exits with return code",
+    "SLICE_FAILURE_", "TPU session error", "hccl fftsplus task timeout", "NET/OFI ", "got completion with error:", "Peer host id: ",
+    "and may be stuck. ", "due to async NCCL error", "DeepEP timeout check failed", "GLOBAL_RANK: ", "Prolog failure on node", "Prolog hung on node", "ray.exceptions.", "The actor is dead because", "MPI communication peer process", '"label":"RAY_NODE_REMOVED"', '"label":"RAYLET_MARKED_DEAD"',
 )  # fmt: skip
 #: Parts of lines that say something, beside those of the table.
 _HINTS = (
     "WorkNCCL(", "[PG ", "opCount", "commId", "barrier", "collective", 'File "', "Root Cause", "Error", "Exception",
-    "Interrupt", "Exit", "Timeout", "Fault", "Failure", "ast enqueued", " joined", "NCCL INFO", "localGid",
+    "Interrupt", "Exit", "Timeout", "host      : ", "rank      : ", "exitcode  : ", "Fault", "Failure", "ast enqueued", " joined",
+    "GLOBAL_RANK: ", " processes registered", "NCCL INFO", "localGid",
     *crash_report.HINTS, *overseers.HINTS,
 )  # fmt: skip
 #: Lines of the kernel in the journal of a machine: another reader's.

@@ -46,4 +46,4 @@ def parse(text: str) -> NumberNames:
         loggers = tuple(f"{row['name']} ({row['version']}): {row['source']}" for row in document["logger"])
         return NumberNames(document["name"], quantities, frozenset(steps), loggers)
     except (KeyError, TypeError, ValueError) as error:
-        raise OurFault(f"the table of names of numbers is wrong: {error}") from error
+        raise OurFault(f"the table of names of numbers is wrong: {error}", code="damaged-rules") from error

@@ -50,7 +50,7 @@ def read_text(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]
     """The one process of a text that is a stack alone: its first unbroken run of frames."""
     found = read(text.split("\n"), limits)
     if found is None:
-        raise UnreadableEvidence("holds no stack in a form that is known")
+        raise UnreadableEvidence("holds no stack in a form that is known", code="no-stack")
     return (found,)
 
 

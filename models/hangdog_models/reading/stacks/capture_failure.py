@@ -28,7 +28,7 @@ _WORDS = tuple(
 )
 _FAILED = re.compile(
     r"\s*(?:Error: Failed to (?:get|find|suspend|open|copy|read) |Permission Denied: Try running again"
-    r"|(?:WARNING\(\w{1,40}\): [^\n]{1,400}\n){0,64}💀 \w|ptrace: (?:Operation not permitted|No such process)\.)"
+    r"|(?:WARNING\(\w{1,40}\): [^\n]{1,400}\n){0,64}💀 \w|ptrace: (?:Operation not permitted|No such process)\.|(?:\(lldb\) [^\n]{1,400}\n)?error: attach failed: )"
 )
 #: How hangdog itself writes a failure whose reason it knows: no words of a tool begin so.
 _OURS = re.compile(f"hangdog: ({'|'.join(re.escape(reason) for reason in Reason)})(?:: |:?$)")
@@ -39,7 +39,7 @@ _VAGUE = frozenset({Reason.TIMED_OUT, Reason.TOOL_FAILED, Reason.NO_EVIDENCE})
 
 
 def recognises(head: str) -> bool:
-    """Whether a text is what py-spy, pystack or gdb prints when it fails."""
+    """Whether a text is what py-spy, pystack, gdb or lldb prints when it fails."""
     return _FAILED.match(head) is not None
 
 

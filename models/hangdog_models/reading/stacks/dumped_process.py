@@ -48,13 +48,15 @@ class DumpedProcess:
 def check_frames(frames: int, limits: Limits) -> None:
     """Raises UnreadableEvidence when one thread has more frames than the limit."""
     if frames > limits.frames:
-        raise UnreadableEvidence(f"a thread of {frames} frames; {limits.frames} are read (limit frames)")
+        raise UnreadableEvidence(
+            f"a thread of {frames} frames; {limits.frames} are read (limit frames)", code="too-many"
+        )
 
 
 def check_threads(threads: int, limits: Limits) -> None:
     """Raises UnreadableEvidence when one file has more threads than the limit."""
     if threads > limits.threads:
-        raise UnreadableEvidence(f"more than {limits.threads} threads (limit threads)")
+        raise UnreadableEvidence(f"more than {limits.threads} threads (limit threads)", code="too-many")
 
 
 def lines_of(text: str) -> Iterator[str]:

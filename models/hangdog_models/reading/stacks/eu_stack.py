@@ -51,7 +51,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
                 frames[-1] = Frame(last.function, text_of(place[1], limits), int(place[2]), last.module)
     found = tuple(_process(pid, threads) for pid, threads in processes if threads)
     if not found:
-        raise UnreadableEvidence("not the text of eu-stack: no thread in it")
+        raise UnreadableEvidence("not the text of eu-stack: no thread in it", code="no-stack")
     return found
 
 

@@ -54,7 +54,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
         elif file := _FILE.fullmatch(line):
             task = _task(file[1])
     if not stacks:
-        raise UnreadableEvidence("not /proc/<pid>/stack: no frame of the kernel in it")
+        raise UnreadableEvidence("not /proc/<pid>/stack: no frame of the kernel in it", code="no-stack")
     processes: dict[int | None, list[Thread]] = {}
     for (pid, tid), frames in stacks.items():
         name = MAIN if tid in (pid, 0) else UNNAMED

@@ -72,7 +72,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
     for (pid, tid), sampled in found.items():
         processes.setdefault(pid, []).append((tid, sampled))
     if not processes:
-        raise UnreadableEvidence("not the text of perf script: no sample with a stack in it")
+        raise UnreadableEvidence("not the text of perf script: no sample with a stack in it", code="no-stack")
     return tuple(_process(pid, threads) for pid, threads in processes.items())
 
 

@@ -26,10 +26,10 @@ def recognises(document: object) -> bool:
 def read(document: object, limits: Limits = DEFAULTS) -> ProcessState:
     """The state a `*.proc.json` holds; raises UnreadableEvidence where pid or state make no sense."""
     if not isinstance(document, dict):
-        raise UnreadableEvidence("not a process state: no JSON object")
+        raise UnreadableEvidence("not a process state: no JSON object", code="damaged-process-state")
     pid = int_of(document.get("pid"))
     if pid is None or pid <= 0:
-        raise UnreadableEvidence("not a process state: no pid")
+        raise UnreadableEvidence("not a process state: no pid", code="damaged-process-state")
     return ProcessState(
         pid=pid,
         state=_letter(text_of(document.get("state"), limits)),
@@ -55,7 +55,7 @@ def read_status(text: str, limits: Limits = DEFAULTS) -> ProcessState:
     lines = {key: value.strip() for key, value in _STATUS_LINE.findall(text)}
     pid = int_of(lines.get("Pid"))
     if pid is None or pid <= 0 or "State" not in lines:
-        raise UnreadableEvidence("not /proc/<pid>/status: no Pid or no State line")
+        raise UnreadableEvidence("not /proc/<pid>/status: no Pid or no State line", code="damaged-process-state")
     return ProcessState(pid=pid, state=_letter(lines["State"]), comm=text_of(lines.get("Name"), limits))
 
 
@@ -86,5 +86,7 @@ def _device(value: object) -> DeviceReadings | None:
 def _letter(state: str) -> str:
     letter = state.strip()[:1]
     if letter not in _STATES or not letter:
-        raise UnreadableEvidence(f"not a process state: {state[:20]!r} is none of {' '.join(_STATES)}")
+        raise UnreadableEvidence(
+            f"not a process state: {state[:20]!r} is none of {' '.join(_STATES)}", code="damaged-process-state"
+        )
     return letter

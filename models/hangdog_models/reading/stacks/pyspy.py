@@ -17,7 +17,9 @@ def recognises(document: object) -> bool:
 def read(document: object, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
     """The processes of a dump, in the order of their first thread (py-spy lists the newest thread of a process first)."""
     if not recognises(document):
-        raise UnreadableEvidence("not the JSON of py-spy dump: no list of threads with frames")
+        raise UnreadableEvidence(
+            "not the JSON of py-spy dump: no list of threads with frames", code="damaged-stack-dump"
+        )
     assert isinstance(document, list)
     check_threads(len(document), limits)
     threads: dict[int | None, list[Thread]] = {}
@@ -34,7 +36,9 @@ def threads_from_json(text: str, limits: Limits = DEFAULTS) -> tuple[Thread, ...
 def _thread(thread: dict[str, object], limits: Limits) -> Thread:
     frames = thread["frames"]
     if not isinstance(frames, list):
-        raise UnreadableEvidence("not the JSON of py-spy dump: the frames of a thread are no list")
+        raise UnreadableEvidence(
+            "not the JSON of py-spy dump: the frames of a thread are no list", code="damaged-stack-dump"
+        )
     check_frames(len(frames), limits)
     tid = int_of(thread.get("os_thread_id"))  # null where py-spy could not match the thread to a kernel task
     return Thread(
@@ -48,7 +52,7 @@ def _thread(thread: dict[str, object], limits: Limits) -> Thread:
 
 def _frame(frame: object, limits: Limits) -> Frame:
     if not isinstance(frame, dict) or not isinstance(frame.get("name"), str):
-        raise UnreadableEvidence("not the JSON of py-spy dump: a frame without a name")
+        raise UnreadableEvidence("not the JSON of py-spy dump: a frame without a name", code="damaged-stack-dump")
     return Frame(
         function=text_of(frame["name"], limits),
         file=installed_path(text_of(frame.get("filename"), limits), text_of(frame.get("short_filename"), limits)),

@@ -63,7 +63,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
             best[key] = (times, Thread(MAIN if main else name or UNNAMED, tid, kept))
             check_threads(len(best), limits)
     if not best:
-        raise UnreadableEvidence("not the lines of py-spy record: no stack in it")
+        raise UnreadableEvidence("not the lines of py-spy record: no stack in it", code="no-stack")
     return tuple(_processes(best, commands))
 
 

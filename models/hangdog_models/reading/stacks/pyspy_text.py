@@ -58,7 +58,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
                 processes.append((None, "", []))
             processes[-1][2].append(_Open(text_of(thread[3], limits) or None, _number(thread[1]), thread[2]))
     if not count:
-        raise UnreadableEvidence("not the text of py-spy dump: no thread in it")
+        raise UnreadableEvidence("not the text of py-spy dump: no thread in it", code="no-stack")
     return tuple(DumpedProcess(pid, tuple(_closed(threads)), command) for pid, command, threads in processes if threads)
 
 

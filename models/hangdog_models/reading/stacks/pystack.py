@@ -42,7 +42,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
             threads[-1][1].append(_frame(frame, limits))
             check_frames(len(threads[-1][1]), limits)
     if not threads:
-        raise UnreadableEvidence("not the text of pystack: no thread in it")
+        raise UnreadableEvidence("not the text of pystack: no thread in it", code="no-stack")
     read_threads = tuple(_thread(header, frames, limits) for header, frames in threads)
     main = [thread.tid for thread in read_threads if thread.frames and thread.frames[0].function.startswith(_ENTRY)]
     return (DumpedProcess(main[0] if len(main) == 1 else None, read_threads),)

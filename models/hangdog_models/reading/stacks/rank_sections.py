@@ -38,7 +38,7 @@ _NEAR = 6
 #: How the stacks of tools begin, beside frames.
 _STACK = re.compile(
     r"\s*(?:\(gdb\) )?(?:Process \d+: |Thread (?:0x[0-9a-fA-F]+|\d+) \(|Current thread 0x|Traceback (?:for thread|\(most recent call first)"
-    r"|Stack \(most recent|Fatal Python error|Timeout \(|PID \d+ - |TID \d+:|#\d+ |\[<[0-9a-f]+>\] |\[New LWP |Python v\d|Thread 0x)"
+    r"|Stack \(most recent|Fatal Python error|Timeout \(|PID \d+ - |TID \d+:|#\d+ |\[<[0-9a-f]+>\] |\[New LWP |Python v\d|Thread 0x|(?:\* )?thread #\d|~~~* Stack of |# Thread)"
 )
 
 
@@ -65,7 +65,7 @@ def sections_of(text: str, limits: Limits) -> tuple[Section, ...]:
         if ranks:
             named += len(ranks)
             if named > limits.files:  # each of them could be a file of its own
-                raise UnreadableEvidence(f"stacks of more than {limits.files} ranks (limit files)")
+                raise UnreadableEvidence(f"stacks of more than {limits.files} ranks (limit files)", code="too-many")
             found.append(Section(set(ranks), len(line) - len(line.lstrip()), _host(line)))
         elif found:
             found[-1].lines.append(line)
@@ -109,7 +109,9 @@ def _branch(sections: list[Section], limits: Limits) -> None:
         if above and len(above) < _DEEPEST:
             copied += len(above[-1].lines)
             if copied > limits.values:
-                raise UnreadableEvidence(f"a tree of stacks with more than {limits.values} frames (limit values)")
+                raise UnreadableEvidence(
+                    f"a tree of stacks with more than {limits.values} frames (limit values)", code="too-many"
+                )
             section.lines = [*above[-1].lines, *section.lines]
             for outer in above:
                 outer.ranks -= section.ranks

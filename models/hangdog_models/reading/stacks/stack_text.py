@@ -18,7 +18,7 @@ from hangdog_models.reading.stacks import (
     pystack,
     stacks_in_log,
 )
-from hangdog_models.reading.stacks.debuggers import gdb, gdb_python
+from hangdog_models.reading.stacks.debuggers import gdb, gdb_python, lldb
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.pasted import plain
 from hangdog_models.reading.stacks.rank_sections import Section, sections_of
@@ -40,6 +40,7 @@ FORMS = (
     Form(pystack.recognises, pystack.read, "the text of pystack"),
     Form(gdb.recognises, gdb.read, "the text of gdb", beside=True),
     Form(gdb_python.recognises, gdb_python.read, "the text of gdb's py-bt", beside=True),
+    Form(lldb.recognises, lldb.read, "the text of lldb"),
     Form(eu_stack.recognises, eu_stack.read, "the text of eu-stack"),
     Form(perf_script.recognises, perf_script.read, "the text of perf script"),
     Form(kernel_stack.recognises, kernel_stack.read, "/proc/<pid>/stack"),
@@ -81,7 +82,7 @@ def _read_forms(text: str, limits: Limits) -> Iterator[DumpedProcess]:
     head = text[:_HEAD]
     chosen = [form for form in FORMS if form.recognises(head)]
     if not chosen:
-        raise UnreadableEvidence("holds no stack in a form that is known")
+        raise UnreadableEvidence("holds no stack in a form that is known", code="no-stack")
     for form in chosen if chosen[0].beside else chosen[:1]:
         if form.beside or form is chosen[0]:
             yield from form.read(text, limits)

@@ -1,8 +1,12 @@
-"""Reads the file in which an operator says how far hangdog may go, within which bounds, and by which actors."""
+"""Reads the file that says what hangdog may do to machines: the mode, the bounds and the backends."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.errors import WrongUse
@@ -16,20 +20,18 @@ from hangdog_server.actions.backends.nvsentinel import SOCKET, NVSentinel
 from hangdog_server.actions.backends.slurm_drain import Slurm
 from hangdog_server.actions.backends.webhook import Webhook
 from hangdog_server.actions.checkpoint_copies import Manifests
-from hangdog_server.toml_config import TomlTable, document, only, table
+from hangdog_server.toml_config import SettingsTable, Text, document, secret, table
 
-#: Bytes of a secret at the least: 16 random ones are not guessed.
+#: Least bytes of a secret: 16 random ones cannot be guessed.
 LEAST = 16
-_EXAMPLE = "docs/acting.md has one to copy"
-
-
-#: What is asked of people, and what is done without them.
-_ASK, _AUTO = "ask", "auto"
+_HINT = "docs/acting.md has an example"
+_Clock = Callable[[], float]
+_Policy = Literal["ask", "auto"]
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyOfTests:
-    """Whether machines that are out of use are tested without being asked, and whether those that pass are brought back so."""
+    """Whether isolated machines are tested without a person, and whether those that pass are released without one."""
 
     test: bool = False
     release: bool = False
@@ -37,132 +39,143 @@ class PolicyOfTests:
 
 @dataclass(frozen=True, slots=True)
 class ActionsConfig:
-    """What an operator chose: by itself hangdog touches nothing. While `stop` exists nothing is done either.
+    """What hangdog may do; by default it touches no machine. While `stop` exists, nothing is done either.
 
-    `copies` tells who holds copies of a checkpoint; without it nobody asks.
+    `copies` tells which machines hold copies of a checkpoint; without it that is not checked.
     """
 
     mode: Mode = Mode.DRY_RUN
     caps: Caps = field(default_factory=Caps)
-    actors: tuple[Backend, ...] = field(default_factory=lambda: (Nothing(),))
+    actors: tuple[Backend, ...] = (Nothing(),)
     stop: Path | None = None
     copies: Manifests | None = None
     testing: PolicyOfTests = PolicyOfTests()
 
     @property
     def reaches(self) -> bool:
-        """Whether anything could be done to a machine or undone: not where nobody chose a backend."""
+        """Whether a machine can be isolated or released: not if only the backend `none` is configured."""
         return self.mode is not Mode.DRY_RUN or any(not isinstance(actor, Nothing) for actor in self.actors)
 
 
-def chosen(path: Path, clock: Callable[[], float]) -> ActionsConfig:
-    """What the file says; raises WrongUse, naming what is wrong: a bound that is misspelt must not be none."""
-    stated = document(path, _EXAMPLE)
-    only(stated, {"mode", "actors", "caps", "stop", "checkpoint", "policy", *_MAKERS}, str(path))
-    mode = stated.get("mode", Mode.DRY_RUN.value)
-    if mode not in list(Mode):
-        raise WrongUse(f"{path}: {mode!r} is no mode", f"give one of {', '.join(Mode)}")
-    names = stated.get("actors", [Nothing.name])
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name in _MAKERS for name in names):
-        raise WrongUse(f"{path}: actors = {names!r} is not a list of backends", f"give a list of {', '.join(_MAKERS)}")
-    caps = table(stated, "caps", str(path))
-    bounds = {one.name: one.type for one in fields(Caps)}
-    only(caps, bounds.keys(), f"{path}, caps")
-    for name, value in caps.items():
-        if isinstance(value, bool) or not isinstance(value, int if bounds[name] is int else int | float):
-            raise WrongUse(f"{path}: {name} = {value!r} is no bound", "give a number")
-    try:
-        bounded = Caps(**caps)
-    except WrongUse as error:
-        raise WrongUse(f"{path}: {error}", error.hint) from error
-    stop = stated.get("stop", f"{path}.stop")
-    if not isinstance(stop, str):
-        raise WrongUse(f"{path}: stop = {stop!r} is no path", _EXAMPLE)
-    checkpoint = TomlTable(f"{path}, checkpoint", table(stated, "checkpoint", str(path)), _EXAMPLE)
-    copies = Manifests(checkpoint.take("copies")) if "checkpoint" in stated else None
-    checkpoint.end()
-    actors = tuple(
-        _MAKERS[name](TomlTable(f"{path}, {name}", table(stated, name, str(path)), _EXAMPLE), clock)
-        for name in dict.fromkeys(names)
-    )
-    policy = TomlTable(f"{path}, policy", table(stated, "policy", str(path)), _EXAMPLE)
-    return ActionsConfig(Mode(mode), bounded, actors, Path(stop), copies, _testing(policy))
+class BackendTable(SettingsTable, frozen=True):
+    """The settings of one backend. The backend `none` has no settings."""
+
+    def backend(self, where: str, clock: _Clock) -> Backend:
+        """The backend with these settings; raises WrongUse, which says `where` they are."""
+        return Nothing()
 
 
-def _testing(words: TomlTable) -> PolicyOfTests:
-    test, release = (_without_people(words, key) for key in ("test", "release"))
-    words.end()
-    if release and not test:
-        raise WrongUse(
-            f'{words.where}: release = "{_AUTO}" needs test = "{_AUTO}"', "set that too, or leave both to people"
-        )
-    return PolicyOfTests(test, release)
+class SlurmTable(BackendTable, frozen=True):
+    requeue: bool = True
+
+    def backend(self, where: str, clock: _Clock) -> Backend:
+        return Slurm(self.requeue)
 
 
-def _without_people(words: TomlTable, key: str) -> bool:
-    value = words.take(key, _ASK)
-    if value not in (_ASK, _AUTO):
-        raise WrongUse(f"{words.where}: {key} = {value!r} is no choice", f'give "{_ASK}" or "{_AUTO}"')
-    return value == _AUTO
+class KubeTable(BackendTable, frozen=True):
+    url: str = ""
+    token_file: str = ""
+    ca_file: str = ""
+
+    def api(self) -> KubeApi:
+        return KubeApi(self.url, Path(self.token_file), self.ca_file) if self.url else KubeApi.own()
 
 
-def _slurm(words: TomlTable, clock: Callable[[], float]) -> Backend:
-    requeue = words.yes("requeue", True)
-    words.end()
-    return Slurm(requeue)
+class KubernetesTable(KubeTable, frozen=True):
+    evict: bool = True
+
+    def backend(self, where: str, clock: _Clock) -> Backend:
+        return Kubernetes(self.api(), clock, self.evict)
 
 
-def _webhook(words: TomlTable, clock: Callable[[], float]) -> Backend:
-    url, secret = words.take("url"), words.secret("secret_file")
-    if len(secret) < LEAST:
-        raise WrongUse(
-            f"{words.where}: the secret of secret_file is too short",
-            f"give {LEAST} bytes at least: openssl rand -hex 32",
-        )
-    words.end()
-    return Webhook(url, secret, clock)
+class NVSentinelTable(KubeTable, frozen=True):
+    socket: str = SOCKET
+    act: bool = False
+
+    def backend(self, where: str, clock: _Clock) -> Backend:
+        return NVSentinel(self.api(), clock, self.socket, self.act)
 
 
-def _alertmanager(words: TomlTable, clock: Callable[[], float]) -> Backend:
-    url, cluster = words.take("url"), words.take("cluster", "")
-    words.end()
-    return Alertmanager(url, clock, cluster)
+class WebhookTable(BackendTable, frozen=True):
+    url: Text
+    secret_file: Text
+
+    def backend(self, where: str, clock: _Clock) -> Backend:
+        key = secret(self.secret_file, where)
+        if len(key) < LEAST:
+            hint = f"at least {LEAST} bytes: openssl rand -hex 32"
+            raise WrongUse(f"{where}: the secret in secret_file is too short", hint, code="wrong-setting")
+        return Webhook(self.url, key, clock)
 
 
-def _exclusion(words: TomlTable, clock: Callable[[], float]) -> Backend:
-    path = words.take("path")
-    words.end()
-    return ExcludeFile(Path(path))
+class AlertmanagerTable(BackendTable, frozen=True):
+    url: Text
+    cluster: str = ""
+
+    def backend(self, where: str, clock: _Clock) -> Backend:
+        return Alertmanager(self.url, clock, self.cluster)
 
 
-def _kubernetes(words: TomlTable, clock: Callable[[], float]) -> Backend:
-    evict, api = words.yes("evict", True), _api(words)
-    words.end()
-    return Kubernetes(api, clock, evict)
+class ExcludeFileTable(BackendTable, frozen=True):
+    path: Text
+
+    def backend(self, where: str, clock: _Clock) -> Backend:
+        return ExcludeFile(Path(self.path))
 
 
-def _nvsentinel(words: TomlTable, clock: Callable[[], float]) -> Backend:
-    socket, act, api = words.take("socket", SOCKET), words.yes("act", False), _api(words)
-    words.end()
-    return NVSentinel(api, clock, socket, act)
-
-
-def _api(words: TomlTable) -> KubeApi:
-    url, token, ca = words.take("url", ""), words.take("token_file", ""), words.take("ca_file", "")
-    return KubeApi(url, Path(token), ca) if url else KubeApi.own()
-
-
-def _nothing(words: TomlTable, clock: Callable[[], float]) -> Backend:
-    words.end()
-    return Nothing()
-
-
-_MAKERS: Mapping[str, Callable[[TomlTable, Callable[[], float]], Backend]] = {
-    Nothing.name: _nothing,
-    Slurm.name: _slurm,
-    Kubernetes.name: _kubernetes,
-    NVSentinel.name: _nvsentinel,
-    Webhook.name: _webhook,
-    Alertmanager.name: _alertmanager,
-    ExcludeFile.name: _exclusion,
+_BACKENDS: Mapping[str, type[BackendTable]] = {
+    Nothing.name: BackendTable,
+    Slurm.name: SlurmTable,
+    Kubernetes.name: KubernetesTable,
+    NVSentinel.name: NVSentinelTable,
+    Webhook.name: WebhookTable,
+    Alertmanager.name: AlertmanagerTable,
+    ExcludeFile.name: ExcludeFileTable,
 }
+
+
+class CheckpointTable(SettingsTable, frozen=True):
+    copies: Text
+
+
+class PolicyTable(SettingsTable, frozen=True):
+    test: _Policy = "ask"
+    release: _Policy = "ask"
+
+    def __post_init__(self) -> None:
+        if self.release == "auto" and self.test != "auto":
+            raise ValueError('release = "auto" needs test = "auto"')
+
+
+class ActingFile(SettingsTable, frozen=True, rename={"exclude_file": ExcludeFile.name}):
+    """The whole file. The table of a backend is checked only if `actors` names the backend."""
+
+    mode: Mode = Mode.DRY_RUN
+    actors: Annotated[
+        tuple[Literal["none", "slurm", "kubernetes", "nvsentinel", "webhook", "alertmanager", "exclude-file"], ...],
+        Meta(min_length=1),
+    ] = ("none",)
+    caps: Caps = Caps()
+    stop: Text = ""
+    checkpoint: CheckpointTable = CheckpointTable("")
+    policy: PolicyTable = PolicyTable()
+    none: dict[str, Any] = msgspec.field(default_factory=dict)
+    slurm: dict[str, Any] = msgspec.field(default_factory=dict)
+    kubernetes: dict[str, Any] = msgspec.field(default_factory=dict)
+    nvsentinel: dict[str, Any] = msgspec.field(default_factory=dict)
+    webhook: dict[str, Any] = msgspec.field(default_factory=dict)
+    alertmanager: dict[str, Any] = msgspec.field(default_factory=dict)
+    exclude_file: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def chosen(path: Path, clock: _Clock) -> ActionsConfig:
+    """What the file says; raises WrongUse, which names each setting that is wrong or unknown."""
+    found = document(path, _HINT)
+    file = table(found, ActingFile, _HINT, path)
+    actors = tuple(
+        table(found.get(name, {}), _BACKENDS[name], _HINT, path, name).backend(f"{path}: {name}", clock)
+        for name in dict.fromkeys(file.actors)
+    )
+    copies = Manifests(file.checkpoint.copies) if file.checkpoint.copies else None
+    policy = PolicyOfTests(file.policy.test == "auto", file.policy.release == "auto")
+    return ActionsConfig(file.mode, file.caps, actors, Path(file.stop or f"{path}.stop"), copies, policy)

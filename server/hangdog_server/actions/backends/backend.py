@@ -72,8 +72,8 @@ class JobPlacement:
 class BackendFailed(HangdogError):
     """An act was not carried out. `again`: it may be later, by itself (the scheduler was away)."""
 
-    def __init__(self, what: str, hint: str = "", again: bool = False) -> None:
-        super().__init__(what, hint)
+    def __init__(self, what: str, hint: str = "", again: bool = False, *, code: str = "") -> None:
+        super().__init__(what, hint, code=code)
         self.again = again
 
 
@@ -165,5 +165,7 @@ def left_alone(who: str, machine: str, state: MachineMark) -> BackendFailed:
     """The refusal to touch what somebody else has marked."""
     reason = printable(state.reason, WORDS) or "no reason is given"
     return BackendFailed(
-        f"{machine} is left alone: somebody else took it out of use in {who} ({reason})", "ask its owner"
+        f"{machine} is left alone: somebody else took it out of use in {who} ({reason})",
+        "ask its owner",
+        code="already-isolated",
     )

@@ -75,10 +75,10 @@ class ExcludeFile:
             return await self._disk.do(work)
         except TimeoutError:
             hint = "is its disk there? ls it by hand; and who holds its lock?"
-            raise BackendFailed(f"{self._path} does not answer", hint, again=True) from None
+            raise BackendFailed(f"{self._path} does not answer", hint, again=True, code="backend-unreachable") from None
         except OSError as error:
             what = f"{self._path} cannot be changed: {error.strerror}"
-            raise BackendFailed(what, "check its folder, owner and disk", again=True) from error
+            raise BackendFailed(what, "check its folder, owner and disk", again=True, code="unwritable-file") from error
 
     def _read(self) -> list[str]:
         try:
@@ -87,7 +87,9 @@ class ExcludeFile:
         except FileNotFoundError:
             return []
         if len(content) > MOST:
-            raise BackendFailed(f"{self._path} is larger than {MOST >> 20} MiB", "is it the right file?")
+            raise BackendFailed(
+                f"{self._path} is larger than {MOST >> 20} MiB", "is it the right file?", code="too-large"
+            )
         return content.decode("utf-8", "surrogateescape").splitlines()
 
     def _write(self, lines: list[str]) -> None:
@@ -126,5 +128,9 @@ def _split(line: str) -> tuple[str, str]:
 
 def _name(machine: str) -> str:
     if not machine or machine.startswith("#") or machine.split() != [machine] or "#" in machine:
-        raise BackendFailed(f"{machine[:60]!r} is no name for a line of a file", "see the agent's --machine")
+        raise BackendFailed(
+            f"{machine[:60]!r} cannot be the name of a machine in this file",
+            "see the agent's --machine",
+            code="wrong-machine-name",
+        )
     return machine

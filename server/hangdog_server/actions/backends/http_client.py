@@ -42,7 +42,10 @@ class HttpAnswer:
             return json.loads(self.content)
         except (ValueError, RecursionError) as error:
             raise BackendFailed(
-                f"the answer is not JSON: {self.words}", "is it the right address?", again=True
+                f"the answer is not JSON: {self.words}",
+                "is it the right address?",
+                again=True,
+                code="backend-answer-unreadable",
             ) from error
 
 
@@ -54,7 +57,9 @@ def opened(ca: str = "", **more: Any) -> httpx.AsyncClient:
     try:
         context = ssl.create_default_context(cafile=ca or None)
     except OSError as error:
-        raise WrongUse(f"cannot read the authority {ca}: {error}", "give a file of PEM certificates") from error
+        raise WrongUse(
+            f"cannot read the authority {ca}: {error}", "give a file of PEM certificates", code="unreadable-file"
+        ) from error
     return httpx.AsyncClient(timeout=WITHIN_S, follow_redirects=False, trust_env=False, verify=context, **more)
 
 
@@ -67,14 +72,23 @@ async def send(client: httpx.AsyncClient, method: str, url: str, within_s: float
             async for chunk in answer.aiter_bytes():
                 content += chunk
                 if len(content) > MOST:
-                    raise BackendFailed(f"{shown(url)} answers more than {MOST >> 20} MiB", "is it the right address?")
+                    raise BackendFailed(
+                        f"{shown(url)} answers more than {MOST >> 20} MiB",
+                        "is it the right address?",
+                        code="backend-answer-unreadable",
+                    )
             return HttpAnswer(answer.status_code, bytes(content))
     except TimeoutError:
-        raise BackendFailed(f"{shown(url)} did not answer within {within_s:g} s", "is it up, or slow?", True) from None
+        raise BackendFailed(
+            f"{shown(url)} did not answer within {within_s:g} s", "is it up, or slow?", True, code="backend-unreachable"
+        ) from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         words = str(error) or type(error).__name__
         raise BackendFailed(
-            f"{shown(url)} cannot be reached: {words}", "is it up, and the address right?", True
+            f"{shown(url)} cannot be reached: {words}",
+            "is it up, and the address right?",
+            True,
+            code="backend-unreachable",
         ) from error
 
 
@@ -90,7 +104,9 @@ def refused(url: str, answer: HttpAnswer) -> BackendFailed:
     """What an answer that is no success means."""
     again = answer.status in AGAIN or answer.status >= 500
     hint = "it is tried again" if again else "check the address, and what it asks for (a secret, a token)"
-    return BackendFailed(f"{shown(url)} answers {answer.status}: {answer.words}", hint, again)
+    return BackendFailed(
+        f"{shown(url)} answers {answer.status}: {answer.words}", hint, again, code="backend-answered-error"
+    )
 
 
 def shown(url: str) -> str:

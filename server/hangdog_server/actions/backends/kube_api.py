@@ -51,7 +51,9 @@ class KubeApi:
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
             raise WrongUse(
-                "this process runs in no Kubernetes pod", "give url, token_file and ca_file below [kubernetes]"
+                "this process runs in no Kubernetes pod",
+                "give url, token_file and ca_file below [kubernetes]",
+                code="outside-kubernetes",
             )
         return cls(f"https://{f'[{host}]' if ':' in host else host}:{port}", POD / "token", str(POD / "ca.crt"))
 
@@ -62,7 +64,12 @@ class KubeApi:
             raise self.failed(answer.status, path, answer.words)
         found = answer.json()
         if not isinstance(found, dict):
-            raise BackendFailed(f"{path}: what the API server answers is no object", "is it the right url?", again=True)
+            raise BackendFailed(
+                f"{path}: what the API server answers is no object",
+                "is it the right url?",
+                again=True,
+                code="backend-answer-unreadable",
+            )
         return found
 
     async def patch(self, path: str, change: Mapping[str, Any], kind: str) -> bool:
@@ -82,8 +89,14 @@ class KubeApi:
         """What a status that is no success means."""
         again = status in AGAIN or status >= 500
         hint = HINTS.get(status, "it is tried again" if again else "the API server's log says more")
-        kind = {403: KubeDenied, 404: Unknown}.get(status, BackendFailed)
-        return kind(f"Kubernetes answers {status} to {path}: {words}", hint, again)
+        what = f"Kubernetes answers {status} to {path}: {words}"
+        if status == 401:
+            return BackendFailed(what, hint, again, code="kubernetes-denied")
+        if status == 403:
+            return KubeDenied(what, hint, again, code="kubernetes-denied")
+        if status == 404:
+            return Unknown(what, hint, again, code="kubernetes-not-found")
+        return BackendFailed(what, hint, again, code="kubernetes-failed")
 
     async def close(self) -> None:
         """Closes its connections."""
@@ -94,14 +107,20 @@ class KubeApi:
             token = self._token_file.read_text(encoding="ascii").strip()
         except (OSError, ValueError) as error:
             hint = "mount the service account's token"
-            raise BackendFailed(f"cannot read the token {self._token_file}: {error}", hint, again=True) from error
+            raise BackendFailed(
+                f"cannot read the token {self._token_file}: {error}", hint, again=True, code="unreadable-file"
+            ) from error
         return {"Authorization": f"Bearer {token}"}
 
 
 def named(name: str) -> str:
     """The name, which is one node's or pod's; raises BackendFailed."""
     if not NAME.fullmatch(name) or ".." in name:
-        raise BackendFailed(f"{name[:60]!r} is no name of Kubernetes'", "see the agent's --machine: the node's name")
+        raise BackendFailed(
+            f"{name[:60]!r} is not a name that Kubernetes allows",
+            "see the agent's --machine: the node's name",
+            code="wrong-machine-name",
+        )
     return name
 
 
@@ -112,4 +131,4 @@ def understood(what: str) -> Iterator[None]:
         yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         words = f"what is answered about {what} is not as Kubernetes answers ({type(error).__name__}: {error})"
-        raise BackendFailed(words, "is it the right url?", again=True) from error
+        raise BackendFailed(words, "is it the right url?", again=True, code="backend-answer-unreadable") from error

@@ -64,7 +64,7 @@ class Kubernetes:
     async def mark(self, case: IsolationCase) -> None:
         """Cordons and taints it (NoSchedule: what runs there goes on until it is evicted), and says why."""
         if not VALUE.fullmatch(case.incident):
-            raise BackendFailed(f"{case.incident!r} is no value of a label")
+            raise BackendFailed(f"{case.incident!r} is no value of a label", code="bad-name")
 
         def change(node: dict[str, Any]) -> dict[str, Any]:
             state = _mark_of(node)
@@ -160,7 +160,7 @@ class Kubernetes:
             others = any(name in labels(pod) for pod in there for name in JOB_LABELS)
         if not case.pods and not case.owner.known and others:
             what = f"the agent on {case.machine} does not tell which pods job {case.job} has there"
-            raise BackendFailed(what, "update the agent, and evict these by hand")
+            raise BackendFailed(what, "update the agent, and evict these by hand", code="pods-unknown")
         return mine
 
     async def _node(self, case: IsolationCase) -> dict[str, Any]:
@@ -178,7 +178,9 @@ class Kubernetes:
             if await self._api.patch(f"/api/v1/nodes/{named(case.machine)}", patch, "merge"):
                 return True
         what = f"{TRIES} tries to mark {case.machine} met somebody else's writing"
-        raise BackendFailed(what, "which controller writes this node without pause?", again=True)
+        raise BackendFailed(
+            what, "which controller writes this node without pause?", again=True, code="changed-meanwhile"
+        )
 
     async def _tell(self, case: IsolationCase, status: str, message: str) -> None:
         """Says it as a condition of the node, merged by its type: a plain merge would replace all other conditions."""

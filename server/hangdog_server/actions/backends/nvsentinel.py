@@ -97,4 +97,4 @@ class NVSentinel:
             code, words = error.code(), printable(error.details() or "", WORDS)
             hint = FINAL.get(code, "is its platform connector there, and the socket in this pod?")
             what = f"NVSentinel at {self._target} did not take an event of {case.machine}: {code.name} {words}"
-            raise BackendFailed(what, hint, again=code not in FINAL) from error
+            raise BackendFailed(what, hint, again=code not in FINAL, code="nvsentinel-failed") from error

@@ -60,7 +60,10 @@ class Slurm:
         state = re.search(r" State=(\S+)", line)
         if state is None:
             raise BackendFailed(
-                f"scontrol tells no state of {case.machine}", "is it a Slurm of another kind?", again=True
+                f"scontrol reports no state of {case.machine}",
+                "is it a Slurm of another kind?",
+                again=True,
+                code="backend-answer-unreadable",
             )
         flags = {flag.rstrip("*~#!%$@^-") for flag in state[1].split("+")}
         if not flags & OUT:
@@ -104,7 +107,9 @@ class Slurm:
             there = [case.job]
         if len(set(there)) > 1:
             what = f"Slurm runs several jobs on {case.machine} ({', '.join(sorted(set(there)))}), none is called {case.job}"
-            raise BackendFailed(what, "export HANGDOG_JOB=$SLURM_JOB_ID in the job; queue this one again by hand")
+            raise BackendFailed(
+                what, "export HANGDOG_JOB=$SLURM_JOB_ID in the job; queue this one again by hand", code="ambiguous-job"
+            )
         return f"{there[0]}:{(await self._job(there[0])).get('Restarts', '0')}" if there else ""
 
     async def contradicts(self, stated: JobPlacement) -> tuple[str, ...]:
@@ -169,7 +174,12 @@ class Slurm:
             raise
         fields = {key: value for key, _, value in (word.partition("=") for word in line.split())}
         if "JobState" not in fields:  # nothing is known of it, least of all that it is to be queued again
-            raise BackendFailed(f"scontrol tells no state of job {job}", "is it a Slurm of another kind?", again=True)
+            raise BackendFailed(
+                f"scontrol reports no state of job {job}",
+                "is it a Slurm of another kind?",
+                again=True,
+                code="backend-answer-unreadable",
+            )
         return fields
 
     async def _ask(self, *command: str) -> str:
@@ -179,13 +189,20 @@ class Slurm:
         words = " ".join((complaints or out).split())[:300] or f"status {status}"
         for stated, advice in FINAL.items():
             if stated in words:
-                raise BackendFailed(f"Slurm refuses {' '.join(command[:3])}: {words}", advice)
+                raise BackendFailed(f"Slurm refuses {' '.join(command[:3])}: {words}", advice, code="slurm-failed")
         raise BackendFailed(
-            f"{command[0]} failed: {words}", "it is tried again until the evidence is too old", again=True
+            f"{command[0]} failed: {words}",
+            "it is tried again until the evidence is too old",
+            again=True,
+            code="slurm-failed",
         )
 
 
 def _name(machine: str) -> str:
     if not NAME.fullmatch(machine) or machine.upper() in ("ALL", "DEFAULT"):
-        raise BackendFailed(f"{machine[:60]!r} is no name of one machine of Slurm's", "see the agent's --machine")
+        raise BackendFailed(
+            f"{machine[:60]!r} is not the name of one machine in Slurm",
+            "see the agent's --machine",
+            code="wrong-machine-name",
+        )
     return machine

@@ -31,9 +31,13 @@ async def run(
         )
     except FileNotFoundError:
         hint = "install it on the server's machine, or choose another actor"
-        raise BackendFailed(f"{command[0]} is not installed here", hint, again=True) from None
+        raise BackendFailed(
+            f"{command[0]} is not installed here", hint, again=True, code="program-not-runnable"
+        ) from None
     except OSError as error:
-        raise BackendFailed(f"{command[0]} cannot be run: {error.strerror}", again=True) from error
+        raise BackendFailed(
+            f"{command[0]} cannot be run: {error.strerror}", again=True, code="program-not-runnable"
+        ) from error
     try:
         async with asyncio.timeout(within_s):
             out, complaints, _ = await asyncio.gather(
@@ -42,7 +46,10 @@ async def run(
             status = await process.wait()
     except TimeoutError:
         raise BackendFailed(
-            f"{command[0]} did not answer within {within_s:g} s", "is the scheduler up?", True
+            f"{command[0]} did not answer within {within_s:g} s",
+            "is the scheduler up?",
+            True,
+            code="backend-unreachable",
         ) from None
     finally:
         if process.returncode is None:

@@ -46,12 +46,16 @@ def respond(
     query = sa.select(*(INCIDENTS.c[one] for one in columns)).where(INCIDENTS.c.id == name)
     row = connection.execute(query.with_for_update()).first()
     if row is None:
-        raise WrongUse(f"incident {name} is not in the store", "hangdog incidents lists them")
+        raise WrongUse(f"incident {name} is not in the store", "hangdog incidents lists them", code="no-such-incident")
     before, known = read(row.response), settled.read(row.settled)
     if key and _came(connection, name, key):
         return False
     if wanted.what in _CLOSES and row.state not in ENDED:
-        raise WrongUse(f"incident {name} is under way ({row.state})", f"hangdog watch {name} waits for its verdict")
+        raise WrongUse(
+            f"incident {name} is under way ({row.state})",
+            f"hangdog watch {name} waits for its verdict",
+            code="no-verdict-yet",
+        )
     if wanted.settled is not None:
         _require_own(name, wanted.settled.machines, {*row.asked.get("asked", ()), *row.asked.get("absent", ())})
     try:
@@ -142,7 +146,7 @@ def _require_room(connection: sa.Connection, name: str, wanted: ResponseDecision
         notes = connection.execute(sa.select(sa.func.count()).select_from(RESPONSES).where(mine)).scalar_one()
     if notes >= NOTES or before.entries >= ENTRIES:
         what = f"{notes} notes" if notes >= NOTES else f"{before.entries} entries"
-        raise WrongUse(f"incident {name} already has {what}", "that is the limit for one incident")
+        raise WrongUse(f"incident {name} already has {what}", "that is the limit for one incident", code="too-many")
 
 
 def _require_own(name: str, machines: Collection[str], known: Collection[str]) -> None:
@@ -151,4 +155,4 @@ def _require_own(name: str, machines: Collection[str], known: Collection[str]) -
         if machine not in known:
             near = difflib.get_close_matches(machine, sorted(known), 1)
             hint = f"is it {near[0]}?" if near else f"hangdog ranks {name} shows them"
-            raise WrongUse(f"incident {name} has no machine {machine!r}", hint)
+            raise WrongUse(f"incident {name} has no machine {machine!r}", hint, code="unknown-machine")

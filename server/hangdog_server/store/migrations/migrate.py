@@ -36,4 +36,4 @@ def migrate(connection: sa.Connection, name: str) -> None:
 def newer(name: str, theirs: str, ours: str) -> WrongUse:
     """The refusal of a store whose tables this hangdog does not know."""
     what = f"the store {name} was written by a newer hangdog: its tables are version {theirs}, here {ours}"
-    return WrongUse(what, "update this hangdog, or give it another --store")
+    return WrongUse(what, "update this hangdog, or give it another --store", code="store-is-newer")

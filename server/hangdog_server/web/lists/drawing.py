@@ -2,13 +2,13 @@
 
 import asyncio
 import gzip
-import json
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
+import msgspec
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -39,9 +39,9 @@ class Drawing:
         """A page; what was drawn of the same that is `shown` is sent again. None: it is drawn anew."""
         return await self._answer(request, draw, "text/html; charset=utf-8", shown)
 
-    async def document(self, request: Request, document: Mapping[str, Any]) -> Response:
+    async def document(self, request: Request, document: Struct) -> Response:
         """A JSON document."""
-        return await self._answer(request, lambda: _text(document), "application/json", None)
+        return await self._answer(request, lambda: msgspec.json.encode(document).decode(), "application/json", None)
 
     def kept(self, shown: Hashable) -> bool:
         """Whether what is shown so was drawn already."""
@@ -64,10 +64,6 @@ class Drawing:
         if found.packed and _takes_gzip(request):
             return Response(found.packed, headers={**headers, "content-encoding": "gzip"})
         return Response(found.plain, headers=headers)
-
-
-def _text(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _packed(draw: Callable[[], str]) -> Packed:

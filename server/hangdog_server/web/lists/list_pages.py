@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -23,7 +24,8 @@ from hangdog_server.web.history import History
 from hangdog_server.web.lists import list_rows
 from hangdog_server.web.lists.drawing import Drawing
 from hangdog_server.web.lists.list_rows import Column, TableRow
-from hangdog_server.web.marks import Marks, events
+from hangdog_server.web.live_feed import events
+from hangdog_server.web.marks import Marks
 from hangdog_server.web.render import page
 from hangdog_server.web.request_guard import Answer, Guard, nav
 
@@ -79,7 +81,7 @@ class ListPages:
 
     def routes(self) -> list[Route]:
         """Their paths, before those of what they list."""
-        answers: dict[str, Callable[[Request], Awaitable[dict[str, Any]]]] = {
+        answers: dict[str, Callable[[Request], Awaitable[Struct]]] = {
             "incidents": self._incidents, "jobs": self._jobs, "machines": self._machines, "actions": self._actions,
         }  # fmt: skip
         found = []
@@ -184,25 +186,25 @@ class ListPages:
 
     # ---- the same as JSON
 
-    def _document(self, answer: Callable[[Request], Awaitable[dict[str, Any]]]) -> Answer:
+    def _document(self, answer: Callable[[Request], Awaitable[Struct]]) -> Answer:
         async def document(request: Request, person: Person) -> Response:
             return await self._drawing.document(request, await answer(request))
 
         return document
 
-    async def _incidents(self, request: Request) -> dict[str, Any]:
+    async def _incidents(self, request: Request) -> Struct:
         listed = await self._lists.incidents(self._asked(INCIDENTS, request))
-        return {"incidents": [api.incident_line(one) for one in listed.rows], "list": list_document(listed)}
+        return api.IncidentsAnswer(tuple(map(api.incident_line, listed.rows)), api.extent(listed))
 
-    async def _jobs(self, request: Request) -> dict[str, Any]:
+    async def _jobs(self, request: Request) -> Struct:
         listed = await self._lists.jobs(self._asked(JOBS, request))
-        return {"jobs": [api.job(one) for one in listed.rows], "list": list_document(listed)}
+        return api.JobsAnswer(tuple(map(api.job, listed.rows)), api.extent(listed))
 
-    async def _machines(self, request: Request) -> dict[str, Any]:
+    async def _machines(self, request: Request) -> Struct:
         listed = await self._lists.machines(self._asked(MACHINES, request))
-        return {"machines": [api.machine(one) for one in listed.rows], "list": list_document(listed)}
+        return api.MachinesAnswer(listed.rows, api.extent(listed))
 
-    async def _actions(self, request: Request) -> dict[str, Any]:
+    async def _actions(self, request: Request) -> Struct:
         query, whose = self._asked(ACTIONS, request), request.query_params.get("incident", "")
         if whose:
             incident = await self._store.find(whose)
@@ -211,17 +213,8 @@ class ListPages:
             listed = ListPage(rows[: query.limit], len(rows), len(rows), counts, replace(query, page=1))
         else:
             listed = await self._lists.actions(query)
-        return {**api.actions(await self._acting.answer(listed.rows)), "list": list_document(listed)}
+        return api.action_page(await self._acting.answer(listed.rows), listed)
 
     def _asked(self, kind: ListKind, request: Request, most: int = 0) -> ListQuery:
         asked: Mapping[str, Sequence[str]] = {name: request.query_params.getlist(name) for name in request.query_params}
         return query_of(kind, asked, self._settings.listed, most or self._settings.max_listed)
-
-
-def list_document(listed: ListPage[Any]) -> dict[str, Any]:
-    """How much of a list an answer holds: `found` lines are asked for of `known` ones, `summary` says it in words."""
-    query = listed.query
-    return {
-        "summary": listed.summary, "found": listed.found, "known": listed.known, "page": query.page, "pages": listed.pages,
-        "limit": query.limit, "sort": query.sort or query.kind.sorts[0], "counts": dict(listed.counts),
-    }  # fmt: skip

@@ -13,7 +13,7 @@ from hangdog_models.views.answer_text import percent
 from hangdog_server.cluster.job_states import KnownJob
 from hangdog_server.store.actions import ActionRecord, describe
 from hangdog_server.web.history import TONES
-from hangdog_server.web.render import job_link, machine_links, machine_path, since, utc
+from hangdog_server.web.render import communicators_path, job_link, machine_links, machine_path, since, utc
 
 #: Jobs that are named in a machine's line.
 JOBS = 4
@@ -80,8 +80,9 @@ def job_row(one: KnownJob, now: float) -> TableRow:
     incident = Markup('<a href="/incidents/{}">{}</a>').format(
         quote(state.incident, safe=""), _shown(state.incident, 40)
     )
+    ranks = Markup('<a href="{}">{:,}</a>').format(communicators_path(one.name), one.ranks)
     cells = (
-        _shown(one.name), _two(state.text, held, 300), machines, f"{one.ranks:,}", incident if state.incident else "",
+        _shown(one.name), _two(state.text, held, 300), machines, ranks, incident if state.incident else "",
     )  # fmt: skip
     return TableRow(link, cells, state.tone)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from hangdog_models.actions.respond import OF_MACHINES, DecidedSince
@@ -60,7 +60,7 @@ class ResponsePages:
             incident, posted = await self._store.find(_name(request)), await form(request)
             asked = _asked(what, posted, posted.get("machines", "").split())
             if asked.shown is None:
-                raise Malformed("this is no form of ours", "open the page and post its form")
+                raise Malformed("this is no form of ours", "open the page and post its form", code="wrong-body")
             try:
                 await self._responding.respond(incident.id, asked, person)
             except WrongUse as error:
@@ -83,7 +83,7 @@ class ResponsePages:
                 done = await self._responding.respond(incident.id, asked, person)
             except WrongUse as error:
                 raise _refused(error) from error
-            return JSONResponse(api.incident_line(done))
+            return api.json(api.incident_line(done))
 
         return does
 
@@ -91,7 +91,7 @@ class ResponsePages:
 def _asked(what: str, posted: Mapping[str, str], machines: list[str]) -> Asked:
     seen = posted.get("seen", "")
     if len(posted.get("machines", "")) > MACHINES:
-        raise Malformed("too many machines are named", "name those that were at fault")
+        raise Malformed("too many machines are named", "name those that were at fault", code="too-many")
     return Asked(
         what,
         reason(posted),
@@ -105,7 +105,7 @@ def _asked(what: str, posted: Mapping[str, str], machines: list[str]) -> Asked:
 def _refused(error: WrongUse) -> WrongUse:
     """As it is answered: what was decided since is a conflict, what is wrong by itself is malformed."""
     kind = Conflict if isinstance(error, DecidedSince) else Malformed
-    return kind(str(error), error.hint)
+    return kind(str(error), error.hint, code=error.code)
 
 
 def _confirm(

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from hangdog_agent.discovery.cpu_activity import CpuSample
+from hangdog_agent.numbers.log_numbers import followed
 from hangdog_agent.stalls.job_monitor import JobMonitor, Key
 from hangdog_agent.stalls.progress.profiler_rings import RingSignal
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_agent.stalls.stack_motion import StackSample
 from hangdog_models.diagnosis.observe import activity
+from hangdog_models.numbers.number_watch import USUAL
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stall_timeouts import Doing, Sign, StallTimeouts, suspect
@@ -161,6 +163,30 @@ def test_a_job_whose_steps_come_to_take_longer_is_told(steps: Iterable[int]) -> 
     assert machine.monitor.slowdown() is None
 
 
+class LoggedJob:
+    """The log of rank 0, which tells steps and throughput each second; the other ranks log nothing."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.signal = ProgressSignal(SignalKind.LINES, 3.0, authoritative=True)
+        self.begin()
+
+    def begin(self) -> None:
+        self.numbers = followed(USUAL)
+
+    def live(self, monitor: JobMonitor, seconds: int, rate: float) -> None:
+        for _ in range(seconds):
+            self.now += 1.0
+            self.numbers.take(
+                f"\x1b[32mstep: {self.now:.0f}  \x1b[34mtps: {rate:,.0f}  \x1b[36mmfu: 31.50%\n", True, self.now
+            )
+            self.signal.look(True, self.now, self.now)
+            self.signal.work = self.numbers.work
+            spent = CpuSample(self.now, 0.4 * self.now, 0.0, int(self.now))
+            monitor.add_cpu_samples({(pid, 1): (Rank(pid), spent) for pid in ALL})
+            monitor.add_signals({(0, 1): (self.signal,)})
+
+
 def test_one_log_that_says_otherwise_than_most_is_not_believed() -> None:
     machine = Machine()
     machine.live(400)
@@ -204,6 +230,24 @@ def test_where_no_lines_count_steps_collectives_time_them(lines: bool) -> None:
     assert slow.why.startswith(
         "a step takes" if lines else "from one collective to the next it takes 12.5 ms, 50 % more than the 8.33 ms"
     )
+
+
+@pytest.mark.parametrize("fall", [0.95, 0.67])
+def test_a_job_whose_throughput_falls_is_told_though_its_steps_take_as_long_as_before(fall: float) -> None:
+    monitor, log = JobMonitor(SETTINGS), LoggedJob()
+    log.live(monitor, 400, 12_000.0)
+    assert monitor.slowdown() is None
+    log.live(monitor, 100, fall * 12_000.0)
+    slow = monitor.slowdown()
+    if fall > 0.9:
+        assert slow is None
+        return
+    assert slow is not None and slow.why == "tokens/s fell by 33 %, from 12,000 to 8,040"
+    log.live(monitor, 100, 12_000.0)
+    assert monitor.slowdown() is None
+    log.begin()  # another start of the job writes to the same log: what was usual is not any more
+    log.live(monitor, 100, 4_000.0)
+    assert monitor.slowdown() is None
 
 
 def test_who_writes_no_steps_is_never_told_to_be_slower() -> None:

@@ -26,6 +26,7 @@ from hangdog_agent.stalls.progress.logs import Logs
 from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal, SignalKind
 from hangdog_agent.stalls.progress.sources import ProgressSources
 from hangdog_agent.stalls.settings import StallSettings
+from hangdog_models.numbers.work_rate import WorkUnit
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import Missing, Reason
@@ -320,6 +321,20 @@ def test_numbers_of_a_log_are_followed_with_who_writes_it(tmp_path: Path) -> Non
             append(log, "".join(f"step: {5 * number + one} loss: {'nan' if number > 5 else 2.0}\n" for one in range(5)))
             hearing.hear()
         assert writers == {member.process.key} and [alarm.step for alarm in numbers.taken()] == [30]
+
+
+def test_the_throughput_of_a_log_stands_beside_its_signals(tmp_path: Path) -> None:
+    log = tmp_path / "out"
+    with trainer(log) as member:
+        hearing = Hearing(member)
+        followed(hearing)
+        begun = None
+        for number in range(1, 5):
+            append(log, f"step: {number}  tps: 1,000\n")
+            (work,) = [each.work for each in hearing.hear()[member.process.key] if each.work is not None]
+            begun = work.at if begun is None else begun
+        assert begun is not None and work.at > begun and work.unit is WorkUnit.TOKENS
+        assert work.done == pytest.approx(1_000.0 * (work.at - begun))
 
 
 def test_a_job_that_is_started_again_into_the_same_log_has_numbers_of_its_own(tmp_path: Path) -> None:

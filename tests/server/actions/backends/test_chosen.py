@@ -1,5 +1,6 @@
 """The file in which an operator chooses: nothing acts by itself, and what is misspelt is refused, not ignored."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,12 @@ import pytest
 from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.errors import WrongUse
 from hangdog_server.actions.backends.actions_config import ActionsConfig, PolicyOfTests, chosen
+from hangdog_server.actions.backends.kube_api import KubeApi
 from hangdog_server.actions.backends.no_action import Nothing
+
+#: Codes of errors.
+WRONG, UNKNOWN, UNREADABLE = "wrong-setting", "unknown-setting", "unreadable-file"
+ACTING = (Path(__file__).resolve().parents[4] / "docs" / "acting.md").read_text("utf-8")
 
 WHOLE = """
 mode = "auto"
@@ -55,42 +61,62 @@ def test_what_is_done_without_people_is_said_in_so_many_words(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "code", "named"),
     [
-        ("mode = 'on'", "'on' is no mode"),
-        ("mode = 1", "1 is no mode"),
-        ("actors = ['slrum']", "is not a list of backends"),
-        ("actors = []", "is not a list of backends"),
-        ("[cap]\nper_hour = 1", "cap is no setting"),
-        ("[policy]\ntest = 'always'", "test = 'always' is no choice"),
-        ("[policy]\ntest = true", "test needs a text value"),
-        ("[policy]\nrelease = 'auto'", 'needs test = "auto"'),
-        ("[policy]\ntset = 'auto'", "tset is no setting"),
-        ("[caps]\nper_houer = 1", "per_houer is no setting"),
-        ("[caps]\nper_hour = true", "True is no bound"),
-        ("[caps]\nper_hour = 1.5", "1.5 is no bound"),
-        ("[caps]\nper_hour = -1", "-1 is no bound"),
-        ("[caps]\nshare = nan", "nan is no bound"),
-        ("caps = 1", "caps is no table"),
-        ("stop = 1", "is no path"),
-        ("actors = ['slurm']\n[slurm]\nrequeue = 'yes'", "neither true nor false"),
-        ("actors = ['slurm']\n[slurm]\nforce = true", "force is no setting"),
-        ("actors = ['webhook']", "url needs a text value"),
-        ("actors = ['webhook']\n[webhook]\nurl = 'x'\nsecret_file = '/no/such'", "cannot read /no/such"),
-        ("actors = ['webhook']\n[webhook]\nurl = 'x'\nsecret_file = '/dev/null'", "too short"),
-        ("[checkpoint]", "copies needs a text value"),
-        ("[checkpoint]\ncopies = 1", "copies needs a text value"),
-        ("[checkpoint]\ncopies = '/x'\nprice = 1", "price is no setting"),
-        ("checkpoint = 1", "checkpoint is no table"),
-        ("actors = [", "cannot read"),
+        ("mode = 'on'", WRONG, "mode: 'on' dry-run"),
+        ("mode = 1", WRONG, "mode: auto"),
+        ("actors = ['slrum']", WRONG, "actors[0]: 'slrum' slurm"),
+        ("actors = []", WRONG, "actors:"),
+        ("[cap]\nper_hour = 1", UNKNOWN, "`cap` caps exclude-file"),
+        ("[policy]\ntest = 'always'", WRONG, "policy.test: 'always' ask"),
+        ("[policy]\ntest = true", WRONG, "policy.test: `bool`"),
+        ("[policy]\nrelease = 'auto'", WRONG, 'policy: needs test = "auto"'),
+        ("[policy]\ntset = 'auto'", UNKNOWN, "policy: `tset` test"),
+        ("[caps]\nper_houer = 1", UNKNOWN, "caps: `per_houer` per_hour"),
+        ("[caps]\nper_hour = true", WRONG, "caps.per_hour: `bool`"),
+        ("[caps]\nper_hour = 1.5", WRONG, "caps.per_hour: `float`"),
+        ("[caps]\nper_hour = -1", WRONG, "caps.per_hour: 0"),
+        ("[caps]\nshare = nan", WRONG, "caps.share:"),
+        ("[caps]\nbreaker_share = 1.5", WRONG, "caps.breaker_share: 1"),
+        ("[caps]\nagain_s = inf", WRONG, "caps.again_s:"),
+        ("caps = 1", WRONG, "caps: `int`"),
+        ("stop = 1", WRONG, "stop: `int`"),
+        ("stop = ''", WRONG, "stop:"),
+        ("actors = ['slurm']\n[slurm]\nrequeue = 'yes'", WRONG, "slurm.requeue: `bool` `str`"),
+        ("actors = ['slurm']\n[slurm]\nforce = true", UNKNOWN, "slurm: `force` requeue"),
+        ("actors = ['slurm']\nslurm = 1", WRONG, "slurm: `int`"),
+        ("actors = ['none']\n[none]\nforce = true", UNKNOWN, "none: `force`"),
+        ("actors = ['webhook']", WRONG, "webhook: `url`"),
+        ("actors = ['webhook']\n[webhook]\nurl = ''\nsecret_file = 'SECRET'", WRONG, "webhook.url:"),
+        ("actors = ['webhook']\n[webhook]\nurl = 'x'\nsecret_file = '/no/such'", UNREADABLE, "webhook: /no/such:"),
+        ("actors = ['webhook']\n[webhook]\nurl = 'x'\nsecret_file = '/dev/null'", WRONG, "webhook: secret_file 16"),
+        ("[checkpoint]", WRONG, "checkpoint: `copies`"),
+        ("[checkpoint]\ncopies = 1", WRONG, "checkpoint.copies: `int`"),
+        ("[checkpoint]\ncopies = '/x'\nprice = 1", UNKNOWN, "checkpoint: `price` copies"),
+        ("checkpoint = 1", WRONG, "checkpoint: `int`"),
+        ("'x - at `$.y' = 1", UNKNOWN, "`x docs/acting.md"),
+        ("actors = [", UNREADABLE, "docs/acting.md"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, code: str, named: str) -> None:
     with pytest.raises(WrongUse, match=r"acting\.toml") as caught:
         read(tmp_path, text)
-    assert words in str(caught.value) and caught.value.hint
+    said = f"{caught.value} {caught.value.hint}"
+    assert caught.value.code == code and caught.value.hint and [one for one in named.split() if one not in said] == []
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongUse, match="No such file"):
+    with pytest.raises(WrongUse, match="No such file") as caught:
         chosen(tmp_path / "acting.toml", lambda: 0.0)
+    assert caught.value.code == UNREADABLE
+
+
+def test_the_table_of_a_backend_that_is_not_used_is_not_checked(tmp_path: Path) -> None:
+    assert [actor.name for actor in read(tmp_path, "[webhook]\nurl = 'https://planned'\n").actors] == ["none"]
+
+
+@pytest.mark.parametrize("text", re.findall(r"^```toml\n(.*?)^```", ACTING, re.DOTALL | re.MULTILINE))
+def test_each_file_that_the_page_shows_is_taken(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setattr(KubeApi, "own", lambda: KubeApi("https://127.0.0.1", tmp_path / "token", ""))
+    assert read(tmp_path, text.replace("/etc/hangdog/webhook.key", "SECRET")).actors

@@ -14,6 +14,7 @@ from hangdog_server.actions.backends.kube_pods import PAGE
 from hangdog_server.actions.backends.kubernetes_cordon import CONDITION, TRIES, Kubernetes
 from support.fakes import fake_kube
 from support.fakes.fake_kube import POWERLESS, RIGHT, Kube
+from support.refused import refused
 
 JOB = Owner(OwnerKind.PODS, "0", 0)
 CASE = IsolationCase("0a1b", "gpu-a17", "llama", "rank 3 is in gc_collect, outside any collective", JOB, ("u1",))
@@ -69,15 +70,17 @@ async def test_taints_that_others_write_in_between_survive(on: Stage) -> None:
     await on.actor.unmark(CASE)
     assert on.kube.taints("gpu-a17") == ["nvidia.com/gpu", "ops/1", "ops/2", "ops/3", "ops/5"]
     on.kube.between = [write] * TRIES
-    with pytest.raises(BackendFailed, match="somebody else's writing") as caught:
+    with pytest.raises(BackendFailed) as caught:
         await on.actor.mark(CASE)
+    assert caught.value.code == "changed-meanwhile"
     assert caught.value.again and (await on.actor.look(CASE)).mark is Mark.NONE
 
 
 async def test_a_node_that_another_cordons_in_between_is_left_alone(on: Stage) -> None:
     on.kube.between = [lambda: on.kube.change("gpu-a17", unschedulable=True)]
-    with pytest.raises(BackendFailed, match=r"left alone.*\(cordoned\)"):
+    with pytest.raises(BackendFailed, match=r"\(cordoned\)") as caught:
         await on.actor.mark(CASE)
+    assert caught.value.code == "already-isolated"
     assert on.kube.taints("gpu-a17") == ["nvidia.com/gpu"]
 
 
@@ -85,8 +88,9 @@ async def test_a_node_that_is_being_replaced_is_never_touched(on: Stage) -> None
     labels = on.kube.nodes["gpu-a17"]["metadata"]["labels"]
     labels["sagemaker.amazonaws.com/node-health-status"] = "UnschedulablePendingReplacement"
     for act in (on.actor.mark, on.actor.unmark):
-        with pytest.raises(BackendFailed, match="UnschedulablePendingReplacement"):
+        with pytest.raises(BackendFailed, match="UnschedulablePendingReplacement") as caught:
             await act(CASE)
+        assert caught.value.code == "already-isolated"
 
 
 @pytest.mark.parametrize("fault", ["PATCH reset", "PATCH 503", "PATCH 429", "GET 500", "GET reset"])
@@ -111,15 +115,16 @@ async def test_after_a_bad_day_it_is_looked_at_first_and_marked_once(on: Stage, 
 )  # fmt: skip
 async def test_what_is_no_node_is_not_written_to(on: Stage, node: dict[str, object]) -> None:
     on.kube.nodes["gpu-a17"] = node
-    with pytest.raises(BackendFailed, match="not as Kubernetes answers") as caught:
+    with pytest.raises(BackendFailed) as caught:
         await on.actor.mark(CASE)
+    assert caught.value.code == "backend-answer-unreadable"
     assert caught.value.again and not any(asked.startswith("PATCH") for asked in on.kube.asked)
 
 
 async def test_what_are_no_pods_are_not_evicted(on: Stage) -> None:
     on.kube.add_pod("llama-0", "gpu-a17", "u1", **{"job-name": "llama"})
     del on.kube.pods["train", "llama-0"]["metadata"]["uid"]
-    with pytest.raises(BackendFailed, match="not as Kubernetes answers"):
+    with refused("backend-answer-unreadable"):
         await on.actor.run_of(CASE)
 
 
@@ -149,9 +154,9 @@ async def test_pods_whose_job_nobody_tells_are_not_evicted(on: Stage) -> None:
     """Their names and labels are their owners' choice."""
     on.kube.add_pod("llama-0", "gpu-a17", "u1", **{"job-name": "llama"})
     untold = replace(CASE, owner=UNKNOWN, pods=())
-    with pytest.raises(BackendFailed, match="does not tell which pods job llama has there") as caught:
+    with pytest.raises(BackendFailed, match="llama") as caught:
         await on.actor.run_of(untold)
-    assert "update the agent" in caught.value.hint
+    assert caught.value.code == "pods-unknown" and "update the agent" in caught.value.hint
     assert await Kubernetes(KubeApi(on.kube.url, on.token, ""), lambda: 0.0, evict=False).run_of(untold) == ""
     assert await on.actor.run_of(replace(CASE, owner=USER, pods=())) == "", "a process outside of pods has none"
     on.kube.pods["train", "llama-0"]["status"]["phase"] = "Failed"
@@ -195,27 +200,27 @@ async def test_kubernetes_says_where_a_job_runs(on: Stage, owner: Owner, pods: P
 
 async def test_what_nobody_can_be_asked_about_is_not_taken_for_so(on: Stage) -> None:
     on.token.write_text(POWERLESS)
-    with pytest.raises(BackendFailed, match="answers 403"):
+    with refused("kubernetes-denied"):
         await on.actor.contradicts(JobPlacement(JOB, {"gpu-a17": ("u1",)}, ("gpu-a17",)))
 
 
 @pytest.mark.parametrize(
-    ("token", "machine", "words", "hint"),
+    ("token", "machine", "status", "code", "hint"),
     [
-        ("wrong", "gpu-a17", "answers 401", "token"),
-        (POWERLESS, "gpu-a17", "answers 403", "acting.yaml"),
-        (RIGHT, "gpu-x", "answers 404", "--machine"),
+        ("wrong", "gpu-a17", "401", "kubernetes-denied", "token"),
+        (POWERLESS, "gpu-a17", "403", "kubernetes-denied", "acting.yaml"),
+        (RIGHT, "gpu-x", "404", "kubernetes-not-found", "--machine"),
     ],
 )
-async def test_refusals_say_what_to_do(on: Stage, token: str, machine: str, words: str, hint: str) -> None:
+async def test_refusals_say_what_to_do(on: Stage, token: str, machine: str, status: str, code: str, hint: str) -> None:
     on.token.write_text(token)
-    with pytest.raises(BackendFailed, match=words) as caught:
+    with pytest.raises(BackendFailed, match=status) as caught:
         await on.actor.mark(replace(CASE, machine=machine))
-    assert hint in caught.value.hint and not caught.value.again
+    assert caught.value.code == code and hint in caught.value.hint and not caught.value.again
 
 
 async def test_a_token_that_is_not_there_yet_is_waited_for(on: Stage) -> None:
     on.token.unlink()
-    with pytest.raises(BackendFailed, match="cannot read the token") as caught:
+    with pytest.raises(BackendFailed, match=str(on.token)) as caught:
         await on.actor.look(CASE)
-    assert caught.value.again
+    assert caught.value.again and caught.value.code == "unreadable-file"

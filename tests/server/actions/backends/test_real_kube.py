@@ -114,9 +114,9 @@ async def test_pods_are_found_by_our_rights_and_evicted_where_the_server_knows_h
             assert await actor.move(case, run, ["gpu-a17"])
             assert "deletionTimestamp" in kube.did("GET", "/api/v1/namespaces/train/pods/llama-0")["metadata"]
         else:  # before 1.22: said, and not passed over
-            with pytest.raises(BackendFailed, match="answers 400") as caught:
+            with pytest.raises(BackendFailed, match="400") as caught:
                 await actor.move(case, run, ["gpu-a17"])
-            assert not caught.value.again
+            assert not caught.value.again and caught.value.code == "kubernetes-failed"
     finally:
         now = {"gracePeriodSeconds": 0}
         for name in ("llama-0", "llama-1"):
@@ -178,14 +178,20 @@ async def test_whoever_makes_pods_anew_is_read_by_our_rights(kube: RealKube, act
 
 
 @pytest.mark.parametrize(
-    ("token", "machine", "words"),
-    [("wrong", "gpu-a17", "answers 401"), (POWERLESS, "gpu-a17", "answers 403"), (ACTING, "gpu-x", "answers 404")],
+    ("token", "machine", "status", "code"),
+    [
+        ("wrong", "gpu-a17", "401", "kubernetes-denied"),
+        (POWERLESS, "gpu-a17", "403", "kubernetes-denied"),
+        (ACTING, "gpu-x", "404", "kubernetes-not-found"),
+    ],
 )
-async def test_refusals_are_known(actor: Kubernetes, tmp_path: Path, token: str, machine: str, words: str) -> None:
+async def test_refusals_are_known(
+    actor: Kubernetes, tmp_path: Path, token: str, machine: str, status: str, code: str
+) -> None:
     (tmp_path / "token").write_text(token)
-    with pytest.raises(BackendFailed, match=words) as caught:
+    with pytest.raises(BackendFailed, match=status) as caught:
         await actor.mark(IsolationCase("0a1b", machine, "llama"))
-    assert caught.value.hint and not caught.value.again
+    assert caught.value.code == code and caught.value.hint and not caught.value.again
 
 
 OURS = {"key": "hangdog/isolated", "value": "0a1b", "effect": "NoSchedule"}

@@ -56,8 +56,9 @@ async def test_a_job_that_ended_meanwhile_is_not_started_again(idle: Slurm) -> N
 async def test_a_job_that_may_not_be_queued_again_says_so(idle: Slurm) -> None:
     actor, job = Actor(environ=idle.environ), idle.submit("--nodes=1", "--no-requeue")
     case = IsolationCase("0a", idle.runs(job), job)
-    with pytest.raises(BackendFailed, match="Slurm refuses scontrol requeue") as caught:
+    with pytest.raises(BackendFailed, match="scontrol requeue") as caught:
         await actor.move(case, await actor.run_of(case), [case.machine])
+    assert caught.value.code == "slurm-failed"
     assert not caught.value.again and "--requeue" in caught.value.hint
     assert await Actor(requeue=False, environ=idle.environ).run_of(case) == "", "or an operator wants nothing moved"
 

@@ -15,6 +15,8 @@ from hangdog_server.store import machine_history
 from support.servers.cast import NOON, Stage, stage
 from support.servers.stalling import Machine, machines, reached, says
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:

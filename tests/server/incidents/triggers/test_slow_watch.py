@@ -10,6 +10,7 @@ import pytest
 from hangdog.supervising.watcher import WatchedCluster
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.incident import SLOWED_WHY, SUSPECTED_WHY, Incident, IncidentState
+from hangdog_models.numbers.work_rate import WorkUnit
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.planning.slowdown import Slowdown
 from hangdog_models.ranks import Rank
@@ -24,11 +25,12 @@ from hangdog_server.cluster import stalls
 from hangdog_server.cluster.slow_jobs import SlowJobs
 from hangdog_server.incidents import stall_watch
 from hangdog_server.incidents.triggers import slow_watch
+from support.cases.reasons import reasons
 from support.servers.cast import NOON, PATIENT, Agent, Listener, Stage, cluster, stage, trainer, verdict
 
 SLOW = Slowdown(0.5, 0.75, 80.0)
 LIGHT = replace(PATIENT, slow_rounds=5, slow_interval_s=0.05)
-SUSPECT = Suspect((Rank(2),), ("b",), 0.99, ("it is late",))
+SUSPECT = Suspect((Rank(2),), ("b",), 0.99, reasons("it is late"))
 #: So long nothing must happen to be sure that nothing does: many thoughts of the server. Seconds.
 QUIET_S = 0.4
 
@@ -212,10 +214,14 @@ def test_slow_jobs_survive_the_wire_and_nonsense_does_not() -> None:
     assert slow_report.unpack(slow_report.pack({"k": SLOW}, {"k": ("llama", mine)})) == {("llama", mine): SLOW}
     for usual_s, step_s, seconds in (
         (0.0, 1.0, 1.0), (2.0, 1.0, 1.0), (1.0, float("nan"), 1.0), (1.0, float("inf"), 1.0), (1.0, 2.0, -1.0),
-        (1.0, 2.0, 1e300),
+        (1.0, 2.0, 1e300), (1e-300, 2e-300, 1.0),
     ):  # fmt: skip
         report = pb.SlowReport(jobs=[pb.SlowJob(job="j", usual_s=usual_s, step_s=step_s, seconds=seconds)])
         with pytest.raises(UnreadableEvidence):
             slow_report.unpack(report)
+    fell = replace(SLOW, work=WorkUnit.TOKENS)
+    assert slow_report.unpack(slow_report.pack({"llama": fell}, {})) == {("llama", UNKNOWN): fell}
+    with pytest.raises(UnreadableEvidence):
+        slow_report.unpack(pb.SlowReport(jobs=[pb.SlowJob(usual_s=1.0, step_s=2.0, seconds=1.0, work="cakes/s")]))
     with pytest.raises(UnreadableEvidence):
         slow_report.unpack(pb.SlowReport(jobs=[pb.SlowJob()] * (slow_report.MOST_JOBS + 1)))

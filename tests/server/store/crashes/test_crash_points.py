@@ -56,7 +56,7 @@ RECORDED = tuple(
     for number in (0, 1)
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(7200)]
 
 
 class Nursery:

@@ -22,7 +22,7 @@ from support.servers.cast_acting import world
 #: Stories of two deaths on each engine, in `make test-slow` and in `make soak`.
 SOME, ALL = 1, 300
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(3600)]
 
 
 @contextmanager

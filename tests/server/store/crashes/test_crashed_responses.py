@@ -20,7 +20,7 @@ from support.servers import crashing_responses
 from support.servers.cast_acting import world
 from support.servers.crashing_responses import NIGHT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture

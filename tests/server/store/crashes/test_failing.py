@@ -82,6 +82,8 @@ def test_the_database_of_the_tests_is_started_by_no_child_in_which_fork_handlers
     assert ran.stdout.split() == ["0", str(-signal.SIGABRT)]
 
 
+@pytest.mark.slow
+@pytest.mark.parallel
 async def test_a_database_killed_and_back_has_all_that_was_acknowledged(
     syncing: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +124,8 @@ async def test_a_database_that_stays_away_is_said_and_the_server_goes_on_when_it
         assert [line.state for line in await on.store.latest("", 9)] == [IncidentState.JUDGED] * 2
 
 
+@pytest.mark.slow
+@pytest.mark.parallel
 async def test_a_database_that_hangs_holds_up_nobody_and_what_was_given_up_is_not_done(own: Postgres) -> None:
     url = own.database()
     store = Store(url, within_s=1.0)
@@ -159,6 +163,7 @@ async def test_a_full_disk_takes_nothing_back_that_was_acknowledged(small: Path)
         for number in range(100):
             await store.keep("0a", [RawCapture("m", number, os.urandom(100_000))])
             kept += 1
+    assert caught.value.code == "store-unavailable"
     assert 3 < kept < 30 and "free space" in caught.value.hint
     assert len((await store.recall("0a"))[1]) == kept
     remount(small, "size=8m")
@@ -172,8 +177,9 @@ async def test_a_full_disk_takes_nothing_back_that_was_acknowledged(small: Path)
 def test_a_disk_that_becomes_read_only_is_said_and_taken_up_again(small: Path) -> None:
     Store(small / "s.db").close()
     remount(small, "ro")
-    with pytest.raises(WrongUse, match="Read-only file system"):
+    with pytest.raises(WrongUse, match="Read-only file system") as caught:
         Store(small / "s.db")
+    assert caught.value.code == "cannot-open-store"
     remount(small, "rw")
     Store(small / "s.db").close()
 
@@ -241,9 +247,9 @@ async def test_a_server_tells_people_that_its_store_failed(tmp_path: Path) -> No
             with Client(on.address) as client:
                 client.incidents()
 
-        with pytest.raises(HangdogError, match="the store failed: no such table") as caught:
+        with pytest.raises(HangdogError, match="no such table") as caught:
             await asyncio.to_thread(ask)
-        assert caught.value.exit_code == 70
+        assert caught.value.code == "store-unavailable" and caught.value.exit_code == 70
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ from support.servers import deciding
 from support.servers.browsed import Browsed, browsed, hang
 from support.servers.cast import NOON, cluster
 
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]
+
 LISTS = ("incidents", "jobs", "machines", "actions")
 
 

@@ -55,7 +55,9 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
     """The processes of the text; a pid is the task id of gdb's thread 1, which is a live process's first thread."""
     found = tuple(one for process in processes_of(text, limits) for one in _processes(process, limits))
     if not found:
-        raise UnreadableEvidence("not the text of gdb's `bt` or `thread apply all bt`: no thread in it")
+        raise UnreadableEvidence(
+            "not the text of gdb's `bt` or `thread apply all bt`: no thread in it", code="no-stack"
+        )
     return found
 
 

@@ -43,7 +43,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[DumpedProcess, ...]:
         if kept:
             found.append(DumpedProcess(process.pid, kept))
     if not found:
-        raise UnreadableEvidence("not the text of gdb's `py-bt`: no Python stack in it")
+        raise UnreadableEvidence("not the text of gdb's `py-bt`: no Python stack in it", code="no-stack")
     return tuple(found)
 
 
