@@ -40,6 +40,7 @@ from hangdog_models.reading.logs import (
     error_file,
     kubernetes_json,
     kubernetes_text,
+    stated_stall,
     training_log,
 )
 from hangdog_models.reading.logs.slurm import slurm_controller, slurm_text
@@ -100,7 +101,8 @@ def _ras(text: str) -> object:
 
 
 def _log(text: str) -> object:
-    return training_log.recognises(text), training_log.read(text, None), training_log.read(text, Rank(3))
+    read = training_log.read(text, None), training_log.read(text, Rank(3)), stated_stall.read(text)
+    return training_log.recognises(text), read
 
 
 def _numbers(text: str) -> object:

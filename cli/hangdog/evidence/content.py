@@ -42,6 +42,7 @@ from hangdog_models.reading.logs import (
     kubernetes_text,
     log_lines,
     log_process,
+    stated_stall,
     training_log,
 )
 from hangdog_models.reading.logs.slurm import slurm_controller, slurm_text
@@ -80,12 +81,14 @@ class Logged:
     """What logs and tools of a machine say: of a training log its processes, of the kernel and the GPU tools findings.
 
     `diagnosed` is what NCCL's diagnostics say, whose ranks are those in a communicator. `ends`: until when they go.
+    `stalled_s`: for how many seconds the job had stood still, as its log states; None where it does not.
     """
 
     streams: tuple[training_log.Stream, ...] = ()
     findings: tuple[Finding, ...] = ()
     diagnosed: tuple[nccl_diag.DiagFinding, ...] = ()
     ends: tuple[LogEnd, ...] = ()
+    stalled_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +225,7 @@ def _log_beside(name: Name, data: bytes, limits: Limits) -> Logged | None:
     if not training_log.recognises(text):
         return None
     streams = training_log.read(text, name.rank, limits, name.local)
-    return Logged(streams) if streams else None
+    return Logged(streams, stalled_s=stated_stall.read(text, limits)) if streams else None
 
 
 def _read_content(name: Name, data: bytes, limits: Limits) -> Content:
@@ -270,7 +273,8 @@ def _read_text(name: Name, head: str, data: bytes, limits: Limits) -> Content:
         return Unused(_last_error(text))
     streams = training_log.read(text, name.rank, limits, name.local) if of_job else ()
     ends = tuple(end for end in _ends(text, head, of_job) if end is not None)
-    return Logged(streams, tuple(finding for findings in found for finding in findings), diagnosed, ends)
+    stalled_s = stated_stall.read(text, limits) if of_job else None
+    return Logged(streams, tuple(finding for findings in found for finding in findings), diagnosed, ends, stalled_s)
 
 
 def _last_error(text: str) -> str:

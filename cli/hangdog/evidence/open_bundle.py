@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hangdog.evidence.assemble import assemble
 from hangdog.evidence.bundle_parts import BundleParts
-from hangdog.evidence.content import OWNERLESS, StackFile, Unused, read_contents, shared
+from hangdog.evidence.content import OWNERLESS, Logged, StackFile, Unused, read_contents, shared
 from hangdog.evidence.entry import BundleEntry, mib
 from hangdog.evidence.folder import folder_entries, read_file
 from hangdog.evidence.inspected import counted
@@ -22,7 +22,7 @@ from hangdog_models.process_groups import with_seen
 from hangdog_models.reading.job import read_interval, read_job
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import decoded, escaped
-from hangdog_models.snapshot import Account, Snapshot
+from hangdog_models.snapshot import Account, Job, Round, Snapshot
 from hangdog_models.topology import Layout
 
 Progress = Callable[[int, int], None]
@@ -152,12 +152,14 @@ def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple
     counted_anything = assembly.records or assembly.progress
     if not assembly.rounds and not counted_anything and not _read_beside_stacks(placing):
         raise _nothing(path, ignored, unreadable, opened.last_errors)
+    job, by_log = _stalled(job, assembly.rounds, opened.placed)
     account = Account(
         files_read=opened.files_read - len(assembly.ignored) - len(unused),
         ignored=tuple(ignored),
         unreadable=dict(sorted(unreadable.items())),
         notes=tuple(
-            escaped(note) for note in (*opened.notes, *remarks, *contradictions, *placing.notes, *assembly.notes)
+            escaped(note)
+            for note in (*opened.notes, *by_log, *remarks, *contradictions, *placing.notes, *assembly.notes)
         ),
     )
     snapshot = Snapshot(
@@ -165,6 +167,23 @@ def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple
         assembly.got_on, log_ends=assembly.log_ends, progress=assembly.progress,
     )  # fmt: skip
     return snapshot, with_seen(layout, assembly.records, assembly.ras)
+
+
+def _stalled(job: Job, rounds: Sequence[Round], placed: Sequence[Placed]) -> tuple[Job, tuple[str, ...]]:
+    """The job with the standstill that its logs state, and a note of that, where nobody else states one.
+
+    Several looks show themselves what moves.
+    """
+    stated = [
+        (one.content.stalled_s, one.name.path)
+        for one in placed
+        if isinstance(one.content, Logged) and one.content.stalled_s
+    ]
+    if job.stalled_s is not None or len(rounds) != 1 or not stated:
+        return job, ()
+    stalled_s, path = max(stated)
+    note = f"{path} says that something was waited for in vain for {stalled_s:.0f} s: the job counts as standing still for as long"
+    return replace(job, stalled_s=stalled_s), (note,)
 
 
 def _placed(found: Sequence[Placed], declared: Layout) -> tuple[Layout, tuple[str, ...], Placing]:
