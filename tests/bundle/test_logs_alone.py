@@ -8,6 +8,7 @@ import pytest
 
 from hangdog.offline import triage
 from hangdog_models.verdict import Kind, Verdict
+from hangdog_models.views.first_line import headline
 
 EIGHT = "[job]\nworld_size = 64\n[machines]\n" + "".join(f'"gpu-{k}" = "{8 * k}-{8 * k + 7}"\n' for k in range(8))
 WIDE = "[job]\nworld_size = 512\n[topology]\ndp = 512\ngpus_per_node = 8\n"
@@ -241,3 +242,18 @@ def test_an_event_is_as_old_as_the_logs_of_other_machines_and_of_the_job_show(tm
     assert judged(tmp_path / "c", {**alone, "rank0.log": trained}).confidence < fresh.confidence / 10
     now = {**beside, "machine-node-1/dmesg.txt": fault.replace("12:10", "17:50")}
     assert judged(tmp_path / "d", now).confidence == fresh.confidence
+
+
+def test_a_path_without_ranks_is_one_suspect_with_two_ends(tmp_path: Path) -> None:
+    log = "n1:1:2 [0] net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.0.0.3<5486> with error 12, opcode 0, len 0, vendor err 129 (Recv)\n"
+    (tmp_path / "job.log").write_text(log, encoding="utf-8")
+    verdict = triage(tmp_path)
+    assert [one.machines for one in verdict.suspects] == [("10.0.0.3", "n1")]
+    assert verdict.evict.machines == () and "10.0.0.3 or n1 is a machine of the job" in verdict.because[-1].text
+    assert verdict.next[0].machines == ("10.0.0.3", "n1")
+
+
+def test_what_speaks_faintly_against_a_machine_stands_in_the_first_line(tmp_path: Path) -> None:
+    log = "n1:1:2 [0] misc/ibvwrap.cc:190 NCCL WARN NET/IB : Got async event : port error\n"
+    (tmp_path / "job.log").write_text(log, encoding="utf-8")
+    assert "cause unknown, and at most n1 stands out" in headline(triage(tmp_path))

@@ -211,7 +211,7 @@ class Kernel:
             if len(self._open_findings) < _MOST_OPEN:
                 self._open_findings.setdefault(_key(finding), (line, result))
             return []
-        if finding.code in ("disk error", "file system"):
+        if finding.code in ("disk error", "disk gone", "file system"):
             self.complaints.append(result.finding)
         return [] if repeated else [result]
 

@@ -85,7 +85,7 @@ def answer(verdict: Verdict) -> str:
         if who
         else f"the job makes progress, but is held back{_likeliest(first)}",
         Kind.NONE: "the job is making progress",
-        Kind.UNDETERMINED: f"cause unknown{_likeliest(verdict.culprit) or _alone(verdict) or ', and nobody stands out'}",
+        Kind.UNDETERMINED: f"cause unknown{_likeliest(verdict.culprit) or _alone(verdict) or _faint(verdict)}",
     }[verdict.kind]
 
 
@@ -241,6 +241,12 @@ def _alone(verdict: Verdict) -> str:
     if seen is None or not seen.stack:
         return ""
     return f"; only {rank_text(seen.ranks)} was seen ({doing(seen)}{f', {escaped(seen.label)}' if seen.label else ''})"
+
+
+def _faint(verdict: Verdict) -> str:
+    """Whom something speaks against, where it is too little to be likely."""
+    first = verdict.suspects[0] if verdict.suspects else None
+    return f", and {f'at most {_culprit(first)}' if first else 'nobody'} stands out"
 
 
 def _culprit(culprit: Culprit | Suspect) -> str:

@@ -102,6 +102,7 @@ def log(tmp_path: Path, clock: Iterator[Moment]) -> Iterator[Log]:
         (("Memory cgroup out of memory: Killed process 77 (python) total-vm:1kB",), "out of memory", "", CheckVerdict.TELEMETRY),
         (("Out of memory: Killed process 77 (python) total-vm:1kB",), "out of memory", "", CheckVerdict.SUSPECT),
         (("blk_update_request: I/O error, dev nvme0n1, sector 7 op 0x0:(READ)",), "disk error", "nvme0n1", CheckVerdict.SUSPECT),
+        (("nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10",), "disk gone", "nvme0", CheckVerdict.RESET),
     ],
     ids=lambda value: value[0][:60] if isinstance(value, tuple) else "",
 )  # fmt: skip

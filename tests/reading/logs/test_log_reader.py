@@ -419,3 +419,12 @@ def test_rays_prefix_names_the_machine_where_nothing_else_does() -> None:
     line = "(train pid=39, ip=10.0.0.5) E0827 driver.cc:8] !!!! FATAL ERROR !!!! for [/dev/accel0 t]\n"
     (stream,) = training_log.read(line, None)
     assert (stream.host, stream.findings[0].device) == ("10.0.0.5", "/dev/accel0")
+
+
+def test_a_path_that_fails_after_a_port_event_is_no_consequence_of_it() -> None:
+    text = (
+        "n1:1:2 [0] misc/ibvwrap.cc:190 NCCL WARN NET/IB : Got async event : port error\n"
+        "n1:1:2 [0] net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.0.0.3<5486> with error 12, opcode 0, len 0, vendor err 129 (Recv)\n"
+    )
+    found = [finding for stream in training_log.read(text, None) for finding in stream.findings]
+    assert [(one.code, one.peers) for one in found] == [("IB port event", ()), ("IB error 12", ("10.0.0.3",))]

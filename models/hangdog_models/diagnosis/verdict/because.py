@@ -138,8 +138,9 @@ def _kept(
         )
         unknown = VerdictReason("kept-machine-unknown", text)
         return [unknown, *(_collect_next(case, suspects) if unsure else ())]
-    if first is not None and kind is Kind.MACHINE and not set(first.machines) & set(case.topology.machines):
-        text = f"nobody is evicted: nothing tells that {first.machines[0]} is a machine of the job; [machines] in job.toml does"
+    if first is not None and not set(first.machines) & set(case.topology.machines):
+        named = " or ".join(first.machines[:2]) if len(first.machines) < 3 else "any of these"
+        text = f"nobody is evicted: nothing tells that {named} is a machine of the job; [machines] in job.toml does"
         return [VerdictReason("kept-not-of-job", text)]
     best = first.probability if first is not None else 0.0
     if first is not None and kind is Kind.MACHINE:

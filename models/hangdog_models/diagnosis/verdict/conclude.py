@@ -142,7 +142,9 @@ def _suspects(case: Case, weighed: Sequence[tuple[Hypothesis, float]], kind: Kin
             continue
         together = hypothesis.hold is not None and hypothesis.hold.dim == PATH
         keys: list[_Key] = [hypothesis.ranks] if hypothesis.hold is not None else []
-        keys += [(unit,) for unit in hypothesis.units[:NAMED_AT_MOST] if p >= WORTH_NAMING_FIRST and not together]
+        units = hypothesis.units[:NAMED_AT_MOST] if p >= WORTH_NAMING_FIRST and not together else ()
+        # a path whose ranks are unknown is one suspect with two ends
+        keys += [units] if units and hypothesis.kind is Kind.GROUP and not keys else [(unit,) for unit in units]
         for key in keys:
             causes.setdefault(key, {}).setdefault(hypothesis.kind, []).append((hypothesis, p))
     entries = {

@@ -168,7 +168,8 @@ def _note_error(process: LogProcess, finding: Finding, line: LogLine, number: in
     """Notes an error, unless it is a consequence of the process's first; a broken device is never a consequence.
 
     The same error of another path or of other ranks is none either: which ones fail tells where. Nor is a signal that
-    ended one more process, nor memory that is used up: no lost connection does that.
+    ended one more process, nor memory that is used up: no lost connection does that. A path that fails after mere
+    suspicions says more than they do.
     """
     key = _key(finding)
     codes = {one.code for one in process.found.values()}
@@ -176,6 +177,7 @@ def _note_error(process: LogProcess, finding: Finding, line: LogLine, number: in
     again = (finding.impact is Impact.PATH or finding.ranks) and finding.code in codes
     again = again or (bool(codes) and codes <= _NUMBERED)
     again = again or (finding.code in _NO_CONSEQUENCES and _only_lost_connections(process))
+    again = again or (finding.impact is Impact.PATH and _only_suspicions(process))
     again = again or (finding.code in codes and _first_with_a_peer(process, finding))
     again = again or (finding.code in crash_report.CODES and not codes.isdisjoint(crash_report.CODES))
     if after and key not in process.found and finding.impact not in _NEW_IMPACTS and not again:
@@ -188,6 +190,11 @@ def _note_error(process: LogProcess, finding: Finding, line: LogLine, number: in
 def _only_lost_connections(process: LogProcess) -> bool:
     known = [one for one in process.found.values() if one.impact is not Impact.TELLS_NOTHING]
     return all(one.code in _OF_A_CONNECTION for one in known) and not process.watched.timed_out
+
+
+def _only_suspicions(process: LogProcess) -> bool:
+    known = [one for one in process.found.values() if one.impact is not Impact.TELLS_NOTHING]
+    return all(one.impact in (Impact.SUSPECTS, Impact.SLOWS) for one in known)
 
 
 def _first_with_a_peer(process: LogProcess, finding: Finding) -> bool:
