@@ -428,3 +428,20 @@ def test_a_path_that_fails_after_a_port_event_is_no_consequence_of_it() -> None:
     )
     found = [finding for stream in training_log.read(text, None) for finding in stream.findings]
     assert [(one.code, one.peers) for one in found] == [("IB port event", ()), ("IB error 12", ("10.0.0.3",))]
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank3]: "])
+def test_what_nccl_warned_of_last_is_read_as_its_warning(prefix: str) -> None:
+    lines = (
+        "torch.distributed.DistBackendError: NCCL error in: x.cpp:1970, unhandled cuda error, NCCL version 2.21.5",
+        "ncclUnhandledCudaError: Call to CUDA function failed.", "Last error:", "Cuda failure 'out of memory'",
+    )  # fmt: skip
+    read = training_log.read("".join(f"{prefix}{line}\n" for line in lines), None)
+    assert "GPU out of memory" in {finding.code for stream in read for finding in stream.findings}
+
+
+def test_a_machine_that_ray_lost_is_named_where_drivers_print_it() -> None:
+    text = "WARNING worker.py:1257 -- The node with node id: 9f7 and ip: 10.0.0.3 has been marked dead because the detector has missed too many heartbeats from it.\n"
+    assert training_log.recognises(text)
+    (finding,) = (one for stream in training_log.read(text, None) for one in stream.findings)
+    assert (finding.code, finding.machine) == ("node failure", "10.0.0.3")

@@ -20,6 +20,7 @@ from hangdog.output.terminal import console_for
 from hangdog.output.verdict_text import print_verdict
 from hangdog_models.actions.by_hand import collects, command_to_capture
 from hangdog_models.diagnosis.clustering.catalogue import MODELS
+from hangdog_models.diagnosis.findings import logged_ends
 from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.conclude import conclude
@@ -93,7 +94,7 @@ def command(
     else:
         console = console_for(sys.stdout)
         print_verdict(verdict, console)
-        if collects(verdict):
+        if collects(verdict) and not logged_ends.ended(case.snapshot):
             command = command_to_capture(case.topology.machines)
             print_sections((("to collect that, while the job still stands", (Line(command),)),), console)
         if explain:

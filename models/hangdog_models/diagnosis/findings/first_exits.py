@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangdog_models.counts import counted
+from hangdog_models.diagnosis.findings import logged_ends
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.exits import OWN, SIGNALS, Exit, failed, first_failed, signal_name
 from hangdog_models.findings import Finding, Impact
@@ -40,9 +41,9 @@ def with_first_failure(snapshot: Snapshot, topology: Topology) -> Snapshot:
 
 
 def crash_of(snapshot: Snapshot, topology: Topology) -> JobCrash | None:
-    """How the job ended, by a snapshot `with_first_failure`; None without any exits."""
+    """How the job ended, by a snapshot `with_first_failure`; None where neither exits nor logs tell of an end."""
     if not snapshot.exits:
-        return None
+        return logged_ends.crash(snapshot, topology)
     first = first_failed(snapshot.exits, snapshot.findings)
     if first is None:
         return JobCrash()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import floor
 
-from hangdog_models.diagnosis.findings import ras_reports, wrong_numbers
+from hangdog_models.diagnosis.findings import logged_ends, ras_reports, wrong_numbers
 from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.observe.activity import CHILD, NO_RULE, RankState
@@ -225,10 +225,10 @@ def _workers_unseen(case: Case, ranks: Sequence[Rank]) -> list[Rank]:
 
 def _collect_next(case: Case, suspects: Sequence[Suspect]) -> list[VerdictReason]:
     """What would decide, best first: evidence of awaited ranks that have none, then in order of cost."""
-    if (
-        case.snapshot.exits or case.snapshot.checked
-    ):  # a job that ended has no more evidence, and a running one is not captured
+    if case.snapshot.exits or case.snapshot.checked:  # their server has it all, or the job runs and is not captured
         return []
+    if logged_ends.ended(case.snapshot):
+        return [_after(COLLECT, step) for step in logged_ends.to_read(case.snapshot, case.topology)]
     steps = []
     world = [Rank(rank) for rank in range(case.topology.world_size)]
     absent = [rank for rank in world if rank not in case.look or not case.look[rank].frames]

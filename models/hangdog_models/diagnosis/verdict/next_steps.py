@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from hangdog_models.diagnosis.findings import logged_ends
 from hangdog_models.diagnosis.hypotheses.root_causes import LATER
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.decision import Outlook, at_stake, ordered
@@ -116,7 +117,7 @@ def _offers(
     again: Step,
 ) -> tuple[Step, ...]:
     """The steps that may help against a cause: code is not evicted, and a machine is not rewritten."""
-    crashed = bool(case.snapshot.exits)  # so no rank waits for it
+    crashed = logged_ends.ended(case.snapshot)  # so no rank waits for it
     if kind in (Kind.SOFTWARE, Kind.DEPENDENCY) and confidence < DECIDES:  # the culprit is known, the cause is not
         return (*collect, again, *test)
     if kind is Kind.SOFTWARE and culprit and culprit.causes.get(StallCause.MACHINE, 0.0) >= WORTH_EVICTING:

@@ -5,6 +5,7 @@ tells: `[rank3]:` is the global rank, torchrun's `[default3]:` the rank on the m
 that inside a process group, which is the global one only in the default group.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -35,7 +36,7 @@ _MARKS = (
     "loss scale already at minimum", "/job:jax_worker/", "XlaRuntimeError", "!!!! FATAL ERROR !!!!", "ORTE has lost communication",
     "noticed that process rank", "has exited due to process rank", "Process name: [", "MPI_ABORT was invoked", "exits with return code",
     "SLICE_FAILURE_", "TPU session error", "hccl fftsplus task timeout", "NET/OFI ", "got completion with error:", "Peer host id: ",
-    "and may be stuck. ", "due to async NCCL error", "DeepEP timeout check failed", "GLOBAL_RANK: ", "Prolog failure on node", "Prolog hung on node", "ray.exceptions.", "The actor is dead because", "MPI communication peer process", '"label":"RAY_NODE_REMOVED"', '"label":"RAYLET_MARKED_DEAD"',
+    "and may be stuck. ", "due to async NCCL error", "DeepEP timeout check failed", "GLOBAL_RANK: ", "Prolog failure on node", "Prolog hung on node", "ray.exceptions.", "The actor is dead because", "MPI communication peer process", "has been marked dead because", "TCPStore", '"label":"RAY_NODE_REMOVED"', '"label":"RAYLET_MARKED_DEAD"',
 )  # fmt: skip
 #: Parts of lines that say something, beside those of the table.
 _HINTS = (
@@ -44,6 +45,8 @@ _HINTS = (
     "GLOBAL_RANK: ", " processes registered", "NCCL INFO", "localGid",
     *crash_report.HINTS, *overseers.HINTS,
 )  # fmt: skip
+#: Where PyTorch quotes what NCCL warned of last: the words stand in the line below, without NCCL's prefix.
+_LAST_ERROR = re.compile(r"(Last error:[ \t\r]{0,8}\n(?:\[rank\d{1,7}\]:? ?)?)(?=\S)")
 #: Lines of the kernel in the journal of a machine: another reader's.
 _OF_KERNEL = ("NVRM: ", " kernel: ")
 #: Processes told apart in one log; a log of a whole job of this size would be larger than what is read of a file.
@@ -88,6 +91,8 @@ def read(
 
     Never raises; of a log in which nothing is known nothing comes out. Work is linear in the size of the text.
     """
+    if "Last error:" in text:
+        text = _LAST_ERROR.sub(r"\1NCCL WARN ", text)
     processes: dict[_Owner, LogProcess] = {}
     listing: LogProcess | None = None  # the process in whose lines a list stands, of failures or of ranks
     # Looking through the whole text for each hint first is cheap, and leaves few of them to look for in each line.

@@ -1,0 +1,70 @@
+"""The end of a job as its launcher's or scheduler's log tells it, where nobody was there to see it."""
+
+from collections.abc import Mapping
+
+from hangdog_models.diagnosis.rank_words import ranks_of
+from hangdog_models.findings import Finding
+from hangdog_models.snapshot import Snapshot
+from hangdog_models.topology import Topology
+from hangdog_models.verdict import JobCrash, VerdictReason
+
+#: How a rank ended, by the code under which its launcher's word stands.
+_HOW: Mapping[str, str] = {
+    "killed": "by SIGKILL", "segmentation fault": "by SIGSEGV", "bus error": "by SIGBUS", "illegal instruction": "by SIGILL",
+    "arithmetic error": "by SIGFPE", "aborted": "by SIGABRT", "first observed failure": "of all that its launcher saw",
+}  # fmt: skip
+#: Codes of an end that is told of the whole job.
+_OF_ALL = frozenset(
+    {"node failure somewhere", "preempted", "time limit", "cancelled", "launcher lost a daemon", "worker vanished", "ended by the launcher", "store lost"}
+)  # fmt: skip
+#: Codes by which a job hung before it ended.
+_HUNG = frozenset({"watchdog time-out", "heartbeat monitor", "monitored barrier", "store time-out", "desync report"})
+
+
+def ended(snapshot: Snapshot) -> bool:
+    """Whether the job has ended: its trainers' exits are known, or its logs tell of the end and there is no stack."""
+    return bool(snapshot.exits) or (not _seen(snapshot) and any(map(_is_end, snapshot.findings)))
+
+
+def crash(snapshot: Snapshot, topology: Topology) -> JobCrash | None:
+    """How the job ended by its logs; None where they tell of no end, or it hung before. Without a rank where several are named."""
+    if not ended(snapshot) or any(one.code in _HUNG for one in snapshot.findings):
+        return None
+    named = [one for one in snapshot.findings if one.code in _HOW and one.rank is not None]
+    if len({one.rank for one in named}) != 1 or named[0].rank is None:
+        return JobCrash()
+    first = max(named, key=lambda one: (bool(one.machine), one.code, one.what))
+    return JobCrash(named[0].rank, topology.machine(named[0].rank) or first.machine, _HOW[first.code])
+
+
+def to_read(snapshot: Snapshot, topology: Topology) -> list[VerdictReason]:
+    """What is left to read of a job that has ended, best first; each begins with what it is."""
+    found: dict[str, VerdictReason] = {}
+    for one in sorted(snapshot.findings, key=repr):
+        machine = one.machine or (topology.machine(one.rank) or "" if one.rank is not None else "")
+        if one.code == "killed":
+            text = f"the kernel log of {machine or 'its machine'} and what the scheduler says: they tell who killed it, and whether for memory"
+            found.setdefault(one.code, VerdictReason("collect-who-killed", text))
+        elif one.code == "node failure somewhere":
+            text = "sinfo -R and the log of slurmctld: they name the machine"
+            found.setdefault(one.code, VerdictReason("collect-scheduler-log", text))
+        elif one.code == "store lost":
+            at = f" on {one.peers[0]}" if one.peers else ""
+            text = f"the log of rank 0, which mostly serves the job's store{at}: how it ended"
+            found.setdefault(one.code, VerdictReason("collect-first-log", text))
+        elif one.code in ("first observed failure", "aborted") and one.rank is not None:
+            text = f"the log of {ranks_of([one.rank])} before its end: its own error stands there"
+            found.setdefault(one.code, VerdictReason("collect-first-log", text))
+    hung = any(one.code in _HUNG for one in snapshot.findings)
+    if hung:
+        text = "stacks, when it hangs again and before its time-out ends it: they show who waits for whom (hangdog capture)"
+        found["hung"] = VerdictReason("collect-stacks", text)
+    return list(found.values())
+
+
+def _is_end(finding: Finding) -> bool:
+    return finding.code in _HOW or finding.code in _OF_ALL
+
+
+def _seen(snapshot: Snapshot) -> bool:
+    return any(trace.threads for round_ in snapshot.rounds for trace in round_.traces)

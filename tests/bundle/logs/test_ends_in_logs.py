@@ -1,0 +1,76 @@
+"""A log alone that tells how the job ended: the first line says who ended first, and nothing of a running job is asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from hangdog.main import main
+from hangdog.offline import triage
+from hangdog_models.verdict import Act, Kind
+from hangdog_models.views.first_line import headline
+
+LIST = """============================================================
+train.py FAILED
+Root Cause (first observed failure):
+[0]:
+  time      : 2025-06-04_03:12:40
+  host      : gpu-17
+  rank      : 59 (local_rank: 3)
+  exitcode  : {code} (pid: 2315)
+  error_file: <N/A>
+  traceback : {words}
+============================================================
+"""
+KILLED = LIST.format(code=-9, words="Signal 9 (SIGKILL) received by PID 2315")
+BY_ITSELF = LIST.format(code=1, words="To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html")
+NODE = "slurmstepd: error: *** STEP 188.0 ON gpu-07 CANCELLED AT 2025-06-04T03:12:40 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"
+STORE = "[rank12]:[W604 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=3, addr=[gpu-03]:41222, remote=[gpu-00]:29500): failed to recv, got 0 bytes\n"
+GAVE_UP = (
+    "[rank5]:[E1 ProcessGroupNCCL.cpp:632] [Rank 5] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=101, "
+    "OpType=ALLREDUCE, NumelIn=9, NumelOut=9, Timeout(ms)=600000) ran for 600010 milliseconds before timing out.\n"
+)
+
+
+def log(folder: Path, text: str) -> Path:
+    (folder / "job.log").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "asked"),
+    [
+        (KILLED, "rank 59 on gpu-17 failed first by SIGKILL, cause unknown", "the kernel log of gpu-17"),
+        (BY_ITSELF, "rank 59 on gpu-17 failed first of all that its launcher saw, cause unknown", "the log of rank 59 before its end"),
+        (NODE, "the job crashed, cause unknown", "sinfo -R and the log of slurmctld"),
+        (STORE, "the job crashed, cause unknown", "the log of rank 0, which mostly serves the job's store on gpu-00"),
+    ],
+)  # fmt: skip
+def test_a_job_that_ended_is_asked_for_what_is_left_of_it(tmp_path: Path, text: str, first: str, asked: str) -> None:
+    verdict = triage(log(tmp_path, text))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+    assert first in headline(verdict)
+    assert [step.do for step in verdict.next] == [Act.COLLECT, Act.ASK_PEOPLE]
+    assert verdict.next[0].why.startswith(asked) and "ended it" in verdict.next[1].why
+
+
+def test_a_job_that_hung_before_it_ended_did_not_crash(tmp_path: Path) -> None:
+    verdict = triage(log(tmp_path, GAVE_UP + LIST.format(code=-6, words="Signal 6 (SIGABRT) received by PID 2315")))
+    assert verdict.crash is None
+    assert any("when it hangs again" in step.why for step in verdict.next)
+
+
+def test_where_several_ranks_are_named_none_is_the_first(tmp_path: Path) -> None:
+    verdict = triage(log(tmp_path, KILLED + KILLED.replace("rank      : 59", "rank      : 7")))
+    assert verdict.crash is not None and verdict.crash.rank is None
+
+
+def test_nothing_is_asked_of_a_job_that_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["triage", str(log(tmp_path, KILLED))])
+    assert "still stands" not in capsys.readouterr().out
+
+
+def test_stacks_show_that_a_job_runs_again(tmp_path: Path) -> None:
+    stack = 'Process 70: python3 train.py\nPython v3.11.9 (/usr/bin/python3.11)\n\nThread 70 (idle): "MainThread"\n    f (train.py:1)\n'
+    (tmp_path / "rank0.txt").write_text(stack, encoding="utf-8")
+    assert triage(log(tmp_path, KILLED)).crash is None
