@@ -131,7 +131,7 @@ class StepCost:
 class JobCrash:
     """How a crashed job ended: the rank that failed first, its machine, and how (`by SIGSEGV`).
 
-    `rank` is None if none failed by itself.
+    `rank` is None if none failed by itself, or only the machine is known where one did.
     """
 
     rank: Rank | None = None

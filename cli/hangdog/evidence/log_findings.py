@@ -15,6 +15,9 @@ from hangdog_models.reading.logs.training_log import Stream
 from hangdog_models.reading.printable import escaped
 from hangdog_models.topology import Layout
 
+#: Codes of what a launcher says of a process that nobody ended.
+BY_ITSELF = ("ended with an error", "segmentation fault", "aborted")
+
 
 def findings_of(ordered: Sequence[Placed], layout: Layout) -> tuple[Finding, ...]:
     """All findings with the machine of their folder, by path; one that was read again in a later round is one.
@@ -43,7 +46,8 @@ def _all(ordered: Iterable[Placed], layout: Layout) -> Iterator[tuple[Placed, st
             for stream in placed.content.streams:
                 for finding in stream.findings:
                     failed = finding.rank is None and finding.impact in (Impact.CONVICTS, Impact.RESET)
-                    yield placed, stream.host or (_stands_for(placed, layout) if failed else ""), finding
+                    machine = _fell(placed.content.streams) or _stands_for(placed, layout) if failed else ""
+                    yield placed, stream.host or machine, finding
             machine = _stands_for(placed, layout)
             for finding in placed.content.findings:
                 named = finding.source in (SOURCE, *CLUSTER_WIDE)
@@ -58,6 +62,12 @@ def log_ends(ordered: Iterable[Placed], layout: Layout) -> tuple[LogEnd, ...]:
         if isinstance(placed.content, Logged)
         for end in placed.content.ends
     )
+
+
+def _fell(streams: Iterable[Stream]) -> str:
+    """The only machine of which the log's launcher says that a process ended by itself; empty where there is no such one."""
+    fell = {finding.machine for stream in streams for finding in stream.findings if finding.code in BY_ITSELF}
+    return fell.pop() if len(fell) == 1 else ""
 
 
 def _place(placed: Placed, layout: Layout) -> str:

@@ -194,7 +194,9 @@ def _of_crash(verdict: Verdict, crash: JobCrash) -> str:
 
 
 def _first_failed(crash: JobCrash) -> str:
-    """Which rank failed first, and how; empty where none did by itself."""
+    """Which rank failed first, or where, and how; empty where none did by itself."""
+    if crash.rank is None and crash.machine:
+        return f"a process on {escaped(crash.machine)} failed first {printable(crash.how, HOW)}"
     if crash.rank is None:
         return ""
     return f"rank {crash.rank}{f' on {escaped(crash.machine)}' if crash.machine else ''} failed first {printable(crash.how, HOW)}"

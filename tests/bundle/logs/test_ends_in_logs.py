@@ -24,6 +24,10 @@ Root Cause (first observed failure):
 KILLED = LIST.format(code=-9, words="Signal 9 (SIGKILL) received by PID 2315")
 BY_ITSELF = LIST.format(code=1, words="To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html")
 NODE = "slurmstepd: error: *** STEP 188.0 ON gpu-07 CANCELLED AT 2025-06-04T03:12:40 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n"
+SRUN = (
+    "srun: error: nid-21: tasks 4-7: Killed\nsrun: Terminating StepId=5.0\nsrun: error: nid-20: tasks 0-3: Terminated\n"
+)
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
 STORE = "[rank12]:[W604 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=3, addr=[gpu-03]:41222, remote=[gpu-00]:29500): failed to recv, got 0 bytes\n"
 GAVE_UP = (
     "[rank5]:[E1 ProcessGroupNCCL.cpp:632] [Rank 5] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=101, "
@@ -42,6 +46,7 @@ def log(folder: Path, text: str) -> Path:
         (KILLED, "rank 59 on gpu-17 failed first by SIGKILL, cause unknown", "the kernel log of gpu-17"),
         (BY_ITSELF, "rank 59 on gpu-17 failed first of all that its launcher saw, cause unknown", "the log of rank 59 before its end"),
         (NODE, "the job crashed, cause unknown", "sinfo -R and the log of slurmctld"),
+        (SRUN, "a process on nid-21 failed first by SIGKILL, cause unknown", "the kernel log of nid-21"),
         (STORE, "the job crashed, cause unknown", "the log of rank 0, which mostly serves the job's store on gpu-00"),
     ],
 )  # fmt: skip
@@ -74,3 +79,11 @@ def test_stacks_show_that_a_job_runs_again(tmp_path: Path) -> None:
     stack = 'Process 70: python3 train.py\nPython v3.11.9 (/usr/bin/python3.11)\n\nThread 70 (idle): "MainThread"\n    f (train.py:1)\n'
     (tmp_path / "rank0.txt").write_text(stack, encoding="utf-8")
     assert triage(log(tmp_path, KILLED)).crash is None
+
+
+def test_a_device_failed_where_alone_a_process_ended_by_itself(tmp_path: Path) -> None:
+    ended = "srun: error: gpu-3: task 5: Exited with exit code 1\nsrun: error: gpu-0: tasks 0-3: Terminated\n"
+    verdict = triage(log(tmp_path, ECC + ended))
+    assert (verdict.kind, verdict.suspects[0].machines) == (Kind.MACHINE, ("gpu-3",))
+    several = triage(log(tmp_path, ECC + ended + "srun: error: gpu-4: task 9: Exited with exit code 1\n"))
+    assert several.suspects[0].machines == ("(machine of job.log)",)

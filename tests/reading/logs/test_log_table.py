@@ -144,6 +144,7 @@ LINES = [
     ("host out of memory", Impact.PROGRAM, "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed."),
     ("segmentation fault", Impact.PROGRAM, "srun: error: node-12: task 96: Segmentation fault (core dumped)"),
     ("ended by the launcher", Impact.TELLS_NOTHING, "srun: error: node-12: tasks 96-103: Terminated"),
+    ("aborted", Impact.VICTIM, "srun: error: gpu-b: tasks 4-7: Aborted (core dumped)"),
     ("killed", Impact.VICTIM, "srun: error: node-12: task 96: Killed"),
     ("ended with an error", Impact.VICTIM, "srun: error: node-12: task 96: Exited with exit code 1"),
     ("shared memory exhausted", Impact.PROGRAM, "DataLoader worker (pid 71) is killed by signal: Bus error. It is possible that"),

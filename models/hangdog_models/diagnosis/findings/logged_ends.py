@@ -12,6 +12,7 @@ from hangdog_models.verdict import JobCrash, VerdictReason
 _HOW: Mapping[str, str] = {
     "killed": "by SIGKILL", "segmentation fault": "by SIGSEGV", "bus error": "by SIGBUS", "illegal instruction": "by SIGILL",
     "arithmetic error": "by SIGFPE", "aborted": "by SIGABRT", "first observed failure": "of all that its launcher saw",
+    "ended with an error": "with an error of its own",
 }  # fmt: skip
 #: Codes of an end that is told of the whole job.
 _OF_ALL = frozenset(
@@ -27,14 +28,17 @@ def ended(snapshot: Snapshot) -> bool:
 
 
 def crash(snapshot: Snapshot, topology: Topology) -> JobCrash | None:
-    """How the job ended by its logs; None where they tell of no end, or it hung before. Without a rank where several are named."""
+    """How the job ended by its logs; None where they tell of no end, or it hung before. Without a rank where none or several are named."""
     if not ended(snapshot) or any(one.code in _HUNG for one in snapshot.findings):
         return None
-    named = [one for one in snapshot.findings if one.code in _HOW and one.rank is not None]
-    if len({one.rank for one in named}) != 1 or named[0].rank is None:
+    named = sorted((one for one in snapshot.findings if one.code in _HOW), key=lambda one: (one.code, one.what))
+    ranks = {one.rank for one in named if one.rank is not None}
+    machines = {one.machine for one in named if one.machine}
+    if len(ranks) > 1 or (not ranks and len(machines) != 1):
         return JobCrash()
-    first = max(named, key=lambda one: (bool(one.machine), one.code, one.what))
-    return JobCrash(named[0].rank, topology.machine(named[0].rank) or first.machine, _HOW[first.code])
+    first = next(one for one in named if one.rank in ranks or (not ranks and one.machine))
+    machine = topology.machine(first.rank) if first.rank is not None else None
+    return JobCrash(first.rank, machine or min(machines, default=""), _HOW[first.code])
 
 
 def to_read(snapshot: Snapshot, topology: Topology) -> list[VerdictReason]:
@@ -52,8 +56,11 @@ def to_read(snapshot: Snapshot, topology: Topology) -> list[VerdictReason]:
             at = f" on {one.peers[0]}" if one.peers else ""
             text = f"the log of rank 0, which mostly serves the job's store{at}: how it ended"
             found.setdefault(one.code, VerdictReason("collect-first-log", text))
-        elif one.code in ("first observed failure", "aborted") and one.rank is not None:
-            text = f"the log of {ranks_of([one.rank])} before its end: its own error stands there"
+        elif one.code in ("first observed failure", "aborted", "ended with an error") and (
+            one.rank is not None or machine
+        ):
+            whose = ranks_of([one.rank]) if one.rank is not None else f"the process on {machine}"
+            text = f"the log of {whose} before its end: its own error stands there"
             found.setdefault(one.code, VerdictReason("collect-first-log", text))
     hung = any(one.code in _HUNG for one in snapshot.findings)
     if hung:
