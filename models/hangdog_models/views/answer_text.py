@@ -248,7 +248,9 @@ def _alone(verdict: Verdict) -> str:
 def _faint(verdict: Verdict) -> str:
     """Whom something speaks against, where it is too little to be likely."""
     first = verdict.suspects[0] if verdict.suspects else None
-    return f", and {f'at most {_culprit(first)}' if first else 'nobody'} stands out"
+    if first is None:
+        return ", and nobody stands out"
+    return f", and at most {_culprit(first)} {'stand' if len(first.ranks or first.machines) > 1 else 'stands'} out"
 
 
 def _culprit(culprit: Culprit | Suspect) -> str:
