@@ -2,10 +2,13 @@
 
     python bench/injections [--seeds 20] [--jobs N]      the seven faults of Mycroft's evaluation, each with every seed
     python bench/injections --misses                     also what was told wrongly, one by one
+    python bench/injections --live [--seeds 1]           in real gloo jobs between network namespaces, beside real agents (root)
 
 A job of eight ranks on four machines is played chunk by chunk (chunks.py). Its hosts all wait alike, for their device; there is
 no flight recorder, no NCCL RAS and no hardware report. What agents see each second are the rings of the profiler plug-in, step
 lines and stacks; the agent's JobMonitor and the server's StallTracker run unchanged on the played clock.
+
+With --live nothing is played: see live.py. What is right there names the struck machine, and evicts no other.
 """
 
 import argparse
@@ -21,6 +24,7 @@ if __name__ == "__main__":  # the package, which is this folder, is found from t
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from hangdog_models.verdict import Kind
+from injections import live
 from injections.chunks import PER_MACHINE, RANKS, Fault
 from injections.watched import Told, watch
 
@@ -50,12 +54,22 @@ STRUCK_S = {"failure": (60.0, 90.0), "performance": (600.0, 630.0)}
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=20, help="seeds of each fault (default 20)")
+    parser.add_argument("--seeds", type=int, help="seeds of each fault (default 20, and 1 with --live)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: all cores)")
-    parser.add_argument("--fault", choices=FAULTS, action="append", help="this fault alone; may be repeated")
+    parser.add_argument(
+        "--fault", choices=sorted({*FAULTS, *live.FAULTS}), action="append", help="this fault alone; may be repeated"
+    )
+    parser.add_argument(
+        "--live", action="store_true", help="real jobs and agents, one seed each by default; needs root, ip and tc"
+    )
     parser.add_argument("--misses", action="store_true", help="also what was told wrongly")
     options = parser.parse_args()
-    asked = [(fault, seed) for fault in options.fault or FAULTS for seed in range(options.seeds)]
+    faults = options.fault or list(live.FAULTS if options.live else FAULTS)
+    if unknown := [one for one in faults if one not in (live.FAULTS if options.live else FAULTS)]:
+        parser.error(f"{unknown[0]} is played {'without' if options.live else 'with'} --live only")
+    if options.live:
+        return int(bool(live.play(faults, options.seeds or 1)))
+    asked = [(fault, seed) for fault in faults for seed in range(options.seeds or 20)]
     with ProcessPoolExecutor(options.jobs) as pool:
         told = list(pool.map(played, *zip(*asked, strict=True)))
     print(
