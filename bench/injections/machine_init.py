@@ -1,16 +1,15 @@
 """The first process of a machine: starts the commands that it is given, each ended by `--then--`, and lives as long as they do."""
 
+import argparse
 import os
 import subprocess
-import sys
 
 
 def main() -> None:
-    if "--help" in sys.argv[1:2]:
-        print(f"{__doc__}\n\n    python machine_init.py COMMAND... --then-- [COMMAND... --then--]")
-        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("commands", nargs=argparse.REMAINDER, help="words of commands, each command ended by --then--")
     command: list[str] = []
-    for word in sys.argv[1:]:
+    for word in parser.parse_args().commands:
         if word == "--then--":
             subprocess.Popen(command, start_new_session=True)
             command = []
