@@ -1,6 +1,6 @@
 """What logs and hardware report: one finding is one event on one machine, with its impact on that machine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -74,3 +74,22 @@ def aged(findings: Iterable[Finding], seconds: float) -> tuple[Finding, ...]:
     """Findings so many seconds after an agent reported them; those without an age are unchanged."""
     later = max(0.0, seconds)
     return tuple(one if one.age_s is None else replace(one, age_s=one.age_s + later) for one in findings)
+
+
+def owners_of(claimed: Iterable[tuple[str, Iterable[str]]]) -> dict[str, str]:
+    """The machine of each address, of machines with those that each calls its own; what two machines claim is nobody's."""
+    found: dict[str, set[str]] = {}
+    for machine, addresses in claimed:
+        for address in addresses:
+            found.setdefault(address, set()).add(machine)
+    return {address: machines.pop() for address, machines in found.items() if len(machines) == 1}
+
+
+def with_ends(findings: Iterable[Finding], owners: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Findings, with the machine at the other end of unacknowledged data where its address is known; see `owners_of`."""
+    return tuple(
+        replace(one, peers=(owners[one.device],))
+        if one.impact is Impact.UNACKNOWLEDGED and owners.get(one.device, one.machine) != one.machine
+        else one
+        for one in findings
+    )

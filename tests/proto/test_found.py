@@ -38,3 +38,9 @@ def test_an_age_is_told_even_of_this_moment_and_none_is_none() -> None:
         assert read.age_s == (max(age, 0.001) if age is not None else None)
     for nonsense in (-5.0, float("nan"), float("inf"), 1e300):
         assert findings.unpack([pb.Finding(age_s=nonsense)], "a")[0].age_s is None
+
+
+def test_addresses_that_are_none_or_that_every_machine_has_are_left_out() -> None:
+    sent = ["10.0.0.7", "127.0.0.1", "fe80::1", "::1", "0.0.0.0", "fd00::7", "gpu-7", "10.0.0.7; rm", "224.0.0.1"]
+    assert findings.addresses(sent) == ("10.0.0.7", "fd00::7")
+    assert len(findings.addresses([f"10.0.{n}.1" for n in range(200)])) == 64

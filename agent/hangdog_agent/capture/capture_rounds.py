@@ -10,6 +10,7 @@ from msgspec import structs
 
 from hangdog_agent.capture import native_stacks
 from hangdog_agent.capture.library_counters import hear
+from hangdog_agent.capture.own_addresses import own_addresses
 from hangdog_agent.capture.process_capture import CapturedProcess, Tools, look
 from hangdog_agent.capture.roles import Key, Roles, kind
 from hangdog_agent.discovery.discover import ProcessRole, RankProcesses
@@ -93,6 +94,11 @@ class CaptureSeries:
         there = {member.rank for member in trainers}
         ended = [member for rank, member in sorted(self._trainers.items()) if rank not in there]
         return hear(trainers, self._tools, ended)
+
+    def addresses(self) -> tuple[str, ...]:
+        """Under which addresses the job's trainers here are reached."""
+        trainers = [member.process.pid for member in self._here() if member.kind is ProcessRole.TRAINER]
+        return own_addresses(self._tools.proc, trainers)
 
     def _here(self) -> list[RankProcesses]:
         """The job's members now, each rank's children bounded."""

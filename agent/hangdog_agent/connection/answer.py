@@ -68,6 +68,8 @@ class CaptureAnswer:
                 look = await loop.run_in_executor(self._lookers, self._look)
                 if final:
                     look.findings.extend(found.pack(self._findings()))
+                if hears:
+                    look.addresses.extend(await loop.run_in_executor(self._lookers, self._series.addresses))
                 nobody = not (look.traces or look.alike)
                 if hearing is None or nobody:
                     yield self._captured(number, look, last=final or nobody)

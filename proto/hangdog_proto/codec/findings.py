@@ -1,5 +1,6 @@
 """The border between the wire's findings and ours: what the checks of a machine found, read suspiciously."""
 
+import ipaddress
 import math
 from collections.abc import Container, Iterable
 
@@ -31,6 +32,19 @@ def unpack(packed: Iterable[pb.Finding], machine: str, own: Container[int] = ())
     `own` are the ranks it may speak of as its own: nobody has other machines' ranks accused.
     """
     return tuple(_finding(finding, machine, own) for finding, _ in zip(packed, range(MOST), strict=False))
+
+
+def addresses(packed: Iterable[str]) -> tuple[str, ...]:
+    """The addresses that a machine calls its own, without those that every machine has and those that are none. Raises nothing."""
+    return tuple(one for one, _ in zip(packed, range(_NAMED), strict=False) if _of_one_machine(one))
+
+
+def _of_one_machine(text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_unspecified or address.is_multicast or address.is_link_local)
 
 
 def _packed(finding: Finding) -> pb.Finding:

@@ -44,6 +44,7 @@ def rebuilt(after: pb.Capture, before: pb.Before) -> pb.Capture:
     capture.CopyFrom(after)
     capture.ClearField("statements")
     capture.ClearField("findings")
+    capture.ClearField("addresses")
     for name in COUNTS:
         counts, at = getattr(before, name), 0
         for group in capture.alike:

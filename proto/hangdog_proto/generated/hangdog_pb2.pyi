@@ -701,6 +701,7 @@ class Capture(google.protobuf.message.Message):
     ALIKE_FIELD_NUMBER: builtins.int
     EXITS_FIELD_NUMBER: builtins.int
     NUMBERS_FIELD_NUMBER: builtins.int
+    ADDRESSES_FIELD_NUMBER: builtins.int
     @property
     def frames(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Frame]:
         """Every distinct frame of this message."""
@@ -733,6 +734,10 @@ class Capture(google.protobuf.message.Message):
     def numbers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___WrongNumber]:
         """What went wrong of a job's numbers, in a report of that (Spooled.numbers)."""
 
+    @property
+    def addresses(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Under which addresses the job's trainers on this machine are reached, at the time of the last look: others may name them."""
+
     def __init__(
         self,
         *,
@@ -744,8 +749,9 @@ class Capture(google.protobuf.message.Message):
         alike: collections.abc.Iterable[global___Alike] | None = ...,
         exits: collections.abc.Iterable[global___Exit] | None = ...,
         numbers: collections.abc.Iterable[global___WrongNumber] | None = ...,
+        addresses: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["alike", b"alike", "exits", b"exits", "findings", b"findings", "frames", b"frames", "numbers", b"numbers", "stacks", b"stacks", "statements", b"statements", "traces", b"traces"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["addresses", b"addresses", "alike", b"alike", "exits", b"exits", "findings", b"findings", "frames", b"frames", "numbers", b"numbers", "stacks", b"stacks", "statements", b"statements", "traces", b"traces"]) -> None: ...
 
 global___Capture = Capture
 

@@ -45,7 +45,7 @@ def answer(machine: str, captured: pb.Captured, dictionary: PieceCache) -> Round
     findings = found.unpack(capture.findings, machine, {one.rank for one in ends}) if capture.findings else ()
     return RoundAnswer(
         machine, captured.round, traces, captured.last, unreadable, reported, captured.more, findings, ends,
-        wrong_numbers.unpack(capture.numbers),
+        wrong_numbers.unpack(capture.numbers), found.addresses(capture.addresses),
     )  # fmt: skip
 
 

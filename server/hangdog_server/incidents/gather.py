@@ -12,7 +12,7 @@ import msgspec
 
 from hangdog_models.counts import counted
 from hangdog_models.exits import Exit
-from hangdog_models.findings import Finding
+from hangdog_models.findings import Finding, owners_of, with_ends
 from hangdog_models.numbers.wrong_number import WrongNumber
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.collectives.library_counters import LibraryCounters, joined
@@ -67,7 +67,7 @@ class RoundAnswer(msgspec.Struct, frozen=True, gc=False):
 
     `told` is what its libraries counted, in a last look or behind it (`round` is then no look's); `more` is to come.
     `findings` are those of its checks, `exits` the ends of its trainers in a crash report,
-    `numbers` what is wrong in a report of that.
+    `numbers` what is wrong in a report of that. `addresses` are those of its trainers.
     """
 
     machine: str
@@ -80,6 +80,7 @@ class RoundAnswer(msgspec.Struct, frozen=True, gc=False):
     findings: tuple[Finding, ...] = ()
     exits: tuple[Exit, ...] = ()
     numbers: tuple[WrongNumber, ...] = ()
+    addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,10 @@ def conclude(gathering: Gathering) -> Snapshot:
         counters=counted.counters,
         progress=counted.progress,
         ras=counted.ras,
-        findings=tuple(finding for key in found for finding in gathering.answers[key].findings),
+        findings=with_ends(
+            [finding for key in found for finding in gathering.answers[key].findings],
+            owners_of((answer.machine, answer.addresses) for answer in gathering.answers.values()),
+        ),
         exits=tuple(
             one
             for answer in gathering.answers.values()

@@ -161,6 +161,7 @@ def _answer(look: StoredRound, capture: pb.Capture, dictionary: PieceCache) -> R
     return RoundAnswer(
         look.machine, look.number, traces, unreadable=unreadable, counters=collectives.unpack_all(capture),
         findings=findings, exits=ends, numbers=wrong_numbers.unpack(capture.numbers),
+        addresses=found.addresses(capture.addresses),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.findings import Finding, Impact
+from hangdog_models.findings import Finding, Impact, owners_of, with_ends
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.verdict import Kind, Verdict
 from support.cases.reasons import codes
@@ -84,3 +84,20 @@ def test_a_rank_that_stands_outside_is_the_fault_whatever_else_is_lost() -> None
 def test_a_machine_that_answers_nobody_is_named_by_those_that_send_to_it() -> None:
     verdict = judged({"0-3,6-7": "metrics", "4-5": "no agent answered"}, *PARTED)
     assert (verdict.kind, verdict.suspects[0].machines) == (Kind.MACHINE, ("node-2",)), verdict.because
+
+
+def test_the_machine_to_which_alone_what_others_send_is_lost_is_named() -> None:
+    """A recorded gloo job: the interface of node-3 was down, and the kernel there counts nothing of what it sends itself."""
+    to_it = [replace(lost(machine, "10.0.0.4"), peers=("node-3",)) for machine in ("node-0", "node-2")]
+    verdict = judged({"0-7": "metrics"}, *to_it)
+    assert (verdict.kind, verdict.suspects[0].machines, verdict.evict.machines) == (Kind.MACHINE, ("node-3",), ())
+    assert "what node-3 itself says of its network" in verdict.because[-1].text
+    unknown = judged({"0-7": "metrics"}, lost("node-0", "10.0.0.4"), lost("node-2", "10.0.0.4"))
+    assert unknown.kind is Kind.GROUP
+
+
+def test_whose_an_address_is_no_machine_says_for_another() -> None:
+    owners = owners_of([("a", ("10.0.0.1", "10.0.0.9")), ("b", ("10.0.0.2", "10.0.0.9"))])
+    assert owners == {"10.0.0.1": "a", "10.0.0.2": "b"}
+    ends = with_ends([lost("a", "10.0.0.2"), lost("a", "10.0.0.9"), lost("a", "10.0.0.1")], owners)
+    assert [one.peers for one in ends] == [("b",), (), ()]

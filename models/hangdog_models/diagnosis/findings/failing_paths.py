@@ -17,6 +17,8 @@ ACCUSERS_SEVERAL = likelihood("accusers_several")
 ACCUSED_SHARE = likelihood("accused_share")
 #: The dimension of a path between machines: it has two ends and no process group.
 PATH = "path"
+#: What speaks of a path: its errors, and data on it that nobody acknowledges.
+_OF_A_PATH = (Impact.PATH, Impact.UNACKNOWLEDGED)
 #: Codes by which a machine reports that its own network card or port fails.
 _OWN_NETWORK = ("IB port event", "link down", "network card", "network module")
 
@@ -69,7 +71,7 @@ def _paths(findings: Sequence[Finding], topology: Topology) -> tuple[_Paths, set
     paths: _Paths = _Paths()
     used: set[int] = set()
     for finding in findings:
-        if finding.impact is Impact.PATH and finding.peers:
+        if finding.impact in _OF_A_PATH and finding.peers:
             reporter = _reporter(finding, topology)
             peer = next((peer for peer in finding.peers if peer in topology.machines), finding.peers[0])
             if reporter and peer != reporter:

@@ -154,7 +154,10 @@ def _kept(
             best = blamed.get(frozenset(first.machines), 0.0)
     if first is not None and kind is Kind.MACHINE and _only_named(weighed, first):
         whose = ranks_of(first.ranks) if first.ranks else ", ".join(first.machines)
-        text = f"{COLLECT}the stack and the log of {whose}, and whether it is alive: so far only others name it"
+        what = f"the stack and the log of {whose}, and whether it is alive"
+        if first.ranks and all(rank in case.look and case.look[rank].frames for rank in first.ranks):
+            what = f"what {', '.join(first.machines) or whose} itself says of its network (kernel log, link states)"
+        text = f"{COLLECT}{what}: so far only others name it"
         return [HEARSAY, VerdictReason("collect-awaited-ranks", text)]
     lead = isolation.lead_group(weighed, kind)
     if lead is not None and isolation.one_end(lead, suspects):
