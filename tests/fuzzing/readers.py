@@ -44,6 +44,7 @@ from hangdog_models.reading.logs import (
 )
 from hangdog_models.reading.logs.slurm import slurm_controller, slurm_text
 from hangdog_models.reading.numbers import number_line, work_line
+from hangdog_models.reading.processes import proc_files, process_table, strace
 from hangdog_models.reading.stacks import (
     capture_failure,
     eu_stack,
@@ -124,6 +125,18 @@ def _thread_dump(text: str) -> object:
 
 def _lldb(text: str) -> object:
     return lldb.recognises(text), lldb.read(text)
+
+
+def _process_table(text: str) -> object:
+    return process_table.recognises(text), process_table.read(text)
+
+
+def _strace(text: str) -> object:
+    return strace.recognises(text), strace.read(text)
+
+
+def _proc_files(text: str) -> object:
+    return proc_files.recognises(text), proc_files.read(text)
 
 
 def _gdb(text: str) -> object:
@@ -225,6 +238,9 @@ TARGETS: dict[str, Target] = {
     "findings_json": _document(findings_json.read),
     "proc": _document(proc_status.read),
     "proc_status": _text(proc_status.read_status),
+    "process_table": _text(_process_table),
+    "strace": _text(_strace),
+    "proc_files": _text(_proc_files),
     "failure": _text(capture_failure.read),
     "job": _text(job.read_job),
     "rounds": _text(job.read_interval),

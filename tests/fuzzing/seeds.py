@@ -492,6 +492,21 @@ SEEDS: dict[str, tuple[object, ...]] = {
 \t 5e py::train:/a/t.py+0x5 (/tmp/perf-1.map)\n\t 4a [unknown] (/lib/z.so)\n\n""",
     ),
     "pyspy_raw": ('process 7:"python t.py";thread (0x7): MainThread;<module> (t.py:1);f (libc.so.6) 19\n<module> (t.py:1);g (a.py:3) 2\n',),
+    "process_table": (
+        "  PID  PPID                  STARTED STAT WCHAN  CMD\n    7     1 Mon Sep  2 10:00:00 2024 Dl+  nfs_wa  |   \\_ python t.py RANK=3\n"
+        "    8     1   Sep 03 Z - [python] <defunct>\n",
+        "USER  PID %CPU STAT START   TIME COMMAND\nroot    7  0.0 S<s+ 10:00   0:01 python t.py --local_rank=3\n",
+        "PID USER PR NI VIRT RES SHR S %CPU %MEM TIME+ COMMAND  WCHAN\n7 a 20 0 1g 2 3 S 4.7 0.1 0:05.13 b  pipe_wait\n",
+    ),
+    "strace": (
+        "$ strace -f -p 7\nstrace: Process 7 attached with 2 threads\n[pid 8] futex(0x7, FUTEX_WAIT, 0, NULL <unfinished ...>\n"
+        "[pid 7] 12:00:01.5 restart_syscall(<... resuming interrupted poll ...>) = 0\n[pid 7] <... futex resumed>) = 1\n",
+        "Process 7 attached - interrupt to quit\n--- stopped by SIGSTOP ---\nread(3, \"a\", 1) = ? ERESTARTSYS (To be restarted)\n",
+    ),
+    "proc_files": (
+        "a@b:~$ cat /proc/7/wchan\npipe_reada@b:~$ cat /proc/7/syscall\n0 0x5 0x7f3b2c001e60 0x1\n",
+        "/proc/7/wchan:0\n==> /proc/7/task/7/syscall <==\nrunning\npid=7 state=D wchan=nfs_wait\n",
+    ),
     "failure": ("Error: Failed to get process executable name.\nReason: Permission denied\n",),
     "job": ("[job]\nworld_size = 8\n[topology]\ntp = 2\norder = 'tp-dp'\n[machines]\na = '0-3'\n",),
     "rounds": ("interval_s = 0.75\n",),
