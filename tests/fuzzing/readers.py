@@ -16,6 +16,7 @@ from hangdog_models.reading.collectives import (
     flight_recorder,
     inspector,
     nccl_diag,
+    nccl_tests,
     plain_pickle,
     progress_json,
     ras_events,
@@ -27,9 +28,11 @@ from hangdog_models.reading.hardware import (
     dcgm,
     dcgm_table,
     findings_json,
+    ib_ports,
     kernel_log,
     npu_smi,
     nvidia_smi,
+    nvlink,
     rdma_link,
     test_report,
 )
@@ -90,6 +93,18 @@ def _npu_smi(text: str) -> object:
 
 def _rdma_link(text: str) -> object:
     return rdma_link.recognises(text), rdma_link.read(text)
+
+
+def _ib_ports(text: str) -> object:
+    return ib_ports.recognises(text), ib_ports.read(text)
+
+
+def _nvlink(text: str) -> object:
+    return nvlink.recognises(text), nvlink.read(text)
+
+
+def _nccl_tests(text: str) -> object:
+    return nccl_tests.recognises(text), nccl_tests.read(text)
 
 
 def _kernel_log(text: str) -> object:
@@ -232,6 +247,9 @@ TARGETS: dict[str, Target] = {
     "amd_smi_json": _document(amd_smi.read_document),
     "npu_smi": _text(_npu_smi),
     "rdma_link": _text(_rdma_link),
+    "ib_ports": _text(_ib_ports),
+    "nvlink": _text(_nvlink),
+    "nccl_tests": _text(_nccl_tests),
     "dcgm": _document(_dcgm),
     "dcgm_table": _text(lambda text: dcgm.read(dcgm_table.read(text))),
     "diagnosis": _text(test_report.read_diagnosis),

@@ -473,6 +473,24 @@ SEEDS: dict[str, tuple[object, ...]] = {
         (b"link mlx5_0/1 subnet_prefix fe80:0000 lid 3 sm_lid 1 lmc 0 state ACTIVE physical_state LINK_UP\n"
         b"8/1: mlx5_7/1: state DOWN physical_state POLLING\n"),
     ),
+    "ib_ports": (
+        "CA 'mlx5_0'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 200\n\t\tLink layer: InfiniBand\n" * 3,
+        "Infiniband device 'mlx5_1' port 1 status:\n\tstate:\t\t 1: DOWN\n\tphys state:\t 2: Polling\n\trate:\t\t 10 Gb/sec (4X SDR)\n",
+        "hca_id: mlx5_0\n\tvendor_part_id:\t 4129\n\tport:\t1\n\t\tstate:\t\t\tPORT_DOWN (1)\n\t\tlink_layer:\t\tEthernet\n",
+    ),
+    "nvlink": (
+        "|  NvLink Link Status  |\nGPUs:\n    gpuId 0:\n        U U D X _\n    gpuId 1:\n        U U U U _\nNvSwitches:\n    physicalId 8:\n        U D\n",
+        "| NVLINK Error Counts          |\n| GPU 3                        |   |\n| Link 0                       |   |\n|  -> Recovery Error           | 7  |\n",
+        ("GPU 0: NVIDIA B200 (UUID: GPU-a)\n\t Link 0: 53.125 GB/s\n\t Link 1: <inactive>\n\t Link 2: Recovery Errors: 3\n"
+        "GPU 1: a\nNVML: Unable to retrieve NVLink information as all links are inActive\n"),
+    ),
+    "nccl_tests": (
+        ("# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728 step: 2(factor)\n"
+        "#  Rank  0 Group  0 Pid  29382 on     gpu-a17 device  0 [0x07] NVIDIA H100 80GB HBM3\n"
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+        "    33554432       8388608     float     sum      -1    19.56  1715.44    0.00      2     0.78  43046.10    0.00    N/A\n"
+        "gpu-a17: Test timeout (30s) /a/common.cu:301\n# Out of bounds values : 2 FAILED\n# Avg bus bandwidth    : 0.4 FAILED\n"),
+    ),
     "lldb": (_LLDB_TEXT,),
     "thread_dump": (_THREADS_TEXT,),
     "faulthandler": (_DUMP_TEXT,),
@@ -493,14 +511,14 @@ SEEDS: dict[str, tuple[object, ...]] = {
     ),
     "pyspy_raw": ('process 7:"python t.py";thread (0x7): MainThread;<module> (t.py:1);f (libc.so.6) 19\n<module> (t.py:1);g (a.py:3) 2\n',),
     "process_table": (
-        "  PID  PPID                  STARTED STAT WCHAN  CMD\n    7     1 Mon Sep  2 10:00:00 2024 Dl+  nfs_wa  |   \\_ python t.py RANK=3\n"
-        "    8     1   Sep 03 Z - [python] <defunct>\n",
+        ("  PID  PPID                  STARTED STAT WCHAN  CMD\n    7     1 Mon Sep  2 10:00:00 2024 Dl+  nfs_wa  |   \\_ python t.py RANK=3\n"
+        "    8     1   Sep 03 Z - [python] <defunct>\n"),
         "USER  PID %CPU STAT START   TIME COMMAND\nroot    7  0.0 S<s+ 10:00   0:01 python t.py --local_rank=3\n",
         "PID USER PR NI VIRT RES SHR S %CPU %MEM TIME+ COMMAND  WCHAN\n7 a 20 0 1g 2 3 S 4.7 0.1 0:05.13 b  pipe_wait\n",
     ),
     "strace": (
-        "$ strace -f -p 7\nstrace: Process 7 attached with 2 threads\n[pid 8] futex(0x7, FUTEX_WAIT, 0, NULL <unfinished ...>\n"
-        "[pid 7] 12:00:01.5 restart_syscall(<... resuming interrupted poll ...>) = 0\n[pid 7] <... futex resumed>) = 1\n",
+        ("$ strace -f -p 7\nstrace: Process 7 attached with 2 threads\n[pid 8] futex(0x7, FUTEX_WAIT, 0, NULL <unfinished ...>\n"
+        "[pid 7] 12:00:01.5 restart_syscall(<... resuming interrupted poll ...>) = 0\n[pid 7] <... futex resumed>) = 1\n"),
         "Process 7 attached - interrupt to quit\n--- stopped by SIGSTOP ---\nread(3, \"a\", 1) = ? ERESTARTSYS (To be restarted)\n",
     ),
     "proc_files": (
