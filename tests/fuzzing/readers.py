@@ -64,6 +64,7 @@ from hangdog_models.reading.stacks import (
     thread_dump,
 )
 from hangdog_models.reading.stacks.debuggers import gdb, gdb_python, lldb
+from hangdog_models.reading.stacks.samplers import austin
 from hangdog_models.reading.wrapped import rejoined
 
 Target = Callable[[bytes], object]
@@ -154,6 +155,10 @@ def _proc_files(text: str) -> object:
     return proc_files.recognises(text), proc_files.read(text)
 
 
+def _austin(text: str) -> object:
+    return austin.recognises(text), austin.read(text)
+
+
 def _gdb(text: str) -> object:
     return gdb.recognises(text), gdb.read(text)
 
@@ -219,6 +224,7 @@ TARGETS: dict[str, Target] = {
     "kernel_stack": _text(kernel_stack.read),
     "perf_script": _text(perf_script.read),
     "pyspy_raw": _text(pyspy_raw.read),
+    "austin": _text(_austin),
     "faulthandler": _text(_faulthandler),
     "interrupted": _text(_interrupted),
     "thread_dump": _text(_thread_dump),

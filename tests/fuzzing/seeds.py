@@ -459,7 +459,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "wrapped": (_WRAPPED_TEXT,),
     "numbers": (_NUMBERS_TEXT,),
     "error_file": (_ERROR_FILE,),
-    "slurm": (_SLURM_TEXT, "NODELIST NODES PARTITION STATE CPUS S:C:T FEATURES REASON\na 1 p* down* 1 1:1:1 1 0 1 (null) x\n"),
+    "slurm": (_SLURM_TEXT, "NODELIST NODES PARTITION STATE CPUS S:C:T FEATURES REASON\na 1 p* down* 1 1:1:1 1 0 1 (null) x\n", "JobId=7 JobName=a\n   JobState=NODE_FAIL Reason=NodeDown\n   NodeList=gpu-[1-4]\n"),
     "slurm_controller": (_CONTROLLER_TEXT,),
     "kubernetes": (_KUBERNETES_TEXT, _KUBERNETES_EVENTS),
     "kubernetes_json": (_KUBERNETES_JSON,),
@@ -510,6 +510,9 @@ SEEDS: dict[str, tuple[object, ...]] = {
 \t 5e py::train:/a/t.py+0x5 (/tmp/perf-1.map)\n\t 4a [unknown] (/lib/z.so)\n\n""",
     ),
     "pyspy_raw": ('process 7:"python t.py";thread (0x7): MainThread;<module> (t.py:1);f (libc.so.6) 19\n<module> (t.py:1);g (a.py:3) 2\n',),
+    "austin": (
+        "# austin: 3.4.1\n# mode: wall\nP7;T7;t.py:<module>:46;<frozen importlib._bootstrap>:f:12 2232\nP7;T0:9;:INVALID:;t.py:g:3 5,1,0\nP7;T7 4\n",
+    ),
     "process_table": (
         ("  PID  PPID                  STARTED STAT WCHAN  CMD\n    7     1 Mon Sep  2 10:00:00 2024 Dl+  nfs_wa  |   \\_ python t.py RANK=3\n"
         "    8     1   Sep 03 Z - [python] <defunct>\n"),
