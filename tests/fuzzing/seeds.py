@@ -267,6 +267,8 @@ _THREADS_TEXT = """t.py +++++++++++++++++++++++++ Timeout ++++++++++++++++++++++
 [rank3]: # PID 7 ThreadID: (b) 139864671676160; <frame object at 0x7f34c6a419d8>
 [rank3]: # ThreadID: 139864671676161
 [rank3]: Traceback (most recent call last):
+Stack for <Task pending name='Task-1' coro=<main() running at t.py:9> cb=[f() at a.py:7]> (most recent call last):
+  File "t.py", line 9, in main
 Thread 0x7f3fbf4ed6c0
   File "t.py", line 3, in f
 ----------     Thread 139864 "MainThread" hangs       ----------
