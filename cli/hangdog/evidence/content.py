@@ -74,7 +74,7 @@ class StackFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessTable:
+class ListedProcesses:
     """What a tool says of processes without their stacks; which of them are ranks, the rest of the bundle tells."""
 
     rows: tuple[ListedProcess, ...]
@@ -138,7 +138,7 @@ class RingFile:
 Content = (
     StackFile
     | ProcessState
-    | ProcessTable
+    | ListedProcesses
     | Failure
     | RankCounters
     | UnnamedRecord
@@ -229,7 +229,7 @@ def _contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
     return (*(one for one in contents if not isinstance(one, Unused)), table)
 
 
-def _table_beside(contents: tuple[Content, ...], data: bytes, limits: Limits) -> ProcessTable | None:
+def _table_beside(contents: tuple[Content, ...], data: bytes, limits: Limits) -> ListedProcesses | None:
     """The processes that a text lists, in the order of its tools; None where it is a format of its own, or lists none."""
     if not all(isinstance(one, StackFile | Logged | Unused) for one in contents) or b"\0" in data[:_HEAD]:
         return None
@@ -237,7 +237,7 @@ def _table_beside(contents: tuple[Content, ...], data: bytes, limits: Limits) ->
     readers = [read for recognises, read in _PROCESS_TEXTS if recognises(head)]
     text = plain(data.decode("utf-8", "replace")) if readers else ""
     rows = tuple(row for read in readers for row in read(text, limits))
-    return ProcessTable(rows) if rows else None
+    return ListedProcesses(rows) if rows else None
 
 
 def _with_stacks(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:

@@ -15,7 +15,7 @@ from hangdog.evidence.naming import name_of
 from hangdog.evidence.packed.archive import archive_entries, is_archive
 from hangdog.evidence.placed import Placed
 from hangdog.evidence.whose.placing import Placing, place, with_folders
-from hangdog.evidence.whose.process_tables import joined, told, without_tables
+from hangdog.evidence.whose.process_tables import by_command, joined, without_tables
 from hangdog.evidence.whose.ranks_in_text import by_rank
 from hangdog.evidence.whose.unranked import numbered_by_order
 from hangdog_models.errors import HangdogError, UnreadableBundle, UnreadableEvidence, WrongUse
@@ -141,7 +141,7 @@ def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple
     job = opened.job if stalled_s is None else replace(opened.job, stalled_s=stalled_s)
     rest, tables = without_tables(opened.placed)
     found, without_rank, remarks = counted(rest, opened.layout, job.stalled_s is not None)
-    listed = told(tables, found, opened.layout)
+    listed = by_command(tables, found, opened.layout)
     found = [*found, *listed.placed]
     layout, contradictions, placing = _placed(found, opened.layout)
     if opened.layout == Layout():

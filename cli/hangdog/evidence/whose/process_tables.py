@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from hangdog.evidence.content import OWNERLESS, ProcessTable, StackFile
+from hangdog.evidence.content import OWNERLESS, ListedProcesses, StackFile
 from hangdog.evidence.machine_names import only_machine
 from hangdog.evidence.placed import Placed
 from hangdog.evidence.whose.placing import Placing, ranks_of_machine
@@ -45,11 +45,11 @@ def without_tables(found: Iterable[Placed]) -> tuple[list[Placed], list[Placed]]
     rest: list[Placed] = []
     tables: list[Placed] = []
     for placed in found:
-        (tables if isinstance(placed.content, ProcessTable) else rest).append(placed)
+        (tables if isinstance(placed.content, ListedProcesses) else rest).append(placed)
     return rest, tables
 
 
-def told(tables: Sequence[Placed], rest: Sequence[Placed], layout: Layout) -> StatedRanks:
+def by_command(tables: Sequence[Placed], rest: Sequence[Placed], layout: Layout) -> StatedRanks:
     """The states of processes of which no stack is known: their file, or their command, tells the rank, else their order does.
 
     Order counts only where nothing else of the bundle is of a rank; then the numbers are no ranks, and a note says so.
@@ -133,7 +133,7 @@ def _add(states: dict[Key, tuple[Placed, ProcessState]], key: Key, table: Placed
 
 
 def _listed(table: Placed) -> tuple[ListedProcess, ...]:
-    return table.content.rows if isinstance(table.content, ProcessTable) else ()
+    return table.content.rows if isinstance(table.content, ListedProcesses) else ()
 
 
 def _stacks(placed: Placed) -> Iterator[DumpedProcess]:

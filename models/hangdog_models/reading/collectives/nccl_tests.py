@@ -39,7 +39,7 @@ _LARGE, _ENOUGH = 1 << 24, 3
 
 
 @dataclass(slots=True)
-class _Run:
+class _TestRun:
     """One run of a test. `best` is the highest bandwidth of a large operation, in GB/s."""
 
     test: str
@@ -75,8 +75,8 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     return (*(finding for run in runs for finding in _of(run)), *_behind(runs))
 
 
-def _runs(text: str) -> list[_Run]:
-    runs: list[_Run] = []
+def _runs(text: str) -> list[_TestRun]:
+    runs: list[_TestRun] = []
     test = "the test"
     table = False  # a header without the line above it is a run that was copied without its beginning
     for line in lines_of(text):
@@ -85,18 +85,18 @@ def _runs(text: str) -> list[_Run]:
         elif "#" in line and (begins := _BEGINS.fullmatch(line)):
             if len(runs) >= _MOST:
                 break
-            runs.append(_Run(test, int(begins[2])))
+            runs.append(_TestRun(test, int(begins[2])))
             table = False
         elif "#" in line and _HEADER.fullmatch(line):
             if not runs or table:
-                runs.append(_Run(test))
+                runs.append(_TestRun(test))
             table = True
         elif runs:
             _take(runs[-1], line)
     return runs
 
 
-def _take(run: _Run, line: str) -> None:
+def _take(run: _TestRun, line: str) -> None:
     if "#" in line:
         if rank := _RANK.fullmatch(line):
             host = printable(rank[2], 253)
@@ -125,7 +125,7 @@ def _number(value: str) -> float:
         return 0.0
 
 
-def _of(run: _Run) -> Iterator[Finding]:
+def _of(run: _TestRun) -> Iterator[Finding]:
     if run.wrong:
         size, count = next(iter(run.wrong.items()))
         what = f"{run.named} gave wrong results, at {size} bytes in {count} values: a device, a link, or settings such as ACS and IOMMU"
@@ -144,7 +144,7 @@ def _of(run: _Run) -> Iterator[Finding]:
         yield Finding(SOURCE, "slow test", Impact.SLOWS if run.only_host else Impact.TELLS_NOTHING, what, run.only_host)
 
 
-def _behind(runs: Sequence[_Run]) -> Iterator[Finding]:
+def _behind(runs: Sequence[_TestRun]) -> Iterator[Finding]:
     """Machines that alone reach far less than others do alone, in the same test with as many GPUs."""
     kinds: dict[tuple[str, int], dict[str, float]] = {}
     for run in runs:

@@ -121,10 +121,10 @@ def _of(ports: Sequence[_Port]) -> Iterator[Finding]:
             if other is not port and (other.kind, bool(other.lanes)) == (port.kind, bool(port.lanes))
         ]
         usual, times = Counter(other.lanes or other.rate for other in alike).most_common(1)[0] if alike else (0, 0)
-        told = port.lanes or (
+        given = port.lanes or (
             port.rate if port.kind else 0
         )  # without the card's model a rate may be that of another card
-        if told and times >= _ENOUGH and told < usual and 2 * times > len(alike):
+        if given and times >= _ENOUGH and given < usual and 2 * times > len(alike):
             unit = "lanes" if port.lanes else "Gb/s"
-            what = f"the port {printable(port.name, 80)} runs at {told:g} {unit}, others of its kind at {usual:g}"
+            what = f"the port {printable(port.name, 80)} runs at {given:g} {unit}, others of its kind at {usual:g}"
             yield Finding(SOURCE, "link rate", Impact.SLOWS, what, device=printable(port.name, 80))

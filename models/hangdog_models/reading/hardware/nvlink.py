@@ -108,9 +108,9 @@ def _down(gpus: dict[int, _Links]) -> Iterator[Finding]:
             continue
         some = any(links.up.values())
         if 2 * whole > len(gpus) or (some and whole and 2 * whole == len(gpus)):
-            said = f"{links.down} of {len(links.up)} NVLinks are down" if some else "none of its NVLinks is up"
+            which = f"{links.down} of {len(links.up)} NVLinks are down" if some else "none of its NVLinks is up"
             beside = f"those of {whole} {'other is' if whole == 1 else 'others are'}"
-            what = f"GPU {number}: {said}, {beside} up: test the GPU and the switch it is wired to"
+            what = f"GPU {number}: {which}, {beside} up: test the GPU and the switch it is wired to"
             yield Finding(SOURCE, "NVLink down", Impact.SUSPECTS, what, device=str(number))
 
 
