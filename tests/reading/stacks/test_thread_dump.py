@@ -187,7 +187,7 @@ def test_what_is_past_a_limit_is_passed_over() -> None:
 def tasks(*waits: str, version: str = "3.12") -> str:
     """What three tasks print, as recorded: CPython 3.8.18 and 3.12.1."""
     wakeup = "[Task.task_wakeup()]" if version == "3.12" else "[<TaskWakeupMethWrapper object at 0x7f8c5c4919d0>()]"
-    done = f"cb=[gather.<locals>._done_callback() at /root/lib/python{version}/asyncio/tasks.py:767]"
+    done = f"cb=[gather.<locals>._done_callback() at /usr/lib/python{version}/asyncio/tasks.py:767]"
     return "".join(
         f"Stack for <Task pending name='{name}' coro=<{function}() running at /app/at.py:{line}> "
         f"wait_for=<Future pending cb={wakeup}> {done}> (most recent call last):\n"
