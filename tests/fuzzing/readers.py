@@ -16,6 +16,7 @@ from hangdog_models.reading.collectives import (
     flight_recorder,
     inspector,
     nccl_diag,
+    nccl_tests,
     plain_pickle,
     progress_json,
     ras_events,
@@ -27,9 +28,11 @@ from hangdog_models.reading.hardware import (
     dcgm,
     dcgm_table,
     findings_json,
+    ib_ports,
     kernel_log,
     npu_smi,
     nvidia_smi,
+    nvlink,
     rdma_link,
     test_report,
 )
@@ -45,6 +48,7 @@ from hangdog_models.reading.logs import (
 )
 from hangdog_models.reading.logs.slurm import slurm_controller, slurm_text
 from hangdog_models.reading.numbers import number_line, work_line
+from hangdog_models.reading.processes import proc_files, process_table, strace
 from hangdog_models.reading.stacks import (
     capture_failure,
     eu_stack,
@@ -61,6 +65,7 @@ from hangdog_models.reading.stacks import (
     thread_dump,
 )
 from hangdog_models.reading.stacks.debuggers import gdb, gdb_python, lldb
+from hangdog_models.reading.stacks.samplers import austin
 from hangdog_models.reading.wrapped import rejoined
 
 Target = Callable[[bytes], object]
@@ -90,6 +95,18 @@ def _npu_smi(text: str) -> object:
 
 def _rdma_link(text: str) -> object:
     return rdma_link.recognises(text), rdma_link.read(text)
+
+
+def _ib_ports(text: str) -> object:
+    return ib_ports.recognises(text), ib_ports.read(text)
+
+
+def _nvlink(text: str) -> object:
+    return nvlink.recognises(text), nvlink.read(text)
+
+
+def _nccl_tests(text: str) -> object:
+    return nccl_tests.recognises(text), nccl_tests.read(text)
 
 
 def _kernel_log(text: str) -> object:
@@ -126,6 +143,22 @@ def _thread_dump(text: str) -> object:
 
 def _lldb(text: str) -> object:
     return lldb.recognises(text), lldb.read(text)
+
+
+def _process_table(text: str) -> object:
+    return process_table.recognises(text), process_table.read(text)
+
+
+def _strace(text: str) -> object:
+    return strace.recognises(text), strace.read(text)
+
+
+def _proc_files(text: str) -> object:
+    return proc_files.recognises(text), proc_files.read(text)
+
+
+def _austin(text: str) -> object:
+    return austin.recognises(text), austin.read(text)
 
 
 def _gdb(text: str) -> object:
@@ -193,6 +226,7 @@ TARGETS: dict[str, Target] = {
     "kernel_stack": _text(kernel_stack.read),
     "perf_script": _text(perf_script.read),
     "pyspy_raw": _text(pyspy_raw.read),
+    "austin": _text(_austin),
     "faulthandler": _text(_faulthandler),
     "interrupted": _text(_interrupted),
     "thread_dump": _text(_thread_dump),
@@ -221,12 +255,18 @@ TARGETS: dict[str, Target] = {
     "amd_smi_json": _document(amd_smi.read_document),
     "npu_smi": _text(_npu_smi),
     "rdma_link": _text(_rdma_link),
+    "ib_ports": _text(_ib_ports),
+    "nvlink": _text(_nvlink),
+    "nccl_tests": _text(_nccl_tests),
     "dcgm": _document(_dcgm),
     "dcgm_table": _text(lambda text: dcgm.read(dcgm_table.read(text))),
     "diagnosis": _text(test_report.read_diagnosis),
     "findings_json": _document(findings_json.read),
     "proc": _document(proc_status.read),
     "proc_status": _text(proc_status.read_status),
+    "process_table": _text(_process_table),
+    "strace": _text(_strace),
+    "proc_files": _text(_proc_files),
     "failure": _text(capture_failure.read),
     "job": _text(job.read_job),
     "rounds": _text(job.read_interval),

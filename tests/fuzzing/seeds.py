@@ -267,6 +267,8 @@ _THREADS_TEXT = """t.py +++++++++++++++++++++++++ Timeout ++++++++++++++++++++++
 [rank3]: # PID 7 ThreadID: (b) 139864671676160; <frame object at 0x7f34c6a419d8>
 [rank3]: # ThreadID: 139864671676161
 [rank3]: Traceback (most recent call last):
+Stack for <Task pending name='Task-1' coro=<main() running at t.py:9> cb=[f() at a.py:7]> (most recent call last):
+  File "t.py", line 9, in main
 Thread 0x7f3fbf4ed6c0
   File "t.py", line 3, in f
 ----------     Thread 139864 "MainThread" hangs       ----------
@@ -459,7 +461,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "wrapped": (_WRAPPED_TEXT,),
     "numbers": (_NUMBERS_TEXT,),
     "error_file": (_ERROR_FILE,),
-    "slurm": (_SLURM_TEXT, "NODELIST NODES PARTITION STATE CPUS S:C:T FEATURES REASON\na 1 p* down* 1 1:1:1 1 0 1 (null) x\n"),
+    "slurm": (_SLURM_TEXT, "NODELIST NODES PARTITION STATE CPUS S:C:T FEATURES REASON\na 1 p* down* 1 1:1:1 1 0 1 (null) x\n", "JobId=7 JobName=a\n   JobState=NODE_FAIL Reason=NodeDown\n   NodeList=gpu-[1-4]\n"),
     "slurm_controller": (_CONTROLLER_TEXT,),
     "kubernetes": (_KUBERNETES_TEXT, _KUBERNETES_EVENTS),
     "kubernetes_json": (_KUBERNETES_JSON,),
@@ -472,6 +474,24 @@ SEEDS: dict[str, tuple[object, ...]] = {
     "rdma_link": (
         (b"link mlx5_0/1 subnet_prefix fe80:0000 lid 3 sm_lid 1 lmc 0 state ACTIVE physical_state LINK_UP\n"
         b"8/1: mlx5_7/1: state DOWN physical_state POLLING\n"),
+    ),
+    "ib_ports": (
+        "CA 'mlx5_0'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 200\n\t\tLink layer: InfiniBand\n" * 3,
+        "Infiniband device 'mlx5_1' port 1 status:\n\tstate:\t\t 1: DOWN\n\tphys state:\t 2: Polling\n\trate:\t\t 10 Gb/sec (4X SDR)\n",
+        "hca_id: mlx5_0\n\tvendor_part_id:\t 4129\n\tport:\t1\n\t\tstate:\t\t\tPORT_DOWN (1)\n\t\tlink_layer:\t\tEthernet\n",
+    ),
+    "nvlink": (
+        "|  NvLink Link Status  |\nGPUs:\n    gpuId 0:\n        U U D X _\n    gpuId 1:\n        U U U U _\nNvSwitches:\n    physicalId 8:\n        U D\n",
+        "| NVLINK Error Counts          |\n| GPU 3                        |   |\n| Link 0                       |   |\n|  -> Recovery Error           | 7  |\n",
+        ("GPU 0: NVIDIA B200 (UUID: GPU-a)\n\t Link 0: 53.125 GB/s\n\t Link 1: <inactive>\n\t Link 2: Recovery Errors: 3\n"
+        "GPU 1: a\nNVML: Unable to retrieve NVLink information as all links are inActive\n"),
+    ),
+    "nccl_tests": (
+        ("# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 8 minBytes 8 maxBytes 134217728 step: 2(factor)\n"
+        "#  Rank  0 Group  0 Pid  29382 on     gpu-a17 device  0 [0x07] NVIDIA H100 80GB HBM3\n"
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+        "    33554432       8388608     float     sum      -1    19.56  1715.44    0.00      2     0.78  43046.10    0.00    N/A\n"
+        "gpu-a17: Test timeout (30s) /a/common.cu:301\n# Out of bounds values : 2 FAILED\n# Avg bus bandwidth    : 0.4 FAILED\n"),
     ),
     "lldb": (_LLDB_TEXT,),
     "thread_dump": (_THREADS_TEXT,),
@@ -492,6 +512,24 @@ SEEDS: dict[str, tuple[object, ...]] = {
 \t 5e py::train:/a/t.py+0x5 (/tmp/perf-1.map)\n\t 4a [unknown] (/lib/z.so)\n\n""",
     ),
     "pyspy_raw": ('process 7:"python t.py";thread (0x7): MainThread;<module> (t.py:1);f (libc.so.6) 19\n<module> (t.py:1);g (a.py:3) 2\n',),
+    "austin": (
+        "# austin: 3.4.1\n# mode: wall\nP7;T7;t.py:<module>:46;<frozen importlib._bootstrap>:f:12 2232\nP7;T0:9;:INVALID:;t.py:g:3 5,1,0\nP7;T7 4\n",
+    ),
+    "process_table": (
+        ("  PID  PPID                  STARTED STAT WCHAN  CMD\n    7     1 Mon Sep  2 10:00:00 2024 Dl+  nfs_wa  |   \\_ python t.py RANK=3\n"
+        "    8     1   Sep 03 Z - [python] <defunct>\n"),
+        "USER  PID %CPU STAT START   TIME COMMAND\nroot    7  0.0 S<s+ 10:00   0:01 python t.py --local_rank=3\n",
+        "PID USER PR NI VIRT RES SHR S %CPU %MEM TIME+ COMMAND  WCHAN\n7 a 20 0 1g 2 3 S 4.7 0.1 0:05.13 b  pipe_wait\n",
+    ),
+    "strace": (
+        ("$ strace -f -p 7\nstrace: Process 7 attached with 2 threads\n[pid 8] futex(0x7, FUTEX_WAIT, 0, NULL <unfinished ...>\n"
+        "[pid 7] 12:00:01.5 restart_syscall(<... resuming interrupted poll ...>) = 0\n[pid 7] <... futex resumed>) = 1\n"),
+        "Process 7 attached - interrupt to quit\n--- stopped by SIGSTOP ---\nread(3, \"a\", 1) = ? ERESTARTSYS (To be restarted)\n",
+    ),
+    "proc_files": (
+        "a@b:~$ cat /proc/7/wchan\npipe_reada@b:~$ cat /proc/7/syscall\n0 0x5 0x7f3b2c001e60 0x1\n",
+        "/proc/7/wchan:0\n==> /proc/7/task/7/syscall <==\nrunning\npid=7 state=D wchan=nfs_wait\n",
+    ),
     "failure": ("Error: Failed to get process executable name.\nReason: Permission denied\n",),
     "job": ("[job]\nworld_size = 8\n[topology]\ntp = 2\norder = 'tp-dp'\n[machines]\na = '0-3'\n",),
     "rounds": ("interval_s = 0.75\n",),

@@ -30,7 +30,7 @@ STUMBLING = [
     "Traceback (most recent call last):", "KeyboardInterrupt", "KeyboardInterrupt\nDuring handling of the above exception, another\n",
     "^C", "A.Error", 'Traceback (most recent call last):\n  File "a", line 1, in f\nKeyboardInterrupt\nDuring handling of the above exception, another\n',
     "#0  f (", "(gdb) ", ")  <- ", "[Switching to thread 2 (LWP 3)]\n",
-    "~~ Stack of ", "~~ Stack of a (1234) ~", "# Thread: a(", "Thread 1234 (", "Thread a (1234", 'File "a", line 1, in f', "* thread #1, name = '",
+    "~~ Stack of ", "~~ Stack of a (1234) ~", "# Thread: a(", "Stack for <Task pending name='a' ", "Thread 1234 (", "Thread a (1234", 'File "a", line 1, in f', "* thread #1, name = '",
     "frame #0: 0x1 a`f(", " [inlined] ", "frame #0: 0x1 a` at ", "(a=",
 ]  # fmt: skip
 

@@ -16,6 +16,7 @@ from hangdog_models.reading.collectives import (
     flight_recorder,
     inspector,
     nccl_diag,
+    nccl_tests,
     plain_pickle,
     progress_json,
     ras_events,
@@ -27,10 +28,12 @@ from hangdog_models.reading.hardware import (
     dcgm,
     dcgm_table,
     findings_json,
+    ib_ports,
     kernel_log,
     npu_smi,
     nvidia_smi,
     nvidia_smi_table,
+    nvlink,
     rdma_link,
 )
 from hangdog_models.reading.json_document import looks_like_json, read_json
@@ -47,6 +50,8 @@ from hangdog_models.reading.logs import (
 )
 from hangdog_models.reading.logs.slurm import slurm_controller, slurm_text
 from hangdog_models.reading.printable import decoded
+from hangdog_models.reading.processes import proc_files, process_table, strace
+from hangdog_models.reading.processes.listed_process import ListedProcess
 from hangdog_models.reading.stacks import capture_failure, proc_status, pyspy, stack_text, stacks_in_log
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.pasted import plain
@@ -67,6 +72,13 @@ class StackFile:
     """Stacks of one or several processes."""
 
     processes: tuple[DumpedProcess, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedProcesses:
+    """What a tool says of processes without their stacks; which of them are ranks, the rest of the bundle tells."""
+
+    rows: tuple[ListedProcess, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +141,7 @@ class RingFile:
 Content = (
     StackFile
     | ProcessState
+    | ListedProcesses
     | Failure
     | RankCounters
     | UnnamedRecord
@@ -152,6 +165,12 @@ def _dcgm_table(text: str, limits: Limits) -> tuple[Finding, ...]:
     return _dcgm(dcgm_table.read(text), limits)
 
 
+#: Readers of what tools say of processes, which may stand in one text with each other, and with stacks.
+_PROCESS_TEXTS = (
+    (process_table.recognises, process_table.read),
+    (strace.recognises, strace.read),
+    (proc_files.recognises, proc_files.read),
+)
 #: Readers of what machines and clusters say by themselves: all that recognise a text read it.
 _SYSTEM_TEXTS = (
     (amd_smi.recognises, amd_smi.read),
@@ -159,6 +178,9 @@ _SYSTEM_TEXTS = (
     (dcgm_table.recognises, _dcgm_table),
     (kernel_log.recognises, kernel_log.read),
     (rdma_link.recognises, rdma_link.read),
+    (ib_ports.recognises, ib_ports.read),
+    (nvlink.recognises, nvlink.read),
+    (nccl_tests.recognises, nccl_tests.read),
     (slurm_text.recognises, slurm_text.read),
     (slurm_controller.recognises, slurm_controller.read),
     (kubernetes_text.recognises, kubernetes_text.read),
@@ -203,6 +225,25 @@ def _timed(content: Content, name: Name, timed: str, limits: Limits) -> Content:
 
 
 def _contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
+    contents = _with_stacks(name, data, limits)
+    table = _table_beside(contents, data, limits)
+    if table is None:
+        return contents
+    return (*(one for one in contents if not isinstance(one, Unused)), table)
+
+
+def _table_beside(contents: tuple[Content, ...], data: bytes, limits: Limits) -> ListedProcesses | None:
+    """The processes that a text lists, in the order of its tools; None where it is a format of its own, or lists none."""
+    if not all(isinstance(one, StackFile | Logged | Unused) for one in contents) or b"\0" in data[:_HEAD]:
+        return None
+    head = plain(data[:_HEAD].decode("utf-8", "replace"))
+    readers = [read for recognises, read in _PROCESS_TEXTS if recognises(head)]
+    text = plain(data.decode("utf-8", "replace")) if readers else ""
+    rows = tuple(row for read in readers for row in read(text, limits))
+    return ListedProcesses(rows) if rows else None
+
+
+def _with_stacks(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...]:
     content = _read_content(name, data, limits)
     if isinstance(content, StackFile):
         logged = _log_beside(name, data, limits)

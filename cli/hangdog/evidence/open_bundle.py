@@ -15,6 +15,7 @@ from hangdog.evidence.naming import name_of
 from hangdog.evidence.packed.archive import archive_entries, is_archive
 from hangdog.evidence.placed import Placed
 from hangdog.evidence.whose.placing import Placing, place, with_folders
+from hangdog.evidence.whose.process_tables import by_command, joined, without_tables
 from hangdog.evidence.whose.ranks_in_text import by_rank
 from hangdog.evidence.whose.unranked import numbered_by_order
 from hangdog_models.errors import HangdogError, UnreadableBundle, UnreadableEvidence, WrongUse
@@ -138,15 +139,20 @@ def _add_evidence(opened: BundleParts, entry: BundleEntry, limits: Limits) -> No
 
 def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple[Snapshot, Layout]:
     job = opened.job if stalled_s is None else replace(opened.job, stalled_s=stalled_s)
-    found, without_rank, remarks = counted(opened.placed, opened.layout, job.stalled_s is not None)
+    rest, tables = without_tables(opened.placed)
+    found, without_rank, remarks = counted(rest, opened.layout, job.stalled_s is not None)
+    listed = by_command(tables, found, opened.layout)
+    found = [*found, *listed.placed]
     layout, contradictions, placing = _placed(found, opened.layout)
     if opened.layout == Layout():
         numbered, remark = numbered_by_order(found, placing)
         if remark:
             layout, contradictions, placing = _placed(numbered, opened.layout)
             placing.notes[:0] = remark
-    assembly = assemble(placing.placed, layout)
-    unused = {**without_rank, **placing.unused, **assembly.unused}
+    beside = joined(tables, placing, layout, listed.placed)
+    placing.notes[:0] = listed.notes
+    assembly = assemble([*placing.placed, *beside.placed], layout)
+    unused = {**without_rank, **placing.unused, **beside.unused, **assembly.unused}
     unreadable = opened.unreadable | {escaped(path): reason for path, reason in unused.items()}
     ignored = sorted(map(escaped, opened.ignored + assembly.ignored))
     counted_anything = assembly.records or assembly.progress

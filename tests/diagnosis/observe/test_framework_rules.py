@@ -360,6 +360,9 @@ def test_who_takes_its_samples_from_a_mapped_file_reads(stack: list[str]) -> Non
         (["MPI_Allreduce", "ompi_coll_base_allreduce_intra_recursivedoubling", "opal_progress"], "collective", "group"),
         (["MPI_Sendrecv", "MPIDI_progress_test"], "p2p", "peer"),
         (["PMPI_Init_thread", "ompi_mpi_init"], "rendezvous", "store"),
+        # oneCCL, as in https://github.com/intel/torch-xpu-ops/issues/1536
+        (["ccl_comm::allgather", "ccl_allgather", "ccl_allgather_impl", "ccl_coll_create", "ccl_executor::wait"], "collective", "group"),
+        (["ccl_recv", "ccl_recv_impl", "ccl_executor::wait"], "p2p", "peer"),
         (["at::_ops::is_nonzero::call(at::Tensor const&)"], "device_sync", "some"),
     ],
 )  # fmt: skip

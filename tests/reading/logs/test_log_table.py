@@ -165,6 +165,7 @@ LINES = [
     ("told to stop", Impact.TELLS_NOTHING, "W1125 agent/server/api.py:725] Received Signals.SIGTERM death signal, shutting down workers"),
     ("interrupted", Impact.TELLS_NOTHING, "KeyboardInterrupt"),
     ("another process failed", Impact.VICTIM, "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "),
+    ("another process failed", Impact.VICTIM, "monarch._rust_bindings.monarch_hyperactor.supervision.SupervisionError: Actor unix:@a,trainer[3] exited because of the following reason: x"),
     ("workers did not answer", Impact.VICTIM, "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."),
     ("distributed call failed", Impact.VICTIM, "torch.distributed.DistBackendError: something new"),
 ]  # fmt: skip

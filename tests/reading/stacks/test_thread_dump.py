@@ -182,3 +182,39 @@ def test_below_a_header_of_ranks_it_is_of_these_ranks() -> None:
 def test_what_is_past_a_limit_is_passed_over() -> None:
     (process,) = thread_dump.read(TIMED_OUT, None, Limits(threads=2, frames=1))
     assert [len(thread.frames) for thread in process.threads] == [1, 1]
+
+
+def tasks(*waits: str, version: str = "3.12") -> str:
+    """What three tasks print, as recorded: CPython 3.8.18 and 3.12.1."""
+    wakeup = "[Task.task_wakeup()]" if version == "3.12" else "[<TaskWakeupMethWrapper object at 0x7f8c5c4919d0>()]"
+    done = f"cb=[gather.<locals>._done_callback() at /usr/lib/python{version}/asyncio/tasks.py:767]"
+    return "".join(
+        f"Stack for <Task pending name='{name}' coro=<{function}() running at /app/at.py:{line}> "
+        f"wait_for=<Future pending cb={wakeup}> {done}> (most recent call last):\n"
+        f'  File "/app/at.py", line {line}, in {function}\n    await fetch(q)\n'
+        for name, function, line in (wait.split() for wait in waits)
+    )
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.12"])
+def test_tasks_of_asyncio_are_threads_and_the_first_one_is_the_main_one(version: str) -> None:
+    text = tasks("worker-1 worker 5", "Task-1 main 14", "worker-0 worker 5", version=version)
+    assert thread_dump.recognises(text)
+    (process,) = thread_dump.read(text)
+    assert [(thread.name, thread.frames) for thread in process.threads] == [
+        ("worker-1", (Frame("worker", "/app/at.py", 5),)),
+        ("MainThread", (Frame("main", "/app/at.py", 14),)),
+        ("worker-0", (Frame("worker", "/app/at.py", 5),)),
+    ]
+
+
+def test_the_last_look_at_tasks_counts() -> None:
+    text = tasks("Task-1 main 14", "worker-0 worker 5") + tasks("Task-1 main 20", "worker-0 worker 5")
+    (process,) = thread_dump.read(text)
+    assert [thread.frames[0].line for thread in process.threads] == [20, 5]
+
+
+def test_a_real_main_thread_counts_before_a_task() -> None:
+    text = '# Thread: MainThread(1234)\nFile "/app/at.py", line 30, in <module>\n' + tasks("Task-1 main 14")
+    (process,) = thread_dump.read(text)
+    assert [(thread.name, thread.frames[0].line) for thread in process.threads] == [("MainThread", 30), ("Task-1", 14)]

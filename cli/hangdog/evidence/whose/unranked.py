@@ -14,7 +14,7 @@ from hangdog.evidence.content import OWNERLESS, Failure, StackFile
 from hangdog.evidence.naming import without_round
 from hangdog.evidence.placed import Placed
 from hangdog.evidence.whose.placing import Placing
-from hangdog.evidence.whose.trainers import holds_several, trainers
+from hangdog.evidence.whose.trainers import TITLE, holds_several, places_in, program_of, trainers
 from hangdog_models.counts import counted
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
@@ -33,9 +33,6 @@ _LIBRARIES = (
     "tensorflow/",
     "horovod/",
 )
-#: What inference servers call their workers: `sglang::scheduler_PP1_TP3`, `VLLM::Worker_TP0_EP0`.
-_TITLE = re.compile(r"(\w+::\w+?)((?:_[A-Z]{2}\d{1,6})+)\b")
-_PLACE = re.compile(r"_([A-Z]{2})(\d+)")
 #: The machine in a file's name, between what says that it holds stacks and how it ends.
 _MACHINE = re.compile(r"(?:(?:trace|py-?spy|stacks?|dumps?|out|log)[-_.])?(.+?)(?:\.[A-Za-z]{1,4})?")
 _DIGITS = re.compile(r"(\d+)")
@@ -75,9 +72,9 @@ def numbered_by_order(found: Sequence[Placed], placing: Placing) -> tuple[list[P
     if any(not isinstance(placed.content, OWNERLESS) or _speaks(placed) for placed in placing.placed):
         return list(found), ()
     processes = list(chain.from_iterable(map(_processes, _with_machines(found))))
-    families = Counter({one.key: _program(one.dumped) for one in processes}.values())
+    families = Counter({one.key: program_of(one.dumped.command) for one in processes}.values())
     chosen = _training({program for program, number in families.items() if number == max(families.values())}, processes)
-    kept = [one for one in processes if _program(one.dumped) in chosen]
+    kept = [one for one in processes if program_of(one.dumped.command) in chosen]
     if not kept:
         return list(found), ()
     numbers = _numbers(kept)
@@ -91,9 +88,9 @@ def _training(programs: set[str], processes: Sequence[_Unranked]) -> set[str]:
     if len(programs) < 2:
         return programs
     return {
-        _program(one.dumped)
+        program_of(one.dumped.command)
         for one in processes
-        if _program(one.dumped) in programs
+        if program_of(one.dumped.command) in programs
         and any(frame.file.startswith(_LIBRARIES) for thread in one.dumped.threads for frame in thread.frames)
     } or programs
 
@@ -131,20 +128,9 @@ def _processes(placed: Placed) -> list[_Unranked]:
     ]
 
 
-def _program(process: DumpedProcess) -> str:
-    """What it runs: trainers of one job run the same."""
-    if title := _TITLE.match(process.command):
-        return title[1]
-    words = process.command.split()
-    if "-m" in words[:-1]:
-        return words[words.index("-m") + 1]
-    script = next((word for word in words if word.endswith(".py")), words[0] if words else "")
-    return script.rpartition("/")[2]
-
-
 def _numbers(processes: Sequence[_Unranked]) -> _Numbers:
     """By the places in their names where those tell them apart, else in order, with room for those that are absent."""
-    places = {one.key: _place(one.dumped) for one in processes}
+    places = {one.key: places_in(one.dumped.command) for one in processes}
     inner = [place["TP"] for place in places.values() if "TP" in place and not place.get("PP")]
     if len(set(inner)) == len(places):
         return _Numbers({key: Rank(place["TP"]) for key, place in places.items()})
@@ -168,11 +154,6 @@ def _usual(machines: Counter[str]) -> int:
     most = max(machines.values(), default=0)
     alike = sum(number == most for number in machines.values())
     return most if len(machines) > 2 and 2 * alike > len(machines) else 0
-
-
-def _place(process: DumpedProcess) -> dict[str, int]:
-    title = _TITLE.match(process.command)
-    return {dim: int(number) for dim, number in _PLACE.findall(title[2])} if title else {}
 
 
 def _parts(processes: Sequence[_Unranked], numbers: _Numbers) -> Iterator[Placed]:
@@ -210,7 +191,7 @@ def _notes(kept: Sequence[_Unranked], numbers: _Numbers, others: int) -> tuple[s
 
 
 def _called(one: _Unranked) -> str:
-    title, pid = _TITLE.match(one.dumped.command), one.dumped.pid
+    title, pid = TITLE.match(one.dumped.command), one.dumped.pid
     name = (
         title[0] if title else f"process {pid}" if pid is not None else f"that of {without_round(one.file.name.path)}"
     )

@@ -37,8 +37,11 @@ _STARTS = {("subprocess.py", "Popen._execute_child"), ("subprocess.py", "_execut
 
 
 def activity(state: ProcessState | None, frames: Sequence[Frame]) -> Activity | None:
-    """What a process in state D does, by its wait channel and its stack (outermost frame first); else None."""
-    if state is None or state.state != "D":
+    """What a process in state D does, by its wait channel and its stack (outermost frame first); else None.
+
+    Only `/proc/PID/wchan` may be known of it: nobody sleeps in the client of a network file system but for storage.
+    """
+    if state is None or (state.state != "D" and (state.state or not remote_storage(state))):
         return None
     if state.wchan.startswith(_DRIVERS):
         return Activity.DEVICE_SYNC
@@ -82,8 +85,8 @@ _SLEEPS: Mapping[KernelWait, tuple[str, ...]] = {
 
 
 def awaited(state: ProcessState | None) -> KernelWait | None:
-    """What a process in state S waits for, if its wait channel tells."""
-    if state is None or state.state != "S" or not state.wchan:
+    """What a process in state S waits for, if its wait channel tells; its state may be unknown."""
+    if state is None or state.state not in ("S", "") or not state.wchan:
         return None
     ended = state.wchan + "\0"
     return next((what for what, sleeps in _SLEEPS.items() if ended.startswith(sleeps)), None)

@@ -22,6 +22,7 @@ from hangdog_models.reading.stacks.debuggers import gdb, gdb_python, lldb
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
 from hangdog_models.reading.stacks.pasted import plain
 from hangdog_models.reading.stacks.rank_sections import Section, sections_of
+from hangdog_models.reading.stacks.samplers import austin
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ FORMS = (
     Form(perf_script.recognises, perf_script.read, "the text of perf script"),
     Form(kernel_stack.recognises, kernel_stack.read, "/proc/<pid>/stack"),
     Form(pyspy_raw.recognises, pyspy_raw.read, "the lines of py-spy record"),
+    Form(austin.recognises, austin.read, "the samples of austin"),
     Form(bare_frames.recognises, bare_frames.read_text, "frames alone"),
 )
 #: Characters of a text, or of a rank's part of it, that must be enough to tell its form.

@@ -2,6 +2,9 @@
 
 So does pytest-timeout, and so do the recipes around `sys._current_frames()` that programs use: on a signal, by a timer, for a
 page. Lines of several processes may be mixed; what stands before a line tells them apart, as in dumps of `faulthandler`.
+
+A task of asyncio that prints its stack (`Task.print_stack`, CPython 3.8 to 3.14) counts as a thread. Of one that waits only the
+coroutine that awaits is shown. What `asyncio.run` was given counts as the main thread where no real one is in the dump.
 """
 
 import re
@@ -40,6 +43,11 @@ _HEADERS = tuple(
         ("Thread ", rf"Thread {_ID}(?: \((?!most recent){_NAME}\))?[: \t-]{{0,200}}"),
         ("Thread ", rf"Thread {_ID} \"{_NAME}\"(?: hangs)?[: \t-]{{0,200}}"),
         ("Thread ", rf"Thread {_NAME} \({_ID}\):?"),
+        # asyncio's base_tasks.py
+        (
+            "Stack for <Task ",
+            r"Stack for <Task [a-z]{1,20} name='(?P<name>[^'\n]{1,200})' .{1,4000}> \(most recent call last\):",
+        ),
     )
 )
 #: What those lines begin with.
@@ -57,6 +65,8 @@ _PRINTS = re.compile(r"\btraceback\.(?:print|format|extract)_stack\(|\bsys\._cur
 _STARTED = ("threading.py", "_bootstrap")
 #: Where a program begins: the outermost frames of the main thread, also of a process that `multiprocessing` started.
 _BEGINS = ("<module>", "_run_module_as_main")
+#: What asyncio calls the task of the coroutine that `asyncio.run` was given.
+_FIRST_TASK = "Task-1"
 #: Processes told apart in one text.
 _MOST_PROCESSES = 1 << 16
 
@@ -155,7 +165,8 @@ def _open_thread(process: _PrintingProcess, header: re.Match[str], limits: Limit
     tid = int(named["hex"], 16) if named.get("hex") else int(named.get("id") or 0)
     name = text_of((named.get("name") or "").strip(), limits)
     dump = process.open
-    again = (tid and tid in dump.tids) or (name == MAIN and any(thread.name == MAIN for thread in dump.threads))
+    only_once = name in (MAIN, _FIRST_TASK) and any(thread.name == name for thread in dump.threads)
+    again = (tid and tid in dump.tids) or only_once
     if process.over or again:
         _keep(process)
         dump = process.open
@@ -196,11 +207,15 @@ def _keep(process: _PrintingProcess) -> None:
 
 
 def _main(dump: _PrintedThreads) -> _PrintedThread | None:
-    """The main thread: by its name, else the only one that runs a program, else the only one that Python did not start."""
+    """The main thread: by its name, else the only one that runs a program, else the only one that Python did not start.
+
+    Else the task that began the others.
+    """
     named = [thread for thread in dump.threads if thread.name == MAIN]
     begins = [thread for thread in dump.threads if thread.frames and thread.frames[0].function in _BEGINS]
     others = [thread for thread in dump.threads if thread.frames and not _started(thread)]
-    return next((found[0] for found in (named, begins, others) if len(found) == 1), None)
+    tasks = [thread for thread in others if thread.name == _FIRST_TASK]
+    return next((found[0] for found in (named, begins, others, tasks) if len(found) == 1), None)
 
 
 def _started(thread: _PrintedThread) -> bool:

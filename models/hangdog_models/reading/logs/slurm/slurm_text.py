@@ -1,7 +1,8 @@
-"""Reads what Slurm's commands print: `scontrol show node`, `sinfo`, also with -R, and `sacct`; what a reason means stands in a table."""
+"""Reads what Slurm's commands print: `scontrol show node` and `job`, `sinfo`, also with -R, and `sacct`; a table says what a reason means."""
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from hangdog_models.findings import SLURM, Finding
 from hangdog_models.reading.dates import moment
@@ -38,6 +39,10 @@ _JOBS = re.compile(r"^\s{0,8}JobID\b[^\n]{0,400}\bState\b[^\n]{0,400}$", re.MULT
 _JOB_STATE = re.compile(
     r"^\s{0,8}\d{1,12}\S{0,40}[\s|].{0,600}?\b(NODE_FAIL|OUT_OF_ME\w{0,8}|TIMEOUT|PREEMPTED|REQUEUED)\b"
 )
+#: `scontrol show job`: a block for each job, also in one line (`-o`). How it ended, and the machines that it had.
+_JOB = re.compile(r"(?:^|(?<=[\s>#$]))JobId=\d{1,12} .{0,20}?JobName=\S", re.MULTILINE)
+_ENDED = re.compile(r"\bJobState=(\w{1,20})\b")
+_HAD = re.compile(r"(?<![A-Za-z])NodeList=(\S{1,4000})")
 _HOST = re.compile(r"[A-Za-z][\w.-]{0,252}(?:\[\d{1,9}\])?")
 _RANGES = re.compile(r"([^\[\],]{0,200})\[([\d,-]{1,400})\]([^\[\],]{0,100})")
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
@@ -47,14 +52,21 @@ _HOSTS, _LINES, _BLOCK = 1_024, 200_000, 6_000
 
 def recognises(text: str) -> bool:
     """Whether a text is what one of the commands prints; to be asked of its head."""
-    return any(pattern.search(text) for pattern in (_NODE, _REASONS, _PARTITIONS, _MACHINES, _JOBS))
+    return any(pattern.search(text) for pattern in (_NODE, _REASONS, _PARTITIONS, _MACHINES, _JOBS, _JOB))
 
 
 def read(text: str, limits: Limits = DEFAULTS) -> tuple[Finding, ...]:
     """The findings of a text, one for each machine, or for each state of the job."""
     text = text[: limits.file_bytes]
     found: dict[tuple[str, str], Finding] = {}
-    for finding in (*_nodes(text), *_reasons(text), *_machines(text), *_partitions(text), *_jobs(text)):
+    for finding in (
+        *_nodes(text),
+        *_reasons(text),
+        *_machines(text),
+        *_partitions(text),
+        *_jobs(text),
+        *_shown_jobs(text),
+    ):
         found.setdefault((finding.machine, finding.code), finding)
     return tuple(found.values())
 
@@ -125,6 +137,19 @@ def _jobs(text: str) -> Iterator[Finding]:
             continue
         known = log_table.cluster().find(f"job {state[1]}") if state else None
         if known is not None:
+            yield Finding(SOURCE, known[0].code, known[0].impact, known[0].what)
+
+
+def _shown_jobs(text: str) -> Iterator[Finding]:
+    """How each job of `scontrol show job` ended; a machine that failed is named if the job had no other."""
+    starts = [one.start() for one, _ in zip(_JOB.finditer(text), range(_LINES), strict=False)]
+    for start, end in pairwise([*starts, len(text)]):
+        block = text[start : min(end, start + _BLOCK)]
+        state, had = _ENDED.search(block), _HAD.search(block)
+        hosts = hosts_in(had[1]) if had else []
+        if state and state[1] == "NODE_FAIL" and len(hosts) == 1 and hosts[0] != "(null)":
+            yield from finding_of(hosts[0], "DOWN", "Node failure", None)
+        elif state and (known := log_table.cluster().find(f"job {state[1]}")) is not None:
             yield Finding(SOURCE, known[0].code, known[0].impact, known[0].what)
 
 

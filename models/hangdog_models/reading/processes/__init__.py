@@ -1,0 +1,1 @@
+"""Readers of what tools say of processes without their stacks: tables of them, and the call that each sleeps in."""

@@ -1,0 +1,1 @@
+"""Readers of what samplers collect, where a stack stands in each line."""
