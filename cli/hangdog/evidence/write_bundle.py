@@ -48,6 +48,8 @@ def files(incident: Replayed, remarks: Iterable[str] = ()) -> Iterator[File]:
     for one in incident.counted:
         if one.kind is StatementKind.PROGRESS:
             yield f"rank{one.rank}.progress.json", one.data
+        elif one.kind is StatementKind.INSPECTOR:
+            yield f"rank{one.rank}.inspector.log", one.data
         elif one.rank is not None:
             kind = "pickle" if plain_pickle.recognises(one.data) else "json"
             kept = f".written-{one.age_s}s-before" if one.age_s else ""
