@@ -13,7 +13,7 @@ from support.fakes.dumper import own_job
 #: then only the other one goes on. It writes `json`, `prometheus` or `totals`: Prometheus text, the latter with what is counted.
 PROGRAM = """
 import json, os, socket, sys, threading, time
-folder, rank, form = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+folder, rank, form, polls = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
 train = side = 0
 
 def lines(identity, name, size, kind, performances):
@@ -72,15 +72,25 @@ def write():
 
 threading.Thread(target=write, daemon=True).start()
 os.write(1, b"ready\\n")
-os.read(0, 1)
+
+def synchronize():
+    while True:
+        time.sleep(0.002)
+
+synchronize() if polls else os.read(0, 1)
 """
 
 
 @contextlib.contextmanager
-def training(folder: Path, rank: int = 0, form: str = "json", **environ: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A played trainer of two ranks, whose environment says that its Inspector writes every tenth of a second."""
+def training(
+    folder: Path, rank: int = 0, form: str = "json", polls: str = "", **environ: str
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A played trainer of two ranks, whose environment says that its Inspector writes every tenth of a second.
+
+    Its host waits for its input, or `polls` for its device all the time, whether that hangs or not.
+    """
     said = own_job() | {"RANK": str(rank), "WORLD_SIZE": "2"} | environ_of(100_000) | environ
-    with targets.running(PROGRAM, os.fspath(folder), str(rank), form, environ=said) as process:
+    with targets.running(PROGRAM, os.fspath(folder), str(rank), form, polls, environ=said) as process:
         yield process
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from hangdog_agent.capture import inspector_dump
+from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.discovery.discover import RankProcesses
+from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_agent.stalls.progress.communicator_windows import CommunicatorWindows
 from hangdog_agent.stalls.progress.file_reader import Found
 from hangdog_agent.stalls.progress.inspector_files import InspectedSignal, InspectorFiles
@@ -18,6 +20,8 @@ from hangdog_agent.stalls.progress.logs import Logs
 from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import packaged
+from hangdog_models.stall_timeouts import Sign
 from support.fakes import targets
 from support.fakes.dumper import own_job
 from support.fakes.inspector_played import environ_of, training
@@ -256,3 +260,32 @@ def test_what_is_written_seldom_tells_of_no_communicators(tmp_path: Path) -> Non
         targets.until(lambda: bool(files.queries({member.process.key: member}, time.monotonic() * 99)))
         files.take(member.process.key, Found((1, 1), 0, 0, ("\n" + line(1)).encode()), 1.0)
         assert files.signals() and windows.of([(member.process.key, Rank(0))]) == ()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_hang_that_inspector_alone_shows_is_suspected_in_seconds(tools: Tools, tmp_path: Path) -> None:
+    """All hosts poll; there is no log, no heartbeat, no RAS, no recorder and no ring."""
+    monitor = StallMonitor(tools, packaged(), StallSettings(traffic_every_s=0.0, ras_every_s=0.0))
+    job = own_job()
+    with ExitStack() as stack:
+        members = [by_pid(stack.enter_context(training(tmp_path, rank, polls="1", **job)).pid) for rank in (0, 1)]
+        assert not overdue(monitor, members, 18.0), "it trains"
+        (tmp_path / "hang").touch()
+        began = time.monotonic()
+        shown = overdue(monitor, members, 35.0)
+        took = time.monotonic() - began
+    monitor.close()
+    assert set(shown) == {Rank(0), Rank(1)}
+    print(f"\nsuspected after {took:.1f} s")
+
+
+def overdue(monitor: StallMonitor, members: list[RankProcesses], seconds: float) -> dict[Rank, Sign]:
+    """What the ranks show once a rank is overdue; empty where none was for so long."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for signs in monitor.tick(members).values():
+            if any(sign.overdue for sign in signs.values()) and len(signs) == len(members):
+                return signs
+        time.sleep(1.0)
+    return {}
