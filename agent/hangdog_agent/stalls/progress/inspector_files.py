@@ -82,7 +82,7 @@ class _Dump:
     def readings(self) -> list[CommunicatorReading]:
         """All communicators, as rings tell of them. How many operations a rank has entered is not known."""
         return [
-            CommunicatorReading(number, one.name, one.size, one.count, None, one.count, None, "")
+            CommunicatorReading(number, one.name, one.size, one.count, None, one.count, None, "", True)
             for number, (one, _) in self.communicators.items()
         ]
 
