@@ -75,7 +75,10 @@ async def test_what_inspector_wrote_lies_in_the_bundle_as_old_as_it_was(tmp_path
         dumps = [(rank, (line % (rank, 8 if rank == 5 else 9)).encode()) for rank in ranks]
         return tuple(Statement(collectives.StatementKind.INSPECTOR, Rank(rank), data, age_s=3) for rank, data in dumps)
 
-    async with stage(tmp_path / "s.db", diagnose, TWO) as on, cluster(on, a=range(4), b=range(4, 8)) as (a, b):
+    async with (
+        stage(tmp_path / "s.db", diagnose, TWO) as on,
+        cluster(on, a=list(range(4)), b=list(range(4, 8))) as (a, b),
+    ):
         looks = ranks(dict.fromkeys(range(4), "scatter")), ranks(dict.fromkeys(range(4, 8), "scatter"))
         playing = (
             shows(a, looks[0], looks[0], said=said(*range(4))), shows(b, looks[1], looks[1], said=said(*range(4, 8)))

@@ -101,7 +101,7 @@ def test_its_communicators_are_shown_without_what_it_does_not_tell(tmp_path: Pat
     ],
 )
 def test_a_trainer_whose_inspector_is_off_is_not_searched(environ: dict[str, str], tmp_path: Path) -> None:
-    with training(tmp_path, **environ) as process:
+    with training(tmp_path, 0, "json", "", **environ) as process:
         assert inspector_dump.find(by_pid(process.pid), targets.proc) is None
 
 
