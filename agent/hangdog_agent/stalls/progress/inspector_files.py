@@ -39,7 +39,7 @@ class InspectedSignal(ProgressSignal):
 
 
 @dataclass(slots=True)
-class _Dump:
+class _FollowedDump:
     """A file that is followed. `come`: the number of the busiest communicator, and its count; of Prometheus text its totals."""
 
     prometheus: bool
@@ -93,7 +93,7 @@ class InspectorFiles:
     def __init__(self, proc: Proc, settings: StallSettings, windows: CommunicatorWindows) -> None:
         """`windows` are told what is known of all communicators."""
         self._proc, self._settings, self._windows = proc, settings, windows
-        self._dumps: dict[Key, _Dump] = {}
+        self._dumps: dict[Key, _FollowedDump] = {}
         self._absent_until: dict[Key, float] = {}
 
     def queries(self, trainers: Mapping[Key, RankProcesses], now: float) -> dict[Key, FileQuery]:
@@ -114,7 +114,7 @@ class InspectorFiles:
             return
         tells = not opened.prometheus and (inspector_dump.interval_s(member) or 0.0) <= _MOST_INTERVAL_S
         signal = InspectedSignal(self._settings.suspicious_s, opened.prometheus)
-        self._dumps[key] = _Dump(opened.prometheus, opened.descriptor, tells, signal)
+        self._dumps[key] = _FollowedDump(opened.prometheus, opened.descriptor, tells, signal)
 
     def take(self, key: Key, found: Found | None, at: float) -> None:
         """Takes one reading. Another file under the same descriptor is none of Inspector's: it is looked for anew."""
