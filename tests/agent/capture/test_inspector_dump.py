@@ -13,6 +13,7 @@ from hangdog_agent.capture.inspector_process import MOST_BYTES, whole_lines
 from hangdog_agent.capture.settings import CaptureSettings
 from hangdog_models.collectives import INSPECTOR, RankCounters
 from hangdog_models.diagnosis.waits import kept_records
+from hangdog_models.progress.collective_progress import RankProgress
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import LibraryCounters, inspected_rank, joined
 from hangdog_models.snapshot import Job, Snapshot
@@ -168,6 +169,8 @@ def test_ranks_are_counted_by_it_where_no_flight_record_counts_them() -> None:
     record = RankCounters(Rank(0), {"0": 5}, {"0": 4}, (), {}, {})
     found = joined({"a": {0: LibraryCounters((record,)), 1: both}}, owner)
     assert [one.source == INSPECTOR for one in found.counters] == [False, True]
+    ring = LibraryCounters(progress=(RankProgress(Rank(1), ()),))
+    assert [one.rank for one in joined({"a": {0: ring, 1: both}}, owner).counters] == [0]
     assert not joined({"b": {0: both}}, owner).counters, "another machine has these ranks"
 
 

@@ -17,6 +17,7 @@ from hangdog_agent.stalls.progress.communicator_windows import CommunicatorWindo
 from hangdog_agent.stalls.progress.file_reader import Found
 from hangdog_agent.stalls.progress.inspector_files import InspectedSignal, InspectorFiles
 from hangdog_agent.stalls.progress.logs import Logs
+from hangdog_agent.stalls.progress.profiler_rings import Rings
 from hangdog_agent.stalls.progress.progress_signal import LEAST, ProgressSignal
 from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.ranks import Rank
@@ -250,6 +251,15 @@ def test_another_file_under_the_same_descriptor_is_not_followed(followed: Follow
     followed.take(line(2), identity=(1, 2))
     assert followed.files.signals() == {} and followed.sizes() == set()
     assert followed.files.queries({followed.key: followed.member}, followed.at), "it is looked for anew"
+
+
+def test_a_trainer_without_a_ring_keeps_the_communicators_that_inspector_tells_of(followed: Followed) -> None:
+    rings = Rings("/proc", SETTINGS)
+    files = InspectorFiles(targets.proc, SETTINGS, rings.windows)
+    assert files.queries({followed.key: followed.member}, 0.0)
+    files.take(followed.key, Found((1, 1), 0, 0, ("\n" + line(1)).encode()), 1.0)
+    rings.take(followed.key, None, 2.0)
+    assert [one.size for one in rings.windows.of([(followed.key, Rank(0))])] == [8]
 
 
 def test_what_is_written_seldom_tells_of_no_communicators(tmp_path: Path) -> None:
