@@ -14,6 +14,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.reading import job
 from hangdog_models.reading.collectives import (
     flight_recorder,
+    inspected_progress,
     inspector,
     nccl_diag,
     nccl_tests,
@@ -174,6 +175,10 @@ def _nccl_diag(text: str) -> object:
     return nccl_diag.recognises(text), [*nccl_diag.of_job(diagnosed, 0), *nccl_diag.of_job(diagnosed, 8)]
 
 
+def _inspected_progress(text: str) -> object:
+    return inspected_progress.totals(text), [one.count for one in inspected_progress.completed(text)]
+
+
 def _slurm(text: str) -> object:
     return slurm_text.recognises(text), slurm_text.read(text)
 
@@ -239,6 +244,7 @@ TARGETS: dict[str, Target] = {
     "ras_events": _text(ras_events.read),
     "nccl_diag": _text(_nccl_diag),
     "inspector": _text(inspector.read),
+    "inspected_progress": _text(_inspected_progress),
     "ras_json": _document(ras_json.read),
     "ras_mended": lambda data: ras_json.read(read_json(ras_json.repaired(data.decode("utf-8", "replace")))),
     "wrapped": _text(_wrapped),

@@ -327,6 +327,13 @@ _INSPECTOR_TEXT = "".join(
     f'{number},"coll_msg_size_bytes":64,"coll_exec_time_us":61,"coll_timing_source":"kernel_gpu","event_trace_ts":{{"coll_start_ts":5}}}}}}\n'
     for number, rank in ((3, 0), (4, 0), (6, 0), (3, 1))
 )
+_INSPECTOR_MESSAGES = _INSPECTOR_TEXT.replace(
+    '"coll_perf":{"coll":"AllReduce","coll_sn":', '"p2p_perf":{"p2p":"Send","p2p_sn":'
+)
+_INSPECTOR_METRICS = """nccl_bus_bandwidth_gbs{version="v6.1",node="a",gpu="GPU0",comm_name="dp",nranks="8"} 2.2
+nccl_collectives_total{version="v6.1",slurm_job_id="unknown",node="a",gpu="GPU0"} 371
+nccl_p2p_total{version="v6.1",slurm_job_id="unknown",node="a",gpu="GPU0"} 12
+"""
 _ERROR_FILE = {"message": {"message": "ValueError: x", "extraInfo": {
     "py_callstack": 'Traceback (most recent call last):\n  File "t.py", line 3, in main\nValueError: x\n', "timestamp": "1700000000",
 }}}  # fmt: skip
@@ -457,6 +464,7 @@ SEEDS: dict[str, tuple[object, ...]] = {
     ),
     "nccl_diag": (_DIAG_TEXT,),
     "inspector": (_INSPECTOR_TEXT,),
+    "inspected_progress": (_INSPECTOR_TEXT, _INSPECTOR_MESSAGES, _INSPECTOR_METRICS),
     "log": (_LOG_TEXT, _REPORTS_TEXT),
     "wrapped": (_WRAPPED_TEXT,),
     "numbers": (_NUMBERS_TEXT,),

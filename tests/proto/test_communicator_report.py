@@ -8,16 +8,17 @@ import pytest
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
-from hangdog_models.progress.communicator_window import CommunicatorChanges, CommunicatorWindow
+from hangdog_models.progress.communicator_window import CommunicatorChanges, CommunicatorWindow, joined
 from hangdog_models.ranks import MAX_RANK, Rank
-from hangdog_proto.codec import communicator_report
+from hangdog_models.views import communicator_text
+from hangdog_proto.codec import communicator_list, communicator_report
 from hangdog_proto.codec.communicator_report import MOST_COMMUNICATORS, NAME, OPERATION
 from hangdog_proto.codec.slow_report import MOST_JOBS
 from hangdog_proto.generated import hangdog_pb2 as pb
 
 RANKS = tuple(map(Rank, range(8)))
 #: Numbers that a float of four bytes holds exactly.
-WINDOW = CommunicatorWindow(2**64 - 1, "tp", 16, RANKS, 12.5, 370, 371, RANKS[2:3], 20.5, 19.25, "AllReduce")
+WINDOW = CommunicatorWindow(2**64 - 1, "tp", 16, RANKS, 12.5, 370, 371, RANKS[2:3], 20.5, 19.25, "AllReduce", True)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,14 @@ def test_foreign_texts_are_cut_and_made_safe_to_show() -> None:
     (window,) = communicator_report.unpack(report)["job", UNKNOWN].windows
     assert len(window.name) <= NAME and len(window.operation) <= OPERATION
     assert window.name.isprintable() and window.operation.isprintable()
+
+
+def test_of_completed_operations_alone_no_rest_is_told() -> None:
+    """One machine has rings, the other NCCL Inspector's files."""
+    ring = CommunicatorWindow(7, "tp", 4, RANKS[:2], 0.0, 5, 5, RANKS[:2], 60.0)
+    inspected = replace(ring, ranks=RANKS[2:4], lowest=None, highest=None, behind=(), completed_only=True)
+    (both,) = joined([("a", ring), ("b", inspected)])
+    assert both == communicator_list.unpack(communicator_list.pack(both)) and both.completed_only
+    assert communicator_text.message(both) == "completes nothing for 60 s"
+    (rings,) = joined([("a", ring)])
+    assert not rings.completed_only and communicator_text.message(rings) == "rests for 60 s"

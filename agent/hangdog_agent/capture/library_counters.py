@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from hangdog_agent.capture import ras, ring_statement
+from hangdog_agent.capture import inspector_dump, ras, ring_statement
 from hangdog_agent.capture.flight_recorder import recorder
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.discovery.discover import RankProcesses
@@ -26,7 +26,8 @@ def hear(
 ) -> tuple[pb.Statement, ...]:
     """What the trainers' flight recorders, their rings and their NCCL RAS say, or why they do not, packed; by rank, RAS last.
 
-    A rank without a ring of the profiler plug-in says nothing of one. Of trainers that have `ended` their rings tell.
+    A rank without a ring of the profiler plug-in says nothing of one, but what NCCL Inspector wrote where it runs instead. Of
+    trainers that have `ended` their rings tell.
     """
     asks = asks_ras(trainers) and bool(tools.settings.ras)
     if not trainers and not ended:
@@ -34,7 +35,7 @@ def hear(
     with ThreadPoolExecutor(min(_AT_ONCE, len(trainers) + len(ended)) + 1, "hangdog-hear") as pool:
         report = pool.submit(_guarded_ras, trainers[0], tools) if asks else None
         # the rings first: an answering recorder may take seconds, and the ranks of one moment are to be compared
-        rings = pool.map(lambda member: _guarded_ring(member, tools), (*trainers, *ended))
+        rings = pool.map(lambda member: _guarded_profiler(member, tools), (*trainers, *ended))
         received = list(pool.map(lambda member: _guarded_record(member, tools), trainers))
         seen = [ring for ring in rings if ring is not None]
         return (*received, *seen, *([report.result()] if report is not None else []))
@@ -55,12 +56,12 @@ def _guarded_record(member: RankProcesses, tools: Tools) -> pb.Statement:
         return collectives.pack(Statement(StatementKind.RECORD, member.rank, missing=_bug(error)))
 
 
-def _guarded_ring(member: RankProcesses, tools: Tools) -> pb.Statement | None:
+def _guarded_profiler(member: RankProcesses, tools: Tools) -> pb.Statement | None:
     try:
-        stated = ring_statement.progress(member, tools)
+        stated = ring_statement.progress(member, tools) or inspector_dump.completed(member, tools)
         return collectives.pack(stated) if stated is not None else None
-    except Exception:  # nor must one met in a ring, which most trainers do not have
-        log.exception("cannot read the ring of rank %d", member.rank)
+    except Exception:  # nor must one met in what a profiler plug-in keeps, which most trainers do not have
+        log.exception("cannot read what the profiler plug-in of rank %d keeps", member.rank)
         return None
 
 

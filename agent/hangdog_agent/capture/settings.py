@@ -29,13 +29,14 @@ class CaptureSettings:
     #: The same process is not held again so soon: of a standstill a second native stack tells nothing new.
     native_again_s: float = 60.0
     #: Switches of what is asked of trainers, 0 turns it off: stacks at all; PyTorch's flight recorder by its worker server's
-    #: socket, and by its FIFO and dump; NCCL's RAS; the ring of hangdog's NCCL profiler plug-in; the logs of Ray's workers; the configuration files that command lines name. Native stacks, logs and heartbeats have
+    #: socket, and by its FIFO and dump; NCCL's RAS; the ring of hangdog's NCCL profiler plug-in; what NCCL Inspector writes; the logs of Ray's workers; the configuration files that command lines name. Native stacks, logs and heartbeats have
     #: settings of their own: native, log_every_s, touch_every_s.
     stacks: int = 1
     recorder_socket: int = 1
     recorder_pipe: int = 1
     ras: int = 1
     profiler_ring: int = 1
+    inspector: int = 1
     ray_logs: int = 1
     config_files: int = 1
     #: 1 keeps CAP_SYS_ADMIN, where the agent has it: RAS listens on loopback, in a container on that of its own network.

@@ -58,6 +58,10 @@ class PinnedProcess:
         """An O_PATH descriptor of what it has open there, which opens nothing; raises OSError."""
         return os.open(f"fd/{number}", os.O_PATH | os.O_CLOEXEC, dir_fd=self._home)
 
+    def file_name(self, number: int) -> str:
+        """The name of what it has open there; raises OSError."""
+        return os.readlink(f"fd/{number}", dir_fd=self._home).rpartition("/")[2]
+
     def fifos(self, name: str) -> set[Inode]:
         """The FIFOs of that file name it has open, by device and inode. Raises OSError, Refused.
 

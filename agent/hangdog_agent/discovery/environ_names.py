@@ -42,6 +42,8 @@ _DOORS = (
 )
 #: Where hangdog's NCCL profiler plug-in keeps its ring. Read here only, and never sent.
 RING_FOLDER = "HANGDOG_PROFILER_DIR"
+#: Whether NCCL Inspector writes what operations completed, and how often, in microseconds. Read here only, and never sent.
+INSPECTOR, INSPECTOR_INTERVAL = "NCCL_INSPECTOR_ENABLE", "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS"
 #: Names the members of a test of this machine (`hangdog test`): they carry ranks, and no job hangs with them.
 DIAGNOSIS = "HANGDOG_DIAGNOSIS"
 #: What a program that starts its ranks itself gives them, in the order of `Started`.
@@ -71,6 +73,8 @@ ALLOWED = frozenset(name for pair in PLACES for name in pair if name) | {
         STEP_PATTERN,
         HEARTBEAT,
         RING_FOLDER,
+        INSPECTOR,
+        INSPECTOR_INTERVAL,
         ERROR_FILE,
         *SELF_STARTED,
         *_NODES,

@@ -39,6 +39,10 @@ class StallSettings:
     #: Between two times that such a reading tells of all communicators and not only of the busiest, half as long while a trainer
     #: rests: of 64 communicators in each of eight trainers it takes some milliseconds; 0: never.
     communicators_every_s: float = 10.0
+    #: Between two readings of what NCCL Inspector writes for trainers, and bytes of it at a time, its newest: some tens of
+    #: operations; 0 reads none.
+    inspector_every_s: float = 1.0
+    inspector_bytes: int = 16384
     #: Between two questions to NCCL RAS, each of which goes once around all processes; 0 never asks.
     ras_every_s: float = 30.0
     #: Between two readings of the bytes moved: some drivers ask the card's firmware for each counter; 0 reads none.

@@ -183,7 +183,7 @@ class LocalCapture:
             except HangdogError as error:
                 lacking.setdefault(str(error), [])
                 continue
-            if given.missing is not None and given.kind is StatementKind.PROGRESS:
+            if given.missing is not None and given.kind in (StatementKind.PROGRESS, StatementKind.INSPECTOR):
                 remarks.append(f"{given.name} cannot be read: {given.missing.message}")
             elif given.missing is not None:
                 lacking.setdefault(given.missing.message, []).append(given)

@@ -278,7 +278,8 @@ def _read_content(name: Name, data: bytes, limits: Limits) -> Content:
     if ras_events.recognises(head):
         return ReadRequest((ras_events.read(decoded(data, "the events of ncclras"), limits),))
     if inspector.recognises(head):
-        return Inspected(inspector.read(decoded(data, "a dump of NCCL Inspector"), limits))
+        dumps = inspector.read(decoded(data, "a dump of NCCL Inspector"), limits)
+        return Inspected(tuple(replace(one, counters=replace(one.counters, age_s=name.age_s)) for one in dumps))
     if ras_json.recognises_text(head):
         return ReadRequest((ras_json.read_text(decoded(data, "the JSON of ncclras"), limits),))
     if looks_like_json(head) and not _is_json_lines(head):

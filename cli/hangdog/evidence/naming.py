@@ -19,7 +19,7 @@ _MACHINE = re.compile(r"machine-(.+)")
 #: torchrun's folder of a process, `attempt_0/3/`: the number is that on its machine.
 _ATTEMPT = re.compile(r"(?:^|/)attempt_\d{1,6}/(\d{1,4})/")
 _ROUND = re.compile(r"round-(\d{1,9})")
-#: A flight record that its process wrote by itself, so many seconds before it was asked for.
+#: What its process wrote by itself, a flight record or NCCL Inspector's operations, so many seconds before it was asked for.
 _KEPT = re.compile(r"\.written-(\d{1,9})s-before\.")
 #: Endings that say what a file holds and are no part of a role; else anything short after the last dot.
 _SUFFIX = re.compile(r"(\.proc\.json|\.error\.txt|\.[A-Za-z0-9]{1,8})$")
@@ -29,7 +29,7 @@ _SUFFIX = re.compile(r"(\.proc\.json|\.error\.txt|\.[A-Za-z0-9]{1,8})$")
 class Name:
     """What a path tells; `rank`, `machine`, `round` and `local`, the rank on its machine, are None where it does not.
 
-    `age_s`: so many seconds before it was asked for, a flight record was written; 0 where it was written then.
+    `age_s`: so many seconds before it was asked for, what a library counted was written; 0 where it was written then.
     """
 
     path: str

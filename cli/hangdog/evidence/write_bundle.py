@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from hangdog.evidence.naming import name_of
+from hangdog_models.collectives import INSPECTOR
 from hangdog_models.diagnosis.findings import first_exits
 from hangdog_models.errors import HangdogError
 from hangdog_models.ranks import format_ranks
@@ -38,7 +39,8 @@ def files(incident: Replayed, remarks: Iterable[str] = ()) -> Iterator[File]:
         yield "rounds.toml", f"interval_s = {float(snapshot.interval_s)!r}\n".encode()
     # how trainers ended has no file of its own: what it says stands among the findings
     topology, _ = build(incident.layout, snapshot.highest_rank())
-    findings = first_exits.with_first_failure(snapshot, topology).findings
+    found = first_exits.with_first_failure(snapshot, topology).findings
+    findings = tuple(one for one in found if one.source != INSPECTOR)  # which its dumps beside them show
     if findings:
         yield "findings.json", _json(findings_json.written(findings))
     for round_ in snapshot.rounds:
@@ -46,11 +48,13 @@ def files(incident: Replayed, remarks: Iterable[str] = ()) -> Iterator[File]:
             yield from _trace(f"round-{round_.number}/{_process(trace)}", trace)
     machines: dict[str, int] = {}
     for one in incident.counted:
+        kept = f".written-{one.age_s}s-before" if one.age_s else ""
         if one.kind is StatementKind.PROGRESS:
             yield f"rank{one.rank}.progress.json", one.data
+        elif one.kind is StatementKind.INSPECTOR:
+            yield f"rank{one.rank}.inspector{kept}.log", one.data
         elif one.rank is not None:
             kind = "pickle" if plain_pickle.recognises(one.data) else "json"
-            kept = f".written-{one.age_s}s-before" if one.age_s else ""
             yield f"rank{one.rank}.flight{kept}.{kind}", one.data
         else:  # one folder a machine: reports of several machines at one moment are read as one
             number = machines.setdefault(one.machine, len(machines))

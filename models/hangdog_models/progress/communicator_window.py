@@ -36,6 +36,8 @@ class CommunicatorWindow:
     #: Of the oldest operation in flight here; None where none is.
     age_s: float | None = None
     operation: str = ""
+    #: Its library tells of completed operations alone (NCCL Inspector), so that one may well be in flight.
+    completed_only: bool = False
 
     @property
     def rests(self) -> bool:
@@ -108,6 +110,8 @@ class JobCommunicator:
     age_s: float | None
     operation: str
     oldest: str
+    #: Of some ranks completed operations alone are known.
+    completed_only: bool = False
 
     @property
     def unseen(self) -> int:
@@ -153,6 +157,7 @@ def _joined(reported: Sequence[tuple[str, CommunicatorWindow]]) -> JobCommunicat
         age_s=age_s,
         operation=operation,
         oldest=oldest,
+        completed_only=any(window.completed_only for window in windows),
     )
 
 

@@ -23,7 +23,7 @@ def state_text(one: JobCommunicator) -> str:
     if one.state is CommunicatorState.WAITS:
         return f"waits inside of {one.operation or 'an operation'}"
     if one.state is CommunicatorState.RESTS:
-        return "rests"
+        return "completes nothing" if one.completed_only else "rests"
     return f"moves, {rate_text(one.rate)} operations a second"
 
 

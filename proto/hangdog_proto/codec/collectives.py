@@ -11,9 +11,11 @@ from hangdog_models.collectives import RankCounters, RasReport
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.progress.collective_progress import RankProgress
 from hangdog_models.ranks import MAX_RANK, Rank
+from hangdog_models.reading.collectives.inspector import InspectedRank
 from hangdog_models.reading.collectives.library_counters import (
     LibraryCounters,
     flight_record,
+    inspected_rank,
     ras_report,
     ring_progress,
 )
@@ -38,6 +40,7 @@ class StatementKind(StrEnum):
     RECORD = "flight recorder"
     RAS = "nccl ras"
     PROGRESS = "nccl progress"
+    INSPECTOR = "nccl inspector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class Statement:
         """What a person is told it is."""
         if self.kind is StatementKind.PROGRESS:
             return f"the profiler ring of rank {self.rank}"
+        if self.kind is StatementKind.INSPECTOR:
+            return f"what NCCL Inspector wrote of rank {self.rank}"
         return "the report of NCCL RAS" if self.rank is None else f"the flight record of rank {self.rank}"
 
 
@@ -87,6 +92,7 @@ def unpack_all(capture: pb.Capture) -> LibraryCounters | None:
         return LibraryCounters(unreadable={"statements": words})
     counters: list[RankCounters] = []
     progress: list[RankProgress] = []
+    inspected: list[tuple[Rank, InspectedRank]] = []
     report: RasReport | None = None
     unreadable: dict[str, str] = {}
     missing: list[tuple[Rank | None, Missing]] = []
@@ -95,19 +101,21 @@ def unpack_all(capture: pb.Capture) -> LibraryCounters | None:
         try:
             statement = unpack(packed)
             name = statement.name
-            if statement.missing is not None and statement.kind is StatementKind.PROGRESS:
+            if statement.missing is not None and statement.kind in (StatementKind.PROGRESS, StatementKind.INSPECTOR):
                 unreadable[name] = statement.missing.message
             elif statement.missing is not None:
                 missing.append((statement.rank, statement.missing))
             elif statement.rank is not None and statement.kind is StatementKind.PROGRESS:
                 progress.append(ring_progress(statement.data, statement.rank))
+            elif statement.rank is not None and statement.kind is StatementKind.INSPECTOR:
+                inspected.append((statement.rank, inspected_rank(statement.data, statement.age_s)))
             elif statement.rank is not None:
                 counters.append(replace(flight_record(statement.data, statement.rank), age_s=statement.age_s))
             else:
                 report = ras_report(statement.data)
         except UnreadableEvidence as error:
             unreadable[name] = str(error)
-    return LibraryCounters(tuple(counters), report, unreadable, tuple(missing), tuple(progress))
+    return LibraryCounters(tuple(counters), report, unreadable, tuple(missing), tuple(progress), tuple(inspected))
 
 
 def unpack(packed: pb.Statement) -> Statement:

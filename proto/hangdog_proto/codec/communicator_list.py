@@ -12,6 +12,7 @@ def pack(one: JobCommunicator) -> pb.CommunicatorLine:
         rate=one.rate, lowest=one.lowest, highest=one.highest,
         behind=[pb.Stragglers(machine=each.machine, ranks=each.ranks) for each in one.behind],
         behind_ranks=one.behind_ranks, idle_s=one.idle_s, age_s=one.age_s, operation=one.operation, oldest=one.oldest,
+        completed_only=one.completed_only,
     )  # fmt: skip
 
 
@@ -34,4 +35,5 @@ def unpack(line: pb.CommunicatorLine) -> JobCommunicator:
         age_s=line.age_s if line.HasField("age_s") else None,
         operation=line.operation,
         oldest=line.oldest,
+        completed_only=line.completed_only,
     )

@@ -52,6 +52,7 @@ def pack_window(window: CommunicatorWindow) -> pb.CommunicatorWindow:
         idle_s=window.idle_s,
         age_s=window.age_s,
         operation=_cut(window.operation, OPERATION),
+        completed_only=window.completed_only,
     )
 
 
@@ -100,6 +101,7 @@ def _window(stated: pb.CommunicatorWindow) -> CommunicatorWindow:
         idle_s=stated.idle_s,
         age_s=age_s,
         operation=printable(stated.operation, OPERATION),
+        completed_only=stated.completed_only,
     )
 
 

@@ -1241,6 +1241,7 @@ class CommunicatorWindow(google.protobuf.message.Message):
     IDLE_S_FIELD_NUMBER: builtins.int
     AGE_S_FIELD_NUMBER: builtins.int
     OPERATION_FIELD_NUMBER: builtins.int
+    COMPLETED_ONLY_FIELD_NUMBER: builtins.int
     communicator: builtins.int
     """The library's number for it, the same on all of its ranks."""
     name: builtins.str
@@ -1259,6 +1260,8 @@ class CommunicatorWindow(google.protobuf.message.Message):
     """Seconds that the oldest operation in flight has lasted; absent where none is."""
     operation: builtins.str
     """What that operation is."""
+    completed_only: builtins.bool
+    """True: its library tells of completed operations alone, so that one may well be in flight."""
     @property
     def ranks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """The ranks of the job that it has on this machine."""
@@ -1281,9 +1284,10 @@ class CommunicatorWindow(google.protobuf.message.Message):
         idle_s: builtins.float = ...,
         age_s: builtins.float | None = ...,
         operation: builtins.str = ...,
+        completed_only: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_age_s", b"_age_s", "_highest", b"_highest", "_lowest", b"_lowest", "age_s", b"age_s", "highest", b"highest", "lowest", b"lowest"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_age_s", b"_age_s", "_highest", b"_highest", "_lowest", b"_lowest", "age_s", b"age_s", "behind", b"behind", "communicator", b"communicator", "highest", b"highest", "idle_s", b"idle_s", "lowest", b"lowest", "name", b"name", "operation", b"operation", "ranks", b"ranks", "rate", b"rate", "size", b"size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_age_s", b"_age_s", "_highest", b"_highest", "_lowest", b"_lowest", "age_s", b"age_s", "behind", b"behind", "communicator", b"communicator", "completed_only", b"completed_only", "highest", b"highest", "idle_s", b"idle_s", "lowest", b"lowest", "name", b"name", "operation", b"operation", "ranks", b"ranks", "rate", b"rate", "size", b"size"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_age_s", b"_age_s"]) -> typing.Literal["age_s"] | None: ...
     @typing.overload
@@ -3305,6 +3309,7 @@ class CommunicatorLine(google.protobuf.message.Message):
     AGE_S_FIELD_NUMBER: builtins.int
     OPERATION_FIELD_NUMBER: builtins.int
     OLDEST_FIELD_NUMBER: builtins.int
+    COMPLETED_ONLY_FIELD_NUMBER: builtins.int
     communicator: builtins.int
     """The library's number for it."""
     name: builtins.str
@@ -3333,6 +3338,8 @@ class CommunicatorLine(google.protobuf.message.Message):
     """What that operation is."""
     oldest: builtins.str
     """The machine that has it."""
+    completed_only: builtins.bool
+    """True: of some ranks completed operations alone are known, so that one may well be in flight there."""
     @property
     def behind(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Stragglers]:
         """Who has entered the fewest, if others are further: on the first machines."""
@@ -3355,9 +3362,10 @@ class CommunicatorLine(google.protobuf.message.Message):
         age_s: builtins.float | None = ...,
         operation: builtins.str = ...,
         oldest: builtins.str = ...,
+        completed_only: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_age_s", b"_age_s", "_highest", b"_highest", "_lowest", b"_lowest", "age_s", b"age_s", "highest", b"highest", "lowest", b"lowest"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_age_s", b"_age_s", "_highest", b"_highest", "_lowest", b"_lowest", "age_s", b"age_s", "behind", b"behind", "behind_ranks", b"behind_ranks", "communicator", b"communicator", "highest", b"highest", "idle_s", b"idle_s", "lowest", b"lowest", "machines", b"machines", "name", b"name", "oldest", b"oldest", "operation", b"operation", "rate", b"rate", "seen", b"seen", "size", b"size", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_age_s", b"_age_s", "_highest", b"_highest", "_lowest", b"_lowest", "age_s", b"age_s", "behind", b"behind", "behind_ranks", b"behind_ranks", "communicator", b"communicator", "completed_only", b"completed_only", "highest", b"highest", "idle_s", b"idle_s", "lowest", b"lowest", "machines", b"machines", "name", b"name", "oldest", b"oldest", "operation", b"operation", "rate", b"rate", "seen", b"seen", "size", b"size", "state", b"state"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_age_s", b"_age_s"]) -> typing.Literal["age_s"] | None: ...
     @typing.overload

@@ -4,17 +4,19 @@ Pure: a moment (`now`, seconds on any steady clock) comes in as a value, and eve
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 import msgspec
 
+from hangdog_models.collectives import INSPECTOR, RankCounters
 from hangdog_models.counts import counted
 from hangdog_models.exits import Exit
 from hangdog_models.findings import Finding, owners_of, with_ends
 from hangdog_models.numbers.wrong_number import WrongNumber
 from hangdog_models.ranks import Rank, format_ranks
+from hangdog_models.reading.collectives import inspected_ranks
 from hangdog_models.reading.collectives.library_counters import LibraryCounters, joined
 from hangdog_models.snapshot import Account, Job, Round, Snapshot
 from hangdog_models.stack import TRAINER, Missing, ProcessTrace, Reason
@@ -226,9 +228,12 @@ def conclude(gathering: Gathering) -> Snapshot:
         counters=counted.counters,
         progress=counted.progress,
         ras=counted.ras,
-        findings=with_ends(
-            [finding for key in found for finding in gathering.answers[key].findings],
-            owners_of((answer.machine, answer.addresses) for answer in gathering.answers.values()),
+        findings=(
+            *with_ends(
+                [finding for key in found for finding in gathering.answers[key].findings],
+                owners_of((answer.machine, answer.addresses) for answer in gathering.answers.values()),
+            ),
+            *_left_behind(counted.counters, plan.job.stalled_s or 0.0, owner),
         ),
         exits=tuple(
             one
@@ -249,6 +254,14 @@ def conclude(gathering: Gathering) -> Snapshot:
             notes=(*_odd(gathering, claims, numbers), *counted.notes),
         ),
     )
+
+
+def _left_behind(counters: Sequence[RankCounters], stood_s: float, owner: Mapping[Rank, str]) -> Iterator[Finding]:
+    """Ranks that alone lack an operation by NCCL Inspector, if its files on all ranks are of when the job stood still."""
+    inspected = [one for one in counters if one.source == INSPECTOR]
+    if inspected and all(one.age_s < stood_s for one in inspected):
+        for rank, finding in inspected_ranks.left_behind(inspected).items():
+            yield replace(finding, machine=owner.get(rank, ""))
 
 
 def _look(

@@ -13,7 +13,7 @@ from hangdog_models.owner import read
 from hangdog_models.planning.native_depth import deepen
 from hangdog_models.process_groups import with_seen
 from hangdog_models.ranks import Rank
-from hangdog_models.reading.collectives.library_counters import flight_record, ras_report, ring_progress
+from hangdog_models.reading.collectives.library_counters import flight_record, inspected_rank, ras_report, ring_progress
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import Missing, ProcessTrace, Reason
@@ -185,8 +185,11 @@ def _counted(inside: _Kept, owners: Mapping[Rank, str]) -> Iterator[RecordedCoun
                 if given.rank is None:
                     ras_report(given.data)
                 elif owners.get(given.rank, machine) == machine and (given.kind, given.rank) not in seen:
-                    check = ring_progress if given.kind is StatementKind.PROGRESS else flight_record
-                    check(given.data, given.rank)
+                    if given.kind is StatementKind.INSPECTOR:
+                        inspected_rank(given.data)
+                    else:
+                        check = ring_progress if given.kind is StatementKind.PROGRESS else flight_record
+                        check(given.data, given.rank)
                     seen.add((given.kind, given.rank))
                 else:
                     continue

@@ -184,6 +184,7 @@ class CommunicatorAnswer(Struct, frozen=True):
     `seen` of its `size` ranks are known. `lowest` and `highest`: how many collectives they have entered; null while it moves, or
     where that cannot be compared. `behind` names the ranks at the lowest one, of the first machines; `behind_ranks` counts all.
     `age_s`, `operation`, `oldest`: the oldest operation in flight, and the machine that has it; null and empty where none is.
+    `completed_only`: of some ranks nothing is known of operations in flight.
     """
 
     number: str
@@ -202,6 +203,7 @@ class CommunicatorAnswer(Struct, frozen=True):
     age_s: float | None
     operation: str
     oldest: str
+    completed_only: bool
 
 
 class CommunicatorsAnswer(Struct, frozen=True):

@@ -66,6 +66,31 @@ def ranks(stories: dict[int, str]) -> list[ProcessTrace]:
 TWO = replace(PATIENT, rounds=2)
 
 
+async def test_what_inspector_wrote_lies_in_the_bundle_as_old_as_it_was(tmp_path: Path) -> None:
+    """One rank of eight lacks an operation that the others completed."""
+    header = '{"header":{"id":"0x7f","rank":%d,"n_ranks":8},"metadata":{"inspector_output_format_version":"v4.2"},'
+    line = header + '"coll_perf":{"coll":"AllReduce","coll_sn":%d,"coll_exec_time_us":5}}\n'
+
+    def said(*ranks: int) -> tuple[Statement, ...]:
+        dumps = [(rank, (line % (rank, 8 if rank == 5 else 9)).encode()) for rank in ranks]
+        return tuple(Statement(collectives.StatementKind.INSPECTOR, Rank(rank), data, age_s=3) for rank, data in dumps)
+
+    async with (
+        stage(tmp_path / "s.db", diagnose, TWO) as on,
+        cluster(on, a=list(range(4)), b=list(range(4, 8))) as (a, b),
+    ):
+        looks = ranks(dict.fromkeys(range(4), "scatter")), ranks(dict.fromkeys(range(4, 8), "scatter"))
+        playing = (
+            shows(a, looks[0], looks[0], said=said(*range(4))), shows(b, looks[1], looks[1], said=said(*range(4, 8)))
+        )  # fmt: skip
+        name, verdict = await judged(on, *playing)
+        read = await exported(on, name, tmp_path / "out")
+        same(verdict, read)
+        dumps = sorted(path.name for path in (tmp_path / "out").glob("*.inspector*"))
+        assert dumps == [f"rank{rank}.inspector.written-3s-before.log" for rank in range(8)]
+        assert "NCCL Inspector" in " ".join(read.evidence.notes)
+
+
 async def test_a_machine_outside_the_collective_is_evicted_from_the_bundle_too(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db", diagnose, TWO) as on, cluster(on, a=[0, 1], b=[2, 3], c=[4, 5]) as (a, b, c):
         wait, stuck = ranks({2: "scatter", 3: "scatter"}), ranks({4: "disk", 5: "scatter"})

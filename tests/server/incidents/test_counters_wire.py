@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hangdog_models.collectives import INSPECTOR
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.ranks import MAX_RANK, Rank
 from hangdog_models.reading.collectives import progress_json
@@ -156,6 +157,21 @@ async def test_what_rings_show_comes_with_the_rest_and_one_that_cannot_be_read_i
     assert enqueued(snapshot) == {0: 5}
     assert [(one.rank, one.communicators[0].collectives) for one in snapshot.progress] == [(0, 8)]
     assert snapshot.account.unreadable == {"a, the profiler ring of rank 1": "a ring of version 9"}
+
+
+async def test_what_inspector_wrote_comes_with_the_rest(tmp_path: Path) -> None:
+    listener = Listener()
+    header = '{"header":{"id":"0x7f","rank":%d,"n_ranks":2},"metadata":{"inspector_output_format_version":"v4.2"},'
+    line = (header + '"coll_perf":{"coll":"AllReduce","coll_sn":9}}\n').encode()
+    async with stage(tmp_path / "s.db", listener) as on, on.agent("a") as agent:
+        said = [Statement(StatementKind.INSPECTOR, Rank(rank), line % rank) for rank in (0, 1)]
+        said.append(Statement(StatementKind.INSPECTOR, Rank(1), missing=LATE))
+        await asked(on, agent, looked(0, 1, said=tuple(said), last=True))
+    counters = seen(listener).counters
+    assert [(one.rank, one.source, one.completed) for one in counters] == [
+        (rank, INSPECTOR, {"0x7f AllReduce": 9}) for rank in (0, 1)
+    ]
+    assert seen(listener).account.unreadable == {"a, what NCCL Inspector wrote of rank 1": "no new dump within 4 s"}
 
 
 def test_a_bomb_is_never_inflated() -> None:

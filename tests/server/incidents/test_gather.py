@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from hangdog_models.collectives import INSPECTOR
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
+from hangdog_models.reading.collectives.library_counters import LibraryCounters, inspected_rank
 from hangdog_models.snapshot import Job, Snapshot
 from hangdog_models.stack import Missing, ProcessTrace, Reason
 from hangdog_server.incidents.gather import (
@@ -254,3 +256,36 @@ def test_findings_of_all_machines_are_in_the_snapshot() -> None:
     for machine in PLAN.asked:
         assert not take(begun, RoundAnswer(machine, 0, last=True, findings=(sick,) if machine == "b" else ()))
     assert conclude(begun).findings == (sick,)
+
+
+def completed(**last: int) -> dict[str, LibraryCounters]:
+    """By machine what NCCL Inspector wrote there: each rank's last operation of the whole job."""
+    found: dict[str, LibraryCounters] = {}
+    for machine, ranks in {"a": A, "b": B}.items():
+        inspected = []
+        for rank in ranks:
+            header = f'{{"header":{{"id":"0x7f","rank":{rank},"n_ranks":4}},"coll_perf":{{"coll":"AllReduce","coll_sn":'
+            inspected.append((rank, inspected_rank(f"{header}{last.get(f'r{rank}', 9)}}}}}".encode(), 2)))
+        found[machine] = LibraryCounters(inspected=tuple(inspected))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("stood_s", "last", "named"),
+    [
+        (8.0, {"r3": 8}, {3: "b"}),
+        (8.0, {}, {}),
+        (8.0, {"r2": 8, "r3": 8}, {}),
+        (1.0, {"r3": 8}, {}),  # its last dump may be from before
+        (None, {"r3": 8}, {}),  # the job goes on
+    ],
+)
+def test_a_rank_that_alone_lacks_an_operation_of_a_job_that_stands_still_is_named(
+    stood_s: float | None, last: dict[str, int], named: dict[int, str]
+) -> None:
+    begun = Gathering(replace(PLAN, job=Job("llama", stalled_s=stood_s)), 0.0)
+    for machine, counters in completed(**last).items():
+        assert not take(begun, RoundAnswer(machine, 0, last=True, counters=counters))
+    found = {one.rank: one.machine for one in conclude(begun).findings}
+    assert found == named
+    assert [one.source for one in conclude(begun).counters] == [INSPECTOR] * 4

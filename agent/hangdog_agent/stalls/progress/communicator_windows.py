@@ -103,4 +103,5 @@ def _window(number: int, tracks: Sequence[tuple[Rank, float, _CommunicatorTrack]
         idle_s=read_at - moved_at,
         age_s=age_s,
         operation=printable(operation, _OPERATION),
+        completed_only=any(track.latest.completed_only for _, _, track in tracks),
     )

@@ -1,4 +1,4 @@
-"""Follows the logs, heartbeat files and rings of the trainers, with a progress signal for each; the text stays in this process.
+"""Follows the logs, heartbeat files, rings and Inspector files of the trainers, with a progress signal for each; the text stays in this process.
 
 A trainer's log is its stdout and stderr where these are regular files, and the file its environment names.
 """
@@ -8,14 +8,17 @@ import re
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 
 from hangdog_agent.discovery.discover import Key, RankProcesses
 from hangdog_agent.discovery.environ_names import ERROR_FILE, HEARTBEAT, LOG, STEP_PATTERN
 from hangdog_agent.numbers.log_numbers import LogNumbers, followed
+from hangdog_agent.procfs import Proc
 from hangdog_agent.stalls.progress.communicator_windows import CommunicatorWindows
 from hangdog_agent.stalls.progress.file_reader import FileQuery, Found, Identity
 from hangdog_agent.stalls.progress.heartbeat_files import Files
+from hangdog_agent.stalls.progress.inspector_files import InspectorFiles
 from hangdog_agent.stalls.progress.profiler_rings import Rings
 from hangdog_agent.stalls.progress.progress_signal import ProgressSignal, SignalKind
 from hangdog_agent.stalls.progress.safe_regex import safe
@@ -29,7 +32,7 @@ log = logging.getLogger(__name__)
 
 #: Stdout and stderr.
 _FDS = ("1", "2")
-_LOG, _BEAT, _ERROR, _RING = "log", "heartbeat", "error file", "ring"
+_LOG, _BEAT, _ERROR, _RING, _INSPECTOR = "log", "heartbeat", "error file", "ring", "inspector"
 #: What is read of a log when a trainer has ended: what was appended to it in the last seconds, so many bytes of it at most. A
 #: job of eight ranks that all end with an error writes some tens of kilobytes.
 LAST_BYTES, LAST_S = 128 << 10, 60.0
@@ -97,9 +100,10 @@ class Logs:
         self._logs: dict[Identity, _Log] = {}
         self._heartbeats: dict[_Slot, _HeartbeatFile] = {}
         self._rings = Rings(proc, settings)
+        self._inspected = InspectorFiles(Proc(Path(proc)), settings, self._rings.windows)
         self._absent_until: dict[_Slot, float] = {}
         self._patterns: dict[str, re.Pattern[str] | None] = {}
-        self._logs_at = self._beats_at = self._rings_at = float("-inf")
+        self._logs_at = self._beats_at = self._rings_at = self._inspected_at = float("-inf")
         self._last: dict[Identity, bytes] = {}
         self._errors: dict[Key, bytes] = {}
         self._gone: dict[_Slot, tuple[Identity, float]] = {}
@@ -124,7 +128,7 @@ class Logs:
         for (key, _), heartbeat in self._heartbeats.items():
             if key not in ended:
                 received[key].append(heartbeat.signal)
-        for key, signal in self._rings.signals().items():
+        for key, signal in (*self._rings.signals().items(), *self._inspected.signals().items()):
             if key in received:
                 received[key].append(signal)
         return received
@@ -144,7 +148,7 @@ class Logs:
 
     @property
     def communicators(self) -> CommunicatorWindows:
-        """What their rings told of all communicators."""
+        """What their rings and Inspectors told of all communicators."""
         return self._rings.windows
 
     def _writers(self) -> dict[Identity, frozenset[Key]]:
@@ -177,6 +181,7 @@ class Logs:
             for slot in [slot for slot in table if slot[0] not in trainers]:
                 del table[slot]
         self._rings.forget(trainers)
+        self._inspected.forget(trainers)
         held = {*self._names.values(), *(identity for identity, _ in self._gone.values())}
         self._logs = {identity: one for identity, one in self._logs.items() if identity in held}
         self._last = {identity: data for identity, data in self._last.items() if identity in held}
@@ -205,6 +210,9 @@ class Logs:
         if 0 < self._settings.ring_every_s <= now - self._rings_at + _EARLY_S:
             self._rings_at = now
             wishes |= {(key, _RING): query for key, query in self._rings.queries(trainers, now).items()}
+        if 0 < self._settings.inspector_every_s <= now - self._inspected_at + _EARLY_S:
+            self._inspected_at = now
+            wishes |= {(key, _INSPECTOR): query for key, query in self._inspected.queries(trainers, now).items()}
         return {slot: wish for slot, wish in wishes.items() if self._absent_until.get(slot, now) <= now}
 
     def close(self) -> None:
@@ -219,6 +227,9 @@ class Logs:
                 continue
             if slot[1] == _RING:
                 self._rings.take(slot[0], found, at)
+                continue
+            if slot[1] == _INSPECTOR:
+                self._inspected.take(slot[0], found, at)
                 continue
             if slot[1] == _ERROR:
                 self._absent_until[slot] = at + _AGAIN_S

@@ -98,7 +98,7 @@ class Rings:
         self._rings: dict[Key, _TrainerRing] = {}
         self._absent_until: dict[Key, float] = {}
         self._everything_at = float("-inf")
-        #: What those readings told of all communicators.
+        #: What those readings told of all communicators, and what else tells of those of trainers without a ring.
         self.windows = CommunicatorWindows()
 
     def queries(self, trainers: Mapping[Key, RankProcesses], now: float) -> dict[Key, FileQuery]:
@@ -121,8 +121,8 @@ class Rings:
     def take(self, key: Key, found: Found | None, at: float) -> None:
         """Takes one reading. Another communicator than before shows nothing: it has just begun, or the other one ended."""
         if found is None or not found.data:
-            self._rings.pop(key, None)
-            self.windows.forget(key)
+            if self._rings.pop(key, None) is not None:
+                self.windows.forget(key)
             self._absent_until[key] = at + _AGAIN_S
             return
         reading = json.loads(found.data)

@@ -57,7 +57,7 @@ class CommunicatorReading(NamedTuple):
     """How far one communicator has come on this rank: the operations it began, and all that it counted, as `moved`.
 
     `order` is how many collectives it has entered, None where there are none. `age_s` and `function` are of its oldest
-    operation in flight.
+    operation in flight. `completed_only`: of operations in flight nothing is known.
     """
 
     number: int
@@ -68,6 +68,7 @@ class CommunicatorReading(NamedTuple):
     moved: int
     age_s: float | None
     function: str
+    completed_only: bool = False
 
 
 class DeviceReading(NamedTuple):

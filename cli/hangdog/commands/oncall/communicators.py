@@ -67,6 +67,7 @@ def _as_json(one: JobCommunicator) -> dict[str, object]:
         "age_s": round(one.age_s, 1) if one.age_s is not None else None,
         "operation": one.operation,
         "oldest": one.oldest,
+        "completed_only": one.completed_only,
     }
 
 

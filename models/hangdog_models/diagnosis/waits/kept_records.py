@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hangdog_models.collectives import RankCounters
+from hangdog_models.collectives import INSPECTOR, RankCounters
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.snapshot import Snapshot
 
 RECORD_ASKED_S = likelihood("record_asked_s")
+#: What is said of each source that is not PyTorch's.
+_NAMES = {INSPECTOR: "NCCL Inspector dump"}
 
 
 def current(snapshot: Snapshot, stalled_s: float | None, stepped: Sequence[Rank]) -> Snapshot:
@@ -20,13 +22,13 @@ def current(snapshot: Snapshot, stalled_s: float | None, stepped: Sequence[Rank]
     if not any(record.age_s for record in snapshot.counters):
         return snapshot
     counting: list[RankCounters] = []
-    became: dict[tuple[int, str], list[Rank]] = {}
+    became: dict[tuple[int, str, str], list[Rank]] = {}
     for record in snapshot.counters:
         why = _history(record, snapshot.counters, stalled_s or 0.0, stepped) if record.age_s else ""
         if not why:
             counting.append(record)
         if record.age_s:
-            became.setdefault((record.age_s, why), []).append(record.rank)
+            became.setdefault((record.age_s, why, _NAMES.get(record.source, "flight record")), []).append(record.rank)
     notes = (*snapshot.account.notes, *_notes(became))
     return replace(snapshot, counters=tuple(counting), account=replace(snapshot.account, notes=notes))
 
@@ -51,14 +53,14 @@ def _overtakes(newer: RankCounters, older: RankCounters) -> bool:
     )
 
 
-def _notes(became: dict[tuple[int, str], list[Rank]]) -> Iterator[str]:
-    for (age_s, why), ranks in sorted(became.items(), key=lambda item: item[1]):
+def _notes(became: dict[tuple[int, str, str], list[Rank]]) -> Iterator[str]:
+    for (age_s, why, name), ranks in sorted(became.items(), key=lambda item: item[1]):
         if len(ranks) == 1:
-            wrote = f"the flight record of rank {ranks[0]} was written {age_s} s before it was asked for, by its process itself"
+            wrote = (
+                f"the {name} of rank {ranks[0]} was written {age_s} s before it was asked for, by its process itself"
+            )
             yield f"{wrote}, and does not count: {why}" if why else wrote
         else:
-            wrote = (
-                f"the flight records of ranks {format_ranks(ranks)} were written {age_s} s before they were asked for"
-            )
+            wrote = f"the {name}s of ranks {format_ranks(ranks)} were written {age_s} s before they were asked for"
             wrote += ", by their processes themselves"
             yield f"{wrote}, and do not count: {why}" if why else wrote

@@ -73,7 +73,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[InspectedRank, ...]:
     """
     check_size(text, limits)
     dump = _InspectorDump()
-    for position, document in enumerate(_documents(text)):
+    for position, document in enumerate(documents(text)):
         _take(dump, position, document, limits)
     if not dump.operations:
         raise UnreadableEvidence(
@@ -86,7 +86,8 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[InspectedRank, ...]:
     return (_rank(dump, top, tuple(dump.operations)),)
 
 
-def _documents(text: str) -> Iterator[Mapping[str, object]]:
+def documents(text: str) -> Iterator[Mapping[str, object]]:
+    """The objects of a text, one after the other, without what is cut off or damaged."""
     decoder, at, broken = json.JSONDecoder(), 0, 0
     while broken < _BROKEN and (found := _OBJECT.search(text, at)):
         try:
@@ -99,7 +100,7 @@ def _documents(text: str) -> Iterator[Mapping[str, object]]:
 
 
 def _take(dump: _InspectorDump, position: int, document: Mapping[str, object], limits: Limits) -> None:
-    header, metadata, performance = (_table(document.get(key)) for key in ("header", "metadata", "coll_perf"))
+    header, metadata, performance = (table(document.get(key)) for key in ("header", "metadata", "coll_perf"))
     name, number, size = text_of(header.get("id"), limits), int_of(header.get("rank")), int_of(header.get("n_ranks"))
     operation, sequence = text_of(performance.get("coll"), limits), int_of(performance.get("coll_sn"))
     if not name or number is None or size is None or not operation or sequence is None:
@@ -110,7 +111,7 @@ def _take(dump: _InspectorDump, position: int, document: Mapping[str, object], l
     dump.pid = int_of(metadata.get("pid")) if dump.pid is None else dump.pid
     place = Place(name, number, size)
     if place in dump.operations or len(dump.operations) < _MOST_GROUPS:
-        record = _record(f"{name} {operation}", operation, sequence, performance, _table(metadata))
+        record = _record(f"{name} {operation}", operation, sequence, performance, table(metadata))
         dump.operations.setdefault(place, []).append((position, record))
 
 
@@ -120,7 +121,7 @@ def _record(
     """One operation; where the verbose form does not tell when it was launched, the dump's time less its length is taken."""
     micros = int_of(_whole(performance.get("coll_exec_time_us"))) or 0
     dumped = int_of(metadata.get("dump_timestamp_us")) or 0
-    launched = int_of(_table(performance.get("event_trace_ts")).get("coll_start_ts")) or max(0, dumped - micros)
+    launched = int_of(table(performance.get("event_trace_ts")).get("coll_start_ts")) or max(0, dumped - micros)
     timed = performance.get("coll_timing_source") != _BY_HOST
     return CollectiveRecord(
         group, sequence, f"nccl:{operation.lower()}", True, started=True,
@@ -171,5 +172,6 @@ def _whole(value: object) -> object:
     return round(value) if isinstance(value, float) and abs(value) < 1e15 else value
 
 
-def _table(value: object) -> Mapping[str, object]:
+def table(value: object) -> Mapping[str, object]:
+    """An object in an object; an empty one where there is none."""
     return value if isinstance(value, dict) else {}

@@ -1,12 +1,22 @@
 """Reads what libraries counted from the bytes a live job gave, and puts together what several machines say at one moment."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hangdog_models.collectives import RankCounters, RasCommunicator, RasMember, RasReport
+from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.progress.collective_progress import RankProgress
 from hangdog_models.ranks import Rank, format_ranks
-from hangdog_models.reading.collectives import flight_recorder, plain_pickle, progress_json, ras_json, ras_text
+from hangdog_models.reading.collectives import (
+    flight_recorder,
+    inspected_ranks,
+    inspector,
+    plain_pickle,
+    progress_json,
+    ras_json,
+    ras_text,
+)
+from hangdog_models.reading.collectives.inspector import InspectedRank
 from hangdog_models.reading.json_document import read_json
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import decoded, printable
@@ -28,6 +38,7 @@ class LibraryCounters:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     lacking: tuple[tuple[Rank | None, Missing], ...] = ()
     progress: tuple[RankProgress, ...] = ()
+    inspected: tuple[tuple[Rank, InspectedRank], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +72,21 @@ def ring_progress(data: bytes, rank: Rank, limits: Limits = DEFAULTS) -> RankPro
     return RankProgress(rank, progress_json.read(read_json(decoded(data, "JSON"), limits), limits))
 
 
+def inspected_rank(data: bytes, age_s: int = 0, limits: Limits = DEFAULTS) -> InspectedRank:
+    """What one rank completed, by the end of NCCL Inspector's dump; raises UnreadableEvidence, also where it tells of several."""
+    ranks = inspector.read(decoded(data, "NCCL Inspector's dump"), limits)
+    if len(ranks) > 1:
+        raise UnreadableEvidence(
+            f"it tells of {len(ranks)} devices, and not whose they are", code="damaged-nccl-report"
+        )
+    return replace(ranks[0], counters=replace(ranks[0].counters, age_s=age_s))
+
+
 def joined(reported: Mapping[str, Mapping[int, LibraryCounters]], owner: Mapping[Rank, str]) -> Joined:
     """Unites what machines told at one moment, each in numbered messages; of a rank its `owner` machine is believed."""
     counters: dict[Rank, RankCounters] = {}
     progress: dict[Rank, RankProgress] = {}
+    inspected: dict[Rank, InspectedRank] = {}
     unreadable: dict[str, str] = {}
     lacking: dict[Rank | None, Missing] = {}
     messages = [
@@ -77,18 +99,25 @@ def joined(reported: Mapping[str, Mapping[int, LibraryCounters]], owner: Mapping
         for ring in message.progress:
             if owner.get(ring.rank, machine) == machine:
                 progress.setdefault(ring.rank, ring)
+        for whose, one in message.inspected:
+            if owner.get(whose, machine) == machine:
+                inspected.setdefault(whose, one)
         unreadable |= {f"{machine}, {name}": why for name, why in message.unreadable.items()}
         for rank, why in message.lacking:
             if rank is None or owner.get(rank, machine) == machine:
                 lacking.setdefault(rank, why)
     reports = [message.ras for _, message in messages if message.ras is not None]
     lacks = {rank: why for rank, why in lacking.items() if rank not in counters}
+    recorded = bool(counters)
+    for record in inspected_ranks.joined(inspected):  # a flight record and a ring tell more of the same operations
+        if record.rank not in progress:
+            counters.setdefault(record.rank, record)
     return Joined(
         counters=tuple(record for _, record in sorted(counters.items())),
         progress=tuple(ring for _, ring in sorted(progress.items())),
         ras=(united(reports),) if reports else (),
         unreadable=unreadable,
-        notes=tuple(_notes(lacks, bool(counters), bool(reports))),
+        notes=tuple(_notes(lacks, recorded, bool(reports))),
     )
 
 
