@@ -16,7 +16,7 @@ from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_server.actions.backends.actions_config import ActionsConfig
 from hangdog_server.actions.backends.backend import Backend
 from hangdog_server.actions.backends.exclude_file import ExcludeFile
