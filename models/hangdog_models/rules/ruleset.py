@@ -160,7 +160,8 @@ def _matcher(
     whole = [translate(glob) for glob in shortened if "/" in glob]
     in_file = re.compile("|".join(ends + whole) or ".*", re.DOTALL).match
     names = "|".join(translate(glob) for glob in functions) or ".*"
-    of_function: Callable[[str], object] | None = None  # compiled for the first frame of one of the files: few rules meet any
+    # compiled for the first frame of one of the files: few rules meet any
+    of_function: Callable[[str], object] | None = None
 
     def matches(frame: Frame, name: str) -> bool:
         """`name` is the frame's function as canonicalise writes it: without template and call arguments."""
