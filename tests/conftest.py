@@ -1,6 +1,7 @@
 """What holds for all tests, and how many workers run them."""
 
 import gc
+import importlib.util
 import os
 import signal
 import sys
@@ -16,6 +17,10 @@ import hangdog_agent  # noqa: F401 - before gRPC, whose handlers of forks it tur
 settings.register_profile("unhurried", deadline=None, max_examples=40)
 settings.register_profile("thorough", deadline=None, max_examples=1000)  # `make laws`
 settings.load_profile("unhurried")
+
+# httpcore looks for it at each request, in every folder of the path: that it is not there is remembered.
+if importlib.util.find_spec("sniffio") is None:
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 #: A core has work for two: the tests wait three quarters of their time, for processes, sockets and clocks.
 WORKERS_OF_A_CORE = 2

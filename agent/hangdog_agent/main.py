@@ -255,7 +255,7 @@ async def _serve(agent: _Agent, server: str) -> None:
     from hangdog_models.rules.ruleset import packaged
     from hangdog_proto import deny_list
     from hangdog_proto.client import certificate_folder
-    from hangdog_proto.client.channel_options import require_privacy
+    from hangdog_proto.client.server_address import require_privacy
     from hangdog_proto.deny_list import DenyList
 
     version, boot = importlib.metadata.version("hangdog"), agent.places.boot()

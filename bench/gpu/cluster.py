@@ -10,8 +10,8 @@ from gpu.kit import Stand
 from gpu.processes import Children
 from hangdog_models.errors import OurFault
 from hangdog_models.incident import Incident
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Where a rank's environment says which machine it stands for.
 MACHINE = "HANGDOG_GPU_MACHINE"

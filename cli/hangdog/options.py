@@ -15,7 +15,7 @@ from hangdog.output.times import ago
 from hangdog.server_paths import server_here
 from hangdog_models.errors import NotAllowed, ServerUnreachable, WrongUse
 from hangdog_models.ranks import MAX_RANK
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 #: Characters of a file that a token is looked for in.

@@ -4,7 +4,7 @@ import os
 import socket
 from pathlib import Path
 
-from hangdog_proto.client.lazy_channel import DEFAULT_ADDRESS
+from hangdog_proto.client.server_address import DEFAULT_ADDRESS
 
 #: What lies beside a store: people's tokens, the audit log, the deny list of certificates, and the socket
 #: for people of this machine.

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 
 from hangdog_models.errors import WrongUse
-from hangdog_proto.client.channel_options import is_loopback
+from hangdog_proto.client.server_address import is_loopback
 from hangdog_proto.deny_list import DenyList
 from hangdog_proto.x509 import ends_soon
 from hangdog_server.auth.authorizer import Authorizer

@@ -14,8 +14,8 @@ from uuid import uuid4
 import pytest
 
 from hangdog_models.errors import ServerUnreachable
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 from support.fakes import nccl_played
 
 pytestmark = [pytest.mark.slow, pytest.mark.parallel]

@@ -18,7 +18,7 @@ from hangdog.main import LINES
 from hangdog_agent import main as agent_main
 from hangdog_agent.confinement.capabilities import CAPABILITIES, SYSLOG, RuntimePlace, grant
 from hangdog_models.errors import HangdogError
-from hangdog_proto.client.lazy_channel import DEFAULT_ADDRESS
+from hangdog_proto.client.server_address import DEFAULT_ADDRESS
 from hangdog_server.actions.backends.kube_restarts import READ
 from support.cases.manifests import documents
 

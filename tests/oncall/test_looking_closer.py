@@ -32,7 +32,7 @@ from hangdog_models.views import unique_stacks
 from hangdog_models.views.one_rank import RankView, alike, of_rank
 from hangdog_models.views.stack_diff import Alike, side_by_side
 from hangdog_models.views.waits_view import around
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_server.incidents.replay import Replayed
 from support.cases.goldens import differing
 from support.cases.stalled import LOADER, REDUCE, stalled

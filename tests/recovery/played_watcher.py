@@ -20,7 +20,7 @@ from hangdog.supervising.supervisor import Supervisor
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.recovery.recovery_ladder import RecoveryResources
 from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict, VerdictReason
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 
 class PlayedWatcher:

@@ -33,7 +33,7 @@ from hangdog_models.recovery.recovery_history import (
 from hangdog_models.recovery.recovery_ladder import RecoveryResources, next_step
 from hangdog_models.recovery.spare_tests import SpareTest, of_campaign
 from hangdog_models.recovery.trouble import Cause, Trouble
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 from support.servers.cast import Stage, stage
 from support.servers.tested import QUICK, Answer, broken, machines, skipped, sound
 

@@ -265,6 +265,7 @@ sys.stdin.readline()
 
 
 @pytest.mark.slow
+@pytest.mark.parallel
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: make torch")
 @pytest.mark.parametrize("switch", ["", "0"])

@@ -10,7 +10,7 @@ from hangdog_agent.connection.session import ServerSession
 from hangdog_models.errors import NotAllowed, WrongUse
 from hangdog_proto import deny_list
 from hangdog_proto.client import certificate_folder
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_proto.client.server_auth import Verified
 from hangdog_proto.deny_list import DenyList
 from hangdog_proto.generated import hangdog_pb2 as pb

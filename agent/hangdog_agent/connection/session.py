@@ -11,7 +11,8 @@ import grpc
 from hangdog_agent.connection.settings import LinkSettings
 from hangdog_models.backoff import pause
 from hangdog_models.errors import HangdogError, ServerUnreachable
-from hangdog_proto.client.channel_options import Options, ServerAddress, open_aio_channel, verified
+from hangdog_proto.client.channel_options import Options, open_aio_channel, verified
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_proto.client.server_auth import Verified, date_hint
 from hangdog_proto.generated import hangdog_pb2 as pb
 

@@ -20,8 +20,8 @@ from hangdog_models.stack import TRAINER
 from hangdog_models.topology import Layout, Topology
 from hangdog_models.verdict import Verdict
 from hangdog_models.views.one_rank import RankView, of_rank
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client, StoredIncident
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_server.incidents.replay import Replayed, StoredRound, replay
 
 #: What the beginning of an incident's name looks like; a folder that is called so is meant by `./3fa9`.

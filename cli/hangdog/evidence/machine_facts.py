@@ -14,8 +14,8 @@ from hangdog_models.views.answer_text import LEAST, RECENT_S, accuses
 from hangdog_models.views.job_state import JobState
 from hangdog_models.views.timeline import NOTHING, IncidentTimeline
 from hangdog_proto.client.campaigns import CampaignClient
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import ActionLine, MachineLine
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Lines of the ledger and tests that are asked for; jobs whose incidents are; incidents of each; acts, of all machines.
 MENTIONS, JOBS, INCIDENTS, ACTS = 50, 8, 20, 1000

@@ -21,7 +21,7 @@ from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable, WrongUse
 from hangdog_models.views.answer_text import percent
 from hangdog_proto.client.campaigns import CampaignClient, CampaignLine, CampaignStep
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 #: As `hangdog test local` has them.
 STATUSES = {"convicted": 1, "failed": 1, "inconclusive": 2, "not convicted": 0}

@@ -14,7 +14,7 @@ from hangdog.output.times import local_time, utc
 from hangdog_models.machine_history import MachineTest, MachineTests
 from hangdog_models.views.repeated_tests import alike, times
 from hangdog_proto.client.campaigns import CampaignClient
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 
 def print_test_history(server: ServerAddress, machine: str, form: str) -> None:

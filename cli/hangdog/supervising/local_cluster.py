@@ -14,7 +14,7 @@ from hangdog.supervising.attempt import HOST_ENV, host_tag
 from hangdog.supervising.watcher import WatchedCluster
 from hangdog_models.errors import OurFault
 from hangdog_models.verdict import Verdict
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 #: A server listens after a second or two. Seconds.
 SERVER_S = 60.0

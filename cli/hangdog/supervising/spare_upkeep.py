@@ -26,7 +26,7 @@ from hangdog_models.recovery.spare_readiness import (
     tells_a_person,
 )
 from hangdog_models.recovery.spare_tests import of_campaign
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Bytes of a report, and of what is said beside it: one about one machine has some thousand.
 REPORT_BYTES = 1 << 20

@@ -9,8 +9,8 @@ from hangdog_models.errors import HangdogError, OurFault
 from hangdog_models.incident import CRASHED_WHY, RUNS_ON
 from hangdog_models.verdict import Verdict
 from hangdog_proto.client.campaigns import CampaignClient
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Incidents of one attempt that are looked through: one that stays open is looked into again and again, more and more rarely.
 INCIDENTS = 20

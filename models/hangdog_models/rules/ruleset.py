@@ -159,13 +159,18 @@ def _matcher(
     # a bare file name says too little
     whole = [translate(glob) for glob in shortened if "/" in glob]
     in_file = re.compile("|".join(ends + whole) or ".*", re.DOTALL).match
-    of_function = re.compile("|".join(translate(glob) for glob in functions) or ".*", re.DOTALL).match
+    names = "|".join(translate(glob) for glob in functions) or ".*"
+    # compiled for the first frame of one of the files: few rules meet any
+    of_function: Callable[[str], object] | None = None
 
     def matches(frame: Frame, name: str) -> bool:
         """`name` is the frame's function as canonicalise writes it: without template and call arguments."""
-        if frame.native is not native:
+        nonlocal of_function
+        if frame.native is not native or not in_file(frame.file):
             return False
+        if of_function is None:
+            of_function = re.compile(names, re.DOTALL).match
         short = name if native else last_component(name)
-        return bool(in_file(frame.file) and (of_function(short) or (native and of_function(last_component(name)))))
+        return bool(of_function(short) or (native and of_function(last_component(name))))
 
     return matches

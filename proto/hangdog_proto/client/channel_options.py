@@ -1,18 +1,14 @@
-"""How a server is reached: its address, the certificates on the way to it, and the token that says who asks."""
+"""Opens channels to a server: their options, the certificates on the way to it, and the token that says who asks."""
 
-import ipaddress
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
 
-from hangdog_models.errors import WrongUse
 from hangdog_proto.client import certificate_folder, server_auth
+from hangdog_proto.client.server_address import Metadata, ServerAddress, require_privacy
 from hangdog_proto.client.server_auth import Verified
 
 Options = tuple[tuple[str, int], ...]
-Metadata = tuple[tuple[str, str], ...]
 
 #: Largest message taken: the verdict of a job of 100,000 ranks is some MiB of JSON.
 MAX_MESSAGE = 64 << 20
@@ -27,47 +23,6 @@ CHANNEL_OPTIONS: Options = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ServerAddress:
-    """`address` is HOST:PORT or unix:PATH; `tls` a folder with certificates, None for plain text; `insecure` takes plain text anywhere.
-
-    `own` is a file with a certificate and its key that counts instead of those in the folder.
-    """
-
-    address: str
-    tls: Path | None = None
-    token: str = field(default="", repr=False)
-    insecure: bool = False
-    own: Path | None = None
-
-    def metadata(self) -> Metadata:
-        """What is sent along with each request."""
-        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches `HOST:PORT` or `unix:PATH`; of names, only `localhost` is believed."""
-    if address.startswith("unix:"):
-        return True
-    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def require_privacy(reach: ServerAddress) -> None:
-    """Raises WrongUse where stacks and tokens would cross a network in plain text though nobody said that they may."""
-    if reach.tls is None and not reach.insecure and not is_loopback(reach.address):
-        raise WrongUse(
-            f"{reach.address} is another machine, and without TLS others on the network could read and forge answers",
-            "give --tls DIR (HANGDOG_TLS), a folder from `hangdog certs`; or --insecure on a network that you trust",
-            code="unencrypted-connection",
-        )
 
 
 def verified(reach: ServerAddress) -> Verified | None:

@@ -9,10 +9,9 @@ import grpc
 
 from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.client import errors
-from hangdog_proto.client.channel_options import CHANNEL_OPTIONS, ServerAddress, open_channel, require_privacy
+from hangdog_proto.client.channel_options import CHANNEL_OPTIONS, open_channel
+from hangdog_proto.client.server_address import DEFAULT_ADDRESS, ServerAddress, require_privacy
 
-#: Where a server listens, and where it is looked for, unless told otherwise: this machine only.
-DEFAULT_ADDRESS = "127.0.0.1:7411"
 #: How soon a connection that was lost is made anew, in milliseconds: gRPC's own pauses grow to two minutes.
 RECONNECT_OPTIONS = (("grpc.initial_reconnect_backoff_ms", 500), ("grpc.max_reconnect_backoff_ms", 5_000))
 

@@ -7,7 +7,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from hangdog_models.errors import NotAllowed
-from hangdog_proto.client.channel_options import is_loopback
+from hangdog_proto.client.server_address import is_loopback
 from hangdog_server.auth.authorizer import Authorizer, Person, once
 from hangdog_server.auth.relayed_peer import From
 from hangdog_server.auth.tls import NOBODY

@@ -79,7 +79,6 @@ class Site:
         self._communicators = communicators
         self._drawing = drawing
         self.feed = Feed(lambda listened: self._marks.look(listened, clock()), clock)
-        self._document = document(importlib.metadata.version("hangdog"))
 
     def app(self) -> Starlette:
         """The application that serves it."""
@@ -231,7 +230,7 @@ class Site:
         return self._events(request, named(storable(request.query_params.get("of", NOW))))
 
     async def _api_document(self, request: Request, person: Person) -> Response:
-        return JSONResponse(self._document)
+        return JSONResponse(document(importlib.metadata.version("hangdog")))
 
     # ---- changes
 

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 
 from hangdog_models.errors import WrongUse
 from hangdog_proto.client import certificate_folder
-from hangdog_proto.client.channel_options import is_loopback
+from hangdog_proto.client.server_address import is_loopback
 from hangdog_server.auth.audit_log import AuditLog
 from hangdog_server.auth.authorizer import Authorizer
 from hangdog_server.campaigns.campaign_registry import CampaignRegistry

@@ -270,6 +270,7 @@ def test_a_program_that_has_ray_train_for_it_is_no_rank_but_a_rank_may_use_ray(f
 
 
 @pytest.mark.slow  # it imports torch, which takes seconds
+@pytest.mark.parallel
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed: make torch")
 @pytest.mark.parametrize("pod", [{}, POD], ids=["", "in a pod that counts machines"])
 @pytest.mark.parametrize(

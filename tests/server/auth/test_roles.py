@@ -12,8 +12,9 @@ import grpc
 import pytest
 
 from hangdog_models.errors import HangdogError, NotAllowed, WrongUse
-from hangdog_proto.client.channel_options import ServerAddress, open_channel
+from hangdog_proto.client.channel_options import open_channel
 from hangdog_proto.client.communicator_client import CommunicatorClient
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth import tokens
 from hangdog_server.auth.permissions import GRPC as NEEDED

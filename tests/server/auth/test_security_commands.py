@@ -16,8 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hangdog.main import main
-from hangdog_proto.client.channel_options import ServerAddress, is_loopback, open_aio_channel
+from hangdog_proto.client.channel_options import open_aio_channel
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress, is_loopback
 from hangdog_server.auth import audit_log, certificates
 from hangdog_server.auth.audit_log import AuditEntry, AuditLog
 from hangdog_server.protocol.rate_limits import EACH, SELDOM_S, LogThrottle, RateBudget

@@ -52,7 +52,7 @@ test = "auto"
 release = "auto"
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(7200)]
 
 
 @dataclass

@@ -15,7 +15,8 @@ import pytest
 
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import Doing, Sign
-from hangdog_proto.client.channel_options import ServerAddress, open_aio_channel
+from hangdog_proto.client.channel_options import open_aio_channel
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_proto.codec import stall_signs
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb

@@ -13,8 +13,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from hangdog_models.errors import NotAllowed, WrongUse
 from hangdog_proto import deny_list
 from hangdog_proto import x509 as leaf
-from hangdog_proto.client.channel_options import ServerAddress, open_channel
+from hangdog_proto.client.channel_options import open_channel
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_proto.deny_list import DeniedCertificate, DenyList
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth import peer_certificates, tokens

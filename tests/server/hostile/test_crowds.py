@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from hangdog_models.errors import HangdogError
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_server.web import web_server
 from support.servers.browsed import browsed, free_port
 from support.servers.cast import PATIENT, stage

@@ -19,8 +19,9 @@ from hangdog_models.errors import NotAllowed, ServerUnreachable
 from hangdog_proto import deny_list
 from hangdog_proto import x509 as leaf
 from hangdog_proto.client import certificate_folder
-from hangdog_proto.client.channel_options import ServerAddress, open_aio_channel, verified
+from hangdog_proto.client.channel_options import open_aio_channel, verified
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_proto.deny_list import DeniedCertificate
 from hangdog_server.auth import certificates
 from support.servers.guarded import CLIENT, Cluster, guarded, now

@@ -19,7 +19,7 @@ from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, StallCause, Verdict, from_json
 from hangdog_server.store.history import responses
 from hangdog_server.web.live_feed import MOST
-from support.servers.browsed import Browsed, browsed, hang
+from support.servers.browsed import Browsed, browsed, hang, visitor
 from support.servers.cast import NOON, PATIENT, cluster
 
 
@@ -227,7 +227,7 @@ async def test_a_post_mortem_is_there_once_there_is_a_verdict(tmp_path: Path) ->
 
 
 async def test_a_server_that_ends_ends_open_pages(tmp_path: Path) -> None:
-    async with asyncio.timeout(60), httpx.AsyncClient(timeout=30) as http, AsyncExitStack() as open_pages:
+    async with asyncio.timeout(60), visitor("") as http, AsyncExitStack() as open_pages:
         async with browsed(tmp_path / "s.db") as site:
             page = (await site.http.get("/")).text
             path = page.partition('data-events="')[2].partition('"')[0]

@@ -10,6 +10,7 @@ import jsonschema
 
 from hangdog_server.auth import tokens
 from hangdog_server.auth.tokens import Role
+from support.servers.browsed import visitor
 from support.servers.cast import NOON
 from support.servers.deciding import Deciding, deciding
 
@@ -25,7 +26,7 @@ def form(page: str, what: str) -> dict[str, str]:
 
 def second(on: Deciding) -> httpx.AsyncClient:
     token = tokens.new(on.folder / "tokens.json", "bob", Role.ACT, NOON)
-    return httpx.AsyncClient(base_url=on.site.address, headers={"authorization": f"Bearer {token}"}, timeout=30)
+    return visitor(on.site.address, headers={"authorization": f"Bearer {token}"})
 
 
 async def test_a_second_person_sees_who_has_it_and_takes_nothing_unawares(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict
-from hangdog_proto.client.channel_options import ServerAddress, open_aio_channel
+from hangdog_proto.client.channel_options import open_aio_channel
 from hangdog_proto.client.incidents import Client, MachineLine, ProgressStep
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.codec.traces import pack
 from hangdog_proto.generated import hangdog_pb2 as pb

@@ -16,14 +16,14 @@ from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_server.actions.backends.actions_config import ActionsConfig
 from hangdog_server.actions.backends.backend import Backend
 from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.auth import tokens
 from hangdog_server.auth.tokens import Role
 from hangdog_server.listener import ListenerConfig
-from support.servers.browsed import Browsed, browsed
+from support.servers.browsed import Browsed, browsed, visitor
 from support.servers.cast import NOON, PATIENT, trainer, verdict
 from support.servers.cast_acting import WIDE
 
@@ -104,9 +104,7 @@ async def deciding(
         people, shows = {}, {}
         for role in Role:
             shows[role] = tokens.new(file, {Role.ACT: "alice"}.get(role, role.word), role, NOON)
-            people[role] = httpx.AsyncClient(
-                base_url=site.address, headers={"authorization": f"Bearer {shows[role]}"}, timeout=30
-            )
+            people[role] = visitor(site.address, headers={"authorization": f"Bearer {shows[role]}"})
         site.on.reach = ServerAddress(site.on.address, token=shows[Role.ACT])
         found = Deciding(site, incident, folder, people, shows)
         try:

@@ -31,7 +31,7 @@ from hangdog_agent.machine_tests.torch_engine import Engine, Probe
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, UnreadableEvidence, WrongUse
 from hangdog_models.reading.json_document import read_json
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 #: The word stands beside the colour, so nothing is lost without it.
 STYLES = {LevelOutcome.PASS: "green", LevelOutcome.INCONCLUSIVE: "yellow", LevelOutcome.FAIL: "bold red"}

@@ -14,8 +14,8 @@ from hangdog_models.counts import counted
 from hangdog_models.progress.communicator_window import CommunicatorState, JobCommunicator
 from hangdog_models.ranks import format_ranks
 from hangdog_models.views import communicator_text
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.communicator_client import CommunicatorClient
+from hangdog_proto.client.server_address import ServerAddress
 
 
 @click.command("communicators")

@@ -16,8 +16,8 @@ from hangdog_models.incident import Incident
 from hangdog_models.lists.list_kinds import INCIDENTS
 from hangdog_models.lists.list_query import ListQuery
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.list_client import ListClient
+from hangdog_proto.client.server_address import ServerAddress
 
 
 @click.command("incidents")

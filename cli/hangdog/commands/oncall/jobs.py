@@ -24,8 +24,8 @@ from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.reading.printable import printable
 from hangdog_models.views.answer_text import percent
 from hangdog_models.views.job_state import JobCondition, JobState, severity
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client, MachineLine
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Incidents that are looked through for those of the jobs: what a server tells at once.
 INCIDENTS = 1000

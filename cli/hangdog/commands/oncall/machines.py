@@ -17,9 +17,9 @@ from hangdog_models.lists.list_kinds import MACHINES
 from hangdog_models.lists.list_query import ListQuery
 from hangdog_models.lists.machine_now import MachineCondition
 from hangdog_models.ranks import format_ranks
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import JobLine, MachineLine
 from hangdog_proto.client.list_client import ListClient
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Findings of a machine that stand in its line; JSON has them all.
 NAMED = 3

@@ -16,8 +16,8 @@ from hangdog.output.verdict_text import print_verdict
 from hangdog_models.actions.by_hand import collects, command_to_collect, stands
 from hangdog_models.incident import Incident, ResponseKind
 from hangdog_models.verdict import to_json
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Exit status for an incident without a verdict: as little is decided as by `undetermined`.
 UNDECIDED = 2

@@ -14,8 +14,8 @@ from hangdog_models.errors import OurFault, ServerUnreachable, UnreadableEvidenc
 from hangdog_models.incident import UNDER_WAY
 from hangdog_models.reading.job import read_job
 from hangdog_models.verdict import Verdict, to_json
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Bytes of a job.toml: what the reader takes, and one more, so that it sees when there is more.
 _MOST = (8 << 20) + 1

@@ -18,8 +18,8 @@ from hangdog_models.incident import UNDER_WAY, Incident
 from hangdog_models.reading.printable import printable
 from hangdog_models.verdict import to_json
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Incidents that are looked at each time: more do not change between two looks.
 LATEST = 100

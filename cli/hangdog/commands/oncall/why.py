@@ -22,8 +22,8 @@ from hangdog_models.ranks import format_ranks
 from hangdog_models.reading.printable import printable
 from hangdog_models.views.answer_text import percent, rank_text
 from hangdog_models.views.repeated_tests import alike, times
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import JobLine
+from hangdog_proto.client.server_address import ServerAddress
 
 #: How many of each are shown, so that all of it is one screen; JSON has all that was asked for.
 REASONS, EVENTS, JOBS, FINDINGS, LEDGER, TESTS, ACTS = 6, 8, 3, 5, 5, 5, 3

@@ -4,8 +4,8 @@ import click
 
 from hangdog.options import server_option
 from hangdog_models.errors import ServerUnreachable
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 
 
 @click.command("health")

@@ -12,8 +12,8 @@ from hangdog.supervising.run_histories import read_histories
 from hangdog_models.operations import run_histories
 from hangdog_models.operations.report import OperationsReport
 from hangdog_models.operations.report_json import to_json
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 
 
 @click.command("report")

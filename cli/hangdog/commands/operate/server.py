@@ -13,7 +13,7 @@ from hangdog.options import Number
 from hangdog.server_paths import AUDIT, DENIED, SOCKET, TOKENS, default_store, next_to_store
 from hangdog_models.diagnosis.options import Options
 from hangdog_models.errors import WrongUse
-from hangdog_proto.client.lazy_channel import DEFAULT_ADDRESS
+from hangdog_proto.client.server_address import DEFAULT_ADDRESS
 from hangdog_proto.logs import FORMS, configure
 
 #: What the members of a group may be let do.

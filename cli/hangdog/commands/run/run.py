@@ -31,7 +31,7 @@ from hangdog_models.planning.standby import too_few_spares
 from hangdog_models.recovery.recovery_history import TESTS, RecoveryRung
 from hangdog_models.recovery.recovery_ladder import RecoveryResources
 from hangdog_models.recovery.spare_tests import LEVELS as TRIALS
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 #: What a machine may be called: its name is part of file names and of command lines.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")

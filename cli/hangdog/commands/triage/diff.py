@@ -18,7 +18,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.stack import Frame
 from hangdog_models.views.one_rank import RankView
 from hangdog_models.views.stack_diff import Alike, DiffRow, side_by_side
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 #: What stands between two frames, as `diff --side-by-side` has it; the sign tells it without colour, too.
 SIGNS = {Alike.SAME: " ", Alike.LINE: "|", Alike.LEFT: "<", Alike.RIGHT: ">"}

@@ -21,7 +21,7 @@ from hangdog_models.views.answer_text import BLAMELESS, doing, percent, rank_tex
 from hangdog_models.views.first_line import headline
 from hangdog_models.views.grid import JOINED
 from hangdog_models.views.waits_view import Surroundings, WaitView, around
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Clusters for people, those of suspects and then the largest; JSON has all.
 CLUSTERS = 40

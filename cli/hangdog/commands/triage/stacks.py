@@ -17,7 +17,7 @@ from hangdog_models.diagnosis.observe.activity import main_thread
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.printable import printable
 from hangdog_models.views.one_rank import RankView, alike
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Different names of threads that stand alike, and threads of one process in all; JSON has the others.
 NAMES, THREADS = 6, 200

@@ -18,7 +18,7 @@ from hangdog_models.reading.printable import printable
 from hangdog_models.views import stack_tree, unique_stacks
 from hangdog_models.views.collapsed_tree import Branch, folded
 from hangdog_models.views.stack_tree import Call, Node
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 
 #: Limbs for people, unless they ask for all: a few screens.
 BRANCHES = 60

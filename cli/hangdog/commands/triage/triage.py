@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hangdog.decision_options import decision_options
 from hangdog.evidence.open_bundle import Progress as Update
@@ -121,6 +120,13 @@ def _progress() -> Iterator[Update]:
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
+    from rich.progress import (  # here: who sees no bar waits for none
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+    )
+
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console_for(sys.stderr), transient=True) as bar:
         task = bar.add_task("files", visible=False)

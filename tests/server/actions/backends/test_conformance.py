@@ -42,6 +42,10 @@ HOSTILE = (
 )
 
 
+#: Real schedulers, of which each worker has its own.
+REAL = pytest.mark.slow, pytest.mark.parallel
+
+
 @dataclass
 class Subject:
     """An actor and its world: `foreign` has another owner mark a machine, `reason` is what stands at one ('': nothing).
@@ -59,8 +63,8 @@ class Subject:
 @pytest.fixture(
     params=[
         "none", "exclude-file", "webhook", "kubernetes", "nvsentinel",
-        pytest.param("alertmanager", marks=pytest.mark.slow), pytest.param("slurm", marks=pytest.mark.slow),
-        pytest.param("kube-apiserver", marks=pytest.mark.slow),
+        pytest.param("alertmanager", marks=REAL), pytest.param("slurm", marks=REAL),
+        pytest.param("kube-apiserver", marks=REAL),
     ]
 )  # fmt: skip
 async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:

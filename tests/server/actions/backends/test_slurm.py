@@ -12,7 +12,7 @@ from hangdog_server.actions.backends.backend import BackendFailed, IsolationCase
 from hangdog_server.actions.backends.slurm_drain import Slurm as Actor
 from support.real.slurm import PATIENCE_S, Slurm
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]  # each worker has a Slurm of its own
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hangdog_server.store.actions import ActionState
 from support.real.slurm import PATIENCE_S, Slurm
 from support.servers.cast_acting import World, world
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parallel]  # each worker has a Slurm of its own
 
 
 @pytest.fixture

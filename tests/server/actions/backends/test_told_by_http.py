@@ -88,6 +88,7 @@ async def test_an_alert_is_sent_with_labels_that_never_change_and_resolved() -> 
 
 
 @pytest.mark.slow
+@pytest.mark.parallel
 async def test_a_real_alertmanager_lets_an_alert_end_that_is_not_sent_again(alerts: str) -> None:
     behind = time.time() - 238.0  # noqa: TID251  # it goes by the clock of this machine
     actor = Alertmanager(alerts, lambda: behind)

@@ -18,7 +18,7 @@ from hangdog_models.snapshot import Snapshot
 from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Suspect, Verdict
-from hangdog_proto.client.channel_options import ServerAddress
+from hangdog_proto.client.server_address import ServerAddress
 from hangdog_proto.codec import slow_report, stall_signs
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster import stalls
