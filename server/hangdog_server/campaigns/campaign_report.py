@@ -177,19 +177,22 @@ def _reasons(machine: str, launches: Sequence[StoredCampaign]) -> list[str]:
 
 
 def _replay(asked: CampaignPlanRequest, launches: Sequence[StoredCampaign]) -> dict[str, Any] | None:
-    """What was replayed and in which phases; `crossed` are the machines that were in a failed group of each of these."""
+    """What was replayed and in which phases; `crossed` are the machines that were in failed groups of these, and no other."""
     if not asked.replays:
         return None
     size, rounds = asked.group_size, {one.round for one in launches}
     ran = [at for at in range(len(groups(asked.able, size))) if at + 1 in rounds]
-    failed = [one for one in launches if one.came and one.came.result is LaunchResult.FAIL]
-    lost = [{name for one in failed if one.round == at + 1 for name in one.machines} for at in ran]
+    ended = [(one.machines, one.came.result) for one in launches if one.came and one.round - 1 in ran]
+    failed, passed = (
+        {name for names, result in ended if result is wanted for name in names}
+        for wanted in (LaunchResult.FAIL, LaunchResult.PASS)
+    )
     return {
         "name": asked.replay.name or None,
         "group_size": size,
         "seconds": asked.replay.seconds,
         "phases": [PHASES[at] for at in ran],
-        "crossed": [name for name in asked.able if lost and all(name in one for one in lost)],
+        "crossed": [name for name in asked.able if name in failed - passed],
     }
 
 

@@ -59,9 +59,9 @@ def main() -> None:
             own = step(kind, asked, alone, device, start)
             summed = step(kind, asked, all_, device, start)
             updated = {item: mark for item, mark in summed.items() if item.startswith("updated")}
-            told: list[Any] = [None] * asked["world"]
-            dist.all_gather_object(told, (cohort, own, updated))
-            wrong = odd([(name, items) for name, items, _ in told]) or odd([("", items) for _, _, items in told])
+            answers: list[Any] = [None] * asked["world"]
+            dist.all_gather_object(answers, (cohort, own, updated))
+            wrong = odd([(name, items) for name, items, _ in answers]) or odd([("", items) for _, _, items in answers])
             if wrong:  # all ranks know; one says it
                 print(f"step {turn} of {kind}: " + "; ".join(wrong[:_NAMED]), file=sys.stderr)
                 dist.destroy_process_group()

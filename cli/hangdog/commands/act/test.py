@@ -63,7 +63,7 @@ def command() -> None:
     2  inside the machine: every pair of devices
     3  between machines: give each its --meet, --member and --members
     4  bit-wise alignment: a small GPT, compared between devices and --golden
-    5  replay: the command after `--`, or over a server a small GPT or --replay NAME, one process per device
+    5  replay: the command after `--`; over a server a small GPT, or --replay NAME
 
     It skips a level that has nothing to test. A pass does not prove health: it says what was tested, and how often.
     Exit status of `local`, `run` and `follow`: 0 every test passed, 1 a test failed, 2 a test did not finish or none

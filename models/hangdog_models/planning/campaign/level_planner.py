@@ -28,8 +28,8 @@ MODES = (
 _COMPUTING = (MEMORY, PRODUCTS, RARELY, BESIDE)
 #: Offline tests find some 70 % of the bad GPUs of the field (ByteRobust, on the vendor's extended test).
 _MISS = 0.3
-#: Failures of one launch that are told in words: of a replay that crashes each rank says its own.
-_TOLD = 8
+#: Failures of one launch that are given in words: of a replay that crashes each rank says its own.
+_IN_WORDS = 8
 #: Machines of one launch between machines: with three links or more they are judged by each other.
 _MOST = 4
 
@@ -93,8 +93,8 @@ def concluded(diagnostic: Diagnostic, answers: Mapping[str, LevelAnswer]) -> Con
     reports = {name: one.report for name, one in answers.items() if one.report is not None}
     if failures := [words for report in reports.values() if (words := _failures(report))]:
         distinct = list(dict.fromkeys(failures))  # members of a group report the same, but for a replay
-        more = f"; and {len(distinct) - _TOLD} more" if len(distinct) > _TOLD else ""
-        return Conclusion(LaunchResult.FAIL, "; ".join(distinct[:_TOLD]) + more)
+        more = f"; and {len(distinct) - _IN_WORDS} more" if len(distinct) > _IN_WORDS else ""
+        return Conclusion(LaunchResult.FAIL, "; ".join(distinct[:_IN_WORDS]) + more)
     silent = {name: one.silent for name, one in answers.items() if one.report is None}
     unable = {name: why for name, report in reports.items() if (why := report.skipped.get(diagnostic.name))}
     open_ = {name: why for name, report in reports.items() if name not in unable and (why := _open(diagnostic, report))}
