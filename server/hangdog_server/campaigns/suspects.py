@@ -37,6 +37,8 @@ async def asked(
     levels, budget_s = _levels(request), request.budget_s or settings.campaign_s
     if not (math.isfinite(budget_s) and 0 < budget_s <= settings.max_campaign_s):
         raise WrongUse(f"{budget_s:g} s is no budget", f"give up to {settings.max_campaign_s:g} s", code="out-of-range")
+    if REPLAY in levels:
+        _replay(request.replay, budget_s)
     machines, suspected = await _machines(request, fleet, store)
     if len(machines) > settings.campaign_machines:
         raise WrongUse(
@@ -52,7 +54,7 @@ async def asked(
             code="nothing-to-test",
         )
     if REPLAY in levels:
-        _replay(request.replay, len(machines) - len(unable), budget_s)
+        group_size(len(machines) - len(unable), request.replay.size)
     chosen = diagnostics(levels, len(machines))
     if not chosen:
         raise WrongUse(
@@ -96,9 +98,8 @@ def _levels(request: CampaignRequest) -> tuple[int, ...]:
     return levels
 
 
-def _replay(wanted: ReplayRequest, machines: int, budget_s: float) -> None:
-    """Raises WrongUse where so many machines cannot be told apart by what is wanted, or not in the time."""
-    group_size(machines, wanted.size)
+def _replay(wanted: ReplayRequest, budget_s: float) -> None:
+    """Raises WrongUse where it cannot be replayed whichever the machines are."""
     if len(wanted.name) > MOST_NAME or not wanted.name.isprintable():
         raise WrongUse("that is no name of a replay", f"give {MOST_NAME} characters at most", code="bad-name")
     if not LEAST_REPLAY_S <= wanted.seconds <= MOST_REPLAY_S:  # not a number is never between

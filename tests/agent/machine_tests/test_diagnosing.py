@@ -213,7 +213,8 @@ async def test_an_agent_that_is_stopped_ends_its_tests_first(server: Server, sto
 @pytest.mark.parametrize(
     ("asked", "code", "value"),
     [
-        ({"levels": [5]}, "unknown-choice", "1, 2, 3, 4; it requested [5]"),
+        ({"levels": [0]}, "unknown-choice", "1, 2, 3, 4, 5; it requested [0]"),
+        ({"levels": [5], "replay": "llama"}, "no-such-replay", "'llama'"),
         ({"levels": [1, 9]}, "unknown-choice", "[1, 9]"),
         ({"levels": []}, "unknown-choice", "[]"),
         ({"members": []}, "wrong-test-group", "a group of 0 has no member 0"),
