@@ -30,6 +30,7 @@ from hangdog_agent.config_files import ConfigFiles
 from hangdog_agent.confinement import drop_privileges
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch, jobs
+from hangdog_agent.machine_tests.replays import Replays, read_replays
 from hangdog_agent.metrics.metrics import AgentMetrics
 from hangdog_agent.metrics.textfile import Textfile
 from hangdog_agent.procfs import Proc
@@ -83,6 +84,7 @@ class _Agent:
     tls: Path | None
     insecure: bool
     interpreter: str
+    replays: Replays
 
 
 def command() -> None:
@@ -184,6 +186,11 @@ def _parser() -> argparse.ArgumentParser:
         help="a Python that has torch, such as the trainers'. It runs the machine tests that a server requests "
         "(default: the one that runs the agent)",
     )
+    parser.add_argument(
+        "--replays",
+        metavar="FILE",
+        help="a TOML file of yours with the commands that a server may have replayed here, by name (default: none)",
+    )
     parser.add_argument("--once", action="store_true", help="print one look at all jobs here as JSON, then exit")
     parser.add_argument(
         "--set",
@@ -221,9 +228,10 @@ def _assemble(options: argparse.Namespace, settings: AgentSettings) -> _Agent:
         checks, gpus = standard(settings.checks, places, watch.ranks)
         power = gpus.power
     metrics = Path(options.metrics_file) if options.metrics_file else None
+    replays = read_replays(Path(options.replays)) if options.replays else {}
     tools, tls = Tools(proc, tool, settings.capture, stop), None if options.insecure else options.tls
     parts = (options.machine, watch, tools, settings, checks, power, places, metrics)
-    return _Agent(*parts, Path(tls) if tls else None, options.insecure, options.python)
+    return _Agent(*parts, Path(tls) if tls else None, options.insecure, options.python, replays)
 
 
 def _once(agent: _Agent) -> None:
@@ -282,7 +290,7 @@ async def _serve(agent: _Agent, server: str) -> None:
     spooling = Spooling(agent.places.state, agent.settings.spool, clocks, agent.places.serial())
 
     def remote_tests(jobs: Jobs) -> RemoteTests:
-        return RemoteTests(agent.settings.remote_tests, jobs, lambda: _kit(agent))
+        return RemoteTests(agent.settings.remote_tests, jobs, lambda: _kit(agent), agent.replays)
 
     with contextlib.ExitStack() as stack:
         stack.callback(agent.watch.close)

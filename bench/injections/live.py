@@ -16,8 +16,8 @@ from random import Random
 from hangdog.supervising.descendants import with_environ
 from hangdog_models.ranks import format_ranks
 from hangdog_models.verdict import Kind, Verdict
-from hangdog_proto.client.channel_options import ServerAddress
 from hangdog_proto.client.incidents import Client
+from hangdog_proto.client.server_address import ServerAddress
 from injections.machines import DATA, SERVER, Machines
 
 RANKS = 4

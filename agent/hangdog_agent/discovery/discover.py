@@ -337,11 +337,11 @@ def _preference(process: Process, place: _LaunchPlace, orphan: bool) -> tuple[bo
 
 
 def _place(process: Process, table: Mapping[int, Process]) -> _LaunchPlace | None:
+    environ = process.environ or {}
+    if environ.get(DIAGNOSIS):  # first: the program that is replayed may announce itself as it does in its job
+        return None
     if (announced := process.announced) is not None:
         return _LaunchPlace(announced.rank, announced.world_size, len(PLACES) + 2, announced.source, announced.presumed)
-    environ = process.environ or {}
-    if environ.get(DIAGNOSIS):
-        return None
     lent: Mapping[str, str] | None = None
     for index, (rank_name, world_name) in enumerate(PLACES):
         rank = number(environ.get(rank_name, ""))

@@ -15,8 +15,8 @@ from hangdog_agent.machine_tests.settings import LevelSettings
 from hangdog_agent.machine_tests.standard_levels import WantedLevels, standard
 from hangdog_agent.machine_tests.torch_engine import Engine
 
-#: What a server may order: level 5 replays a command, and no command comes over the wire.
-ORDERED = (1, 2, 3, 4)
+#: What a server may order. No command comes over the wire: level 5 replays what this machine knows by name.
+ORDERED = (1, 2, 3, 4, 5)
 #: Bytes of a report that are sent; digests, the larger part of a long one, are left out of one that has more.
 REPORT_BYTES = 512 << 10
 #: How often a level may be repeated at most, as a multiple of its settings: more than any planner has use for.
@@ -26,7 +26,10 @@ _MEMBER = re.compile(r"\bmember (\d{1,4})\b")
 
 @dataclass(frozen=True, slots=True)
 class OrderedTest:
-    """What is tested: `members` by name, of which this machine is number `member`; `meet` is empty for a machine alone."""
+    """What is tested: `members` by name, of which this machine is number `member`; `meet` is empty for a machine alone.
+
+    `command` is what this machine's own settings give level 5 to replay; without one it replays a program of ours.
+    """
 
     levels: tuple[int, ...]
     repetitions: int
@@ -34,6 +37,7 @@ class OrderedTest:
     members: tuple[str, ...]
     member: int
     meet: str = ""
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +52,11 @@ class Kit:
         """The report as JSON; takes `deadline_s` at most, and ends early once `stop` is set. `ready`: now the test begins."""
         until = time.monotonic() + order.deadline_s
         engine, settings = self.engine, repeated(self.settings, order.repetitions)
+        settings = replace(settings, replay_s=order.deadline_s)  # whoever orders a replay knows how long it takes
         probe = engine.probe(min(settings.start_s, order.deadline_s), stop)
         group = Group(order.meet, order.member, len(order.members)) if order.meet else Group()
-        levels = standard(engine, probe, settings, WantedLevels(self.processes, group=group), order.levels)
+        wish = WantedLevels(self.processes, group=group, command=order.command, ordered=True)
+        levels = standard(engine, probe, settings, wish, order.levels)
         backup = GpuSettingsBackup()
         ready.set()
         diagnosis = climb(levels, max(0.0, until - time.monotonic()), stop, backup=backup)

@@ -20,6 +20,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 if TYPE_CHECKING:  # most agents are never asked, and need not hold the ladder in memory
     from hangdog_agent.machine_tests.ordered_tests import Kit, OrderedTest
     from hangdog_agent.machine_tests.rendezvous import Rendezvous
+    from hangdog_agent.machine_tests.replays import Replays
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +46,18 @@ class _Run:
 
 
 class RemoteTests:
-    """The diagnoses of this machine; `jobs` looks which jobs run here, `kit` makes what tests with."""
+    """The diagnoses of this machine; `jobs` looks which jobs run here, `kit` makes what tests with.
 
-    def __init__(self, settings: RemoteTestSettings, jobs: Jobs, kit: "Callable[[], Kit]") -> None:
+    `replays` are the commands that may be replayed here, by the names that a server may say.
+    """
+
+    def __init__(
+        self, settings: RemoteTestSettings, jobs: Jobs, kit: "Callable[[], Kit]", replays: "Replays | None" = None
+    ) -> None:
         self._settings = settings
         self._jobs = jobs
         self._kit = kit
+        self._replays = replays or {}
         self._run: _Run | None = None
         self._task: asyncio.Task[None] | None = None
         self._kept: dict[str, pb.Diagnosed] = {}
@@ -142,7 +149,7 @@ class RemoteTests:
 
         if run.stop.is_set():  # while it waited for the one before
             raise WrongUse(run.reason, code="test-ended-early")
-        asked = wanted(order, self._settings)
+        asked = wanted(order, self._settings, self._replays)
         if jobs := await self._jobs():
             ranks = len(jobs[0].ranks)
             raise WrongUse(
@@ -188,7 +195,7 @@ class RemoteTests:
             await self._say(pb.FromAgent(diagnosed=reported))
 
 
-def wanted(order: pb.Diagnose, settings: RemoteTestSettings) -> "OrderedTest":
+def wanted(order: pb.Diagnose, settings: RemoteTestSettings, replays: "Replays") -> "OrderedTest":
     """What is ordered, as far as it may be; raises WrongUse, which says why it may not."""
     from hangdog_agent.machine_tests.group import Group
     from hangdog_agent.machine_tests.ordered_tests import ORDERED, OrderedTest
@@ -201,6 +208,9 @@ def wanted(order: pb.Diagnose, settings: RemoteTestSettings) -> "OrderedTest":
             f"a server can request levels {', '.join(map(str, ORDERED))}; it requested {list(order.levels)[:8]}",
             code="unknown-choice",
         )
+    command = replays.get(order.replay, ())
+    if order.replay and not command:
+        raise WrongUse(f"this agent's settings name no replay {order.replay[:_NAME]!r}", code="no-such-replay")
     if not 1 <= len(order.members) <= _MEMBERS or order.member >= len(order.members):
         raise WrongUse(f"a group of {len(order.members)} has no member {order.member}", code="wrong-test-group")
     if order.meet and (wrong := Group(order.meet, order.member, len(order.members)).wrong()):
@@ -211,4 +221,4 @@ def wanted(order: pb.Diagnose, settings: RemoteTestSettings) -> "OrderedTest":
         raise WrongUse(f"nothing can be tested within {order.deadline_s:g} s", code="out-of-range")
     members = tuple(name[:_NAME] for name in order.members)
     deadline_s = min(order.deadline_s, settings.diagnose_most_s)
-    return OrderedTest(levels, order.repetitions, deadline_s, members, order.member, order.meet)
+    return OrderedTest(levels, order.repetitions, deadline_s, members, order.member, order.meet, command)

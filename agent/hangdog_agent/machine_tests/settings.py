@@ -28,6 +28,8 @@ class LevelSettings:
     alignment_s: float = 120.0
     #: L5: the job's own command; what it needs to start and to fail only its owner knows.
     replay_s: float = 600.0
+    #: Steps of each model where a server has the small GPT replayed: the first loads kernels and opens connections.
+    replay_steps: int = 8
 
     #: Share of an accelerator's free memory that patterns are written to, and bytes on a CPU, where others live too.
     memory_share: float = 0.8

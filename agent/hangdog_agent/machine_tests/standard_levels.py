@@ -23,7 +23,7 @@ ALONE = (0, 1, 2, 4)
 
 @dataclass(frozen=True, slots=True)
 class WantedLevels:
-    """What a diagnosis is about beyond the machine itself: see the levels that use it."""
+    """What a diagnosis is about beyond the machine itself: see the levels that use it. `ordered`: by a server."""
 
     processes: int = 1
     golden: Mapping[str, Digests] = field(default_factory=dict)
@@ -31,6 +31,7 @@ class WantedLevels:
     command: tuple[str, ...] = ()
     folder: str = "/"
     known: str = ""
+    ordered: bool = False
 
 
 def standard(
@@ -44,6 +45,9 @@ def standard(
         Inside(engine, probe, settings, wish.processes),
         Between(engine, probe, settings, wish.group),
         Alignment(engine, probe, settings, wish.processes, wish.golden),
-        Replay(probe, settings, wish.group, wish.command, wish.processes, wish.folder, engine.environ),
-    )
+        Replay(
+            probe, settings, wish.group, wish.command, wish.processes, wish.folder, engine.environ,
+            engine if wish.ordered else None,
+        ),
+    )  # fmt: skip
     return tuple(level for level in all_ if level.number in wanted)

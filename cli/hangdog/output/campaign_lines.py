@@ -20,7 +20,7 @@ from hangdog_models.actions.by_hand import running_on
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable, WrongUse
 from hangdog_models.views.answer_text import percent
-from hangdog_proto.client.campaigns import CampaignClient, CampaignLine, CampaignStep
+from hangdog_proto.client.campaigns import OWN, CampaignClient, CampaignLine, CampaignStep, WantedReplay
 from hangdog_proto.client.server_address import ServerAddress
 
 #: As `hangdog test local` has them.
@@ -38,6 +38,7 @@ class WantedTests:
     levels: tuple[int, ...]
     budget_s: float
     why: str
+    replay: WantedReplay = OWN
 
 
 def run(server: ServerAddress, wanted: WantedTests, form: str) -> int:
@@ -46,9 +47,10 @@ def run(server: ServerAddress, wanted: WantedTests, form: str) -> int:
         machines = wanted.machines
         with contextlib.suppress(WrongUse):  # what is wrong with it the request itself is told, after who may ask
             if not machines:
-                machines, _ = client.plan((), wanted.incident, wanted.levels, wanted.budget_s)
+                machines, _ = client.plan((), wanted.incident, wanted.levels, wanted.budget_s, wanted.replay)
         _warn_of_jobs(client, machines)
-        asked = client.run(wanted.machines, wanted.incident, wanted.levels, wanted.budget_s, wanted.why)
+        given = (wanted.machines, wanted.incident, wanted.levels, wanted.budget_s, wanted.why)
+        asked = client.run(*given, replay=wanted.replay)
         return _follow_to_end(client, asked, form)
 
 
@@ -69,7 +71,8 @@ def abort(server: ServerAddress, name: str) -> int:
 def show_plan(server: ServerAddress, wanted: WantedTests, form: str) -> int:
     """Prints what a campaign would begin with; nobody is tested."""
     with CampaignClient(server) as client:
-        machines, plan = client.plan(wanted.machines, wanted.incident, wanted.levels, wanted.budget_s)
+        given = (wanted.machines, wanted.incident, wanted.levels, wanted.budget_s, wanted.replay)
+        machines, plan = client.plan(*given)
         _warn_of_jobs(client, machines)
     if form == "json":
         click.echo(json.dumps({"schema": "hangdog.plan/1", "machines": list(machines), **plan}, indent=2))
@@ -138,6 +141,8 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
         console.print(
             Text(printable(f"tell  the people of the network: {one['where']} {' - '.join(one['names'])}"), "red")
         )
+    if replay := report.get("replay"):
+        console.print(printable(_replayed(replay)))
     rows = table("machine", "not convicted by", "launches", "repetitions", "would have shown")
     for one in report["not_convicted"][:SHOWN]:
         shown = ", ".join(f"{mode} {percent(value)}" for mode, value in one["would_have_shown"].items())
@@ -152,6 +157,13 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     if report["instead"] and not report["convicted"]:
         console.print(printable(f"instead of more tests: evict {', '.join(report['instead'])}"))
     console.print(Text(printable(f"{report['verdict']} ({report['because']})"), "bold"))
+
+
+def _replayed(replay: Mapping[str, Any]) -> str:
+    what = f"{replay['name']}" if replay["name"] else "a small GPT"
+    phases = ", ".join(replay["phases"]) or "no phase"
+    crossed = f"; failed groups cross at {', '.join(replay['crossed'][:SHOWN])}" if replay["crossed"] else ""
+    return f"replayed  {what}, groups of {replay['group_size']}: {phases}{crossed}"
 
 
 def _follow_to_end(

@@ -16,6 +16,22 @@ ABORT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
+class WantedReplay:
+    """What level 5 replays: a name that the machines' administrators gave a command, "" for the program of hangdog itself.
+
+    A group has `size` machines; one replay takes `seconds` at most. 0 leaves either to the server.
+    """
+
+    name: str = ""
+    size: int = 0
+    seconds: float = 0.0
+
+
+#: What nobody asked to have otherwise.
+OWN = WantedReplay()
+
+
+@dataclass(frozen=True, slots=True)
 class CampaignStep:
     """One line of a campaign's progress; `report` (hangdog.campaign/1) stands in the last one."""
 
@@ -55,12 +71,13 @@ class CampaignClient(Client):
         budget_s: float = 0.0,
         why: str = "",
         within_s: float | None = None,
+        replay: WantedReplay = OWN,
     ) -> Generator[CampaignStep, None, None]:
         """Starts a campaign and follows it; the last step holds the report. It goes on when the generator is closed.
 
         Raises ServerUnreachable where that takes longer than `within_s`: a server that hangs ends no campaign.
         """
-        request = pb.CampaignRequest(machines=machines, incident=incident, levels=levels, budget_s=budget_s, why=why)
+        request = _request(machines, incident, levels, budget_s, replay, why)
         with self._errors():
             yield from self._steps(self._campaigns.Run(request, timeout=within_s))
 
@@ -70,10 +87,15 @@ class CampaignClient(Client):
             yield from self._steps(self._campaigns.Follow(pb.CampaignName(id=name)))
 
     def plan(
-        self, machines: Sequence[str] = (), incident: str = "", levels: Sequence[int] = (), budget_s: float = 0.0
+        self,
+        machines: Sequence[str] = (),
+        incident: str = "",
+        levels: Sequence[int] = (),
+        budget_s: float = 0.0,
+        replay: WantedReplay = OWN,
     ) -> tuple[tuple[str, ...], Mapping[str, Any]]:
         """The machines of a campaign that would be asked for so, and its first launches as JSON; nobody is asked."""
-        request = pb.CampaignRequest(machines=machines, incident=incident, levels=levels, budget_s=budget_s)
+        request = _request(machines, incident, levels, budget_s, replay)
         with self._errors():
             answer = self._campaigns.Plan(request, timeout=ANSWER_S)
         return tuple(answer.machines), _document(answer.plan_json) or {}
@@ -109,6 +131,15 @@ class CampaignClient(Client):
                 yield CampaignStep(step.campaign, step.state, step.text, _document(step.report_json))
         finally:
             call.cancel()
+
+
+def _request(
+    machines: Sequence[str], incident: str, levels: Sequence[int], budget_s: float, replay: WantedReplay, why: str = ""
+) -> pb.CampaignRequest:
+    return pb.CampaignRequest(
+        machines=machines, incident=incident, levels=levels, budget_s=budget_s, why=why, replay=replay.name,
+        group_size=replay.size, replay_s=replay.seconds,
+    )  # fmt: skip
 
 
 def _line(summary: pb.CampaignSummary) -> CampaignLine:

@@ -1723,6 +1723,7 @@ class Diagnose(google.protobuf.message.Message):
     MEMBER_FIELD_NUMBER: builtins.int
     MEET_FIELD_NUMBER: builtins.int
     ADDRESSES_FIELD_NUMBER: builtins.int
+    REPLAY_FIELD_NUMBER: builtins.int
     launch: builtins.str
     """Names this launch among all there ever are; asked for twice, it is done once and answered twice."""
     repetitions: builtins.int
@@ -1733,9 +1734,13 @@ class Diagnose(google.protobuf.message.Message):
     """Which of them the agent is, 0 first."""
     meet: builtins.str
     """HOST:PORT where they meet; empty to member 0, which chooses and tells."""
+    replay: builtins.str
+    """What level 5 replays: a name that the agent's own settings give a command, and no command; empty for the program that
+    hangdog itself brings. A name that the agent does not know is refused.
+    """
     @property
     def levels(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Levels of the ladder, 1 to 4; the replay of a command is none of them, and is refused."""
+        """Levels of the ladder, 1 to 5."""
 
     @property
     def members(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -1756,8 +1761,9 @@ class Diagnose(google.protobuf.message.Message):
         member: builtins.int = ...,
         meet: builtins.str = ...,
         addresses: collections.abc.Iterable[builtins.str] | None = ...,
+        replay: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["addresses", b"addresses", "deadline_s", b"deadline_s", "launch", b"launch", "levels", b"levels", "meet", b"meet", "member", b"member", "members", b"members", "repetitions", b"repetitions"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["addresses", b"addresses", "deadline_s", b"deadline_s", "launch", b"launch", "levels", b"levels", "meet", b"meet", "member", b"member", "members", b"members", "repetitions", b"repetitions", "replay", b"replay"]) -> None: ...
 
 global___Diagnose = Diagnose
 
@@ -3417,12 +3423,21 @@ class CampaignRequest(google.protobuf.message.Message):
     LEVELS_FIELD_NUMBER: builtins.int
     BUDGET_S_FIELD_NUMBER: builtins.int
     WHY_FIELD_NUMBER: builtins.int
+    REPLAY_FIELD_NUMBER: builtins.int
+    GROUP_SIZE_FIELD_NUMBER: builtins.int
+    REPLAY_S_FIELD_NUMBER: builtins.int
     incident: builtins.str
     """An incident, or a prefix that only it has, whose verdict says how suspicious each machine is; empty for none."""
     budget_s: builtins.float
     """Seconds after which it ends, whatever is found; 0 for the server's default."""
     why: builtins.str
     """Why somebody asks; kept with the campaign."""
+    replay: builtins.str
+    """What level 5 replays, as in Diagnose."""
+    group_size: builtins.int
+    """Machines of a group of level 5; 0 for as many as tell machines apart best."""
+    replay_s: builtins.float
+    """Seconds that one replay of level 5 may take; 0 for the server's default."""
     @property
     def machines(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Names of the machines; empty to take those an incident suspects."""
@@ -3439,8 +3454,11 @@ class CampaignRequest(google.protobuf.message.Message):
         levels: collections.abc.Iterable[builtins.int] | None = ...,
         budget_s: builtins.float = ...,
         why: builtins.str = ...,
+        replay: builtins.str = ...,
+        group_size: builtins.int = ...,
+        replay_s: builtins.float = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["budget_s", b"budget_s", "incident", b"incident", "levels", b"levels", "machines", b"machines", "why", b"why"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["budget_s", b"budget_s", "group_size", b"group_size", "incident", b"incident", "levels", b"levels", "machines", b"machines", "replay", b"replay", "replay_s", b"replay_s", "why", b"why"]) -> None: ...
 
 global___CampaignRequest = CampaignRequest
 

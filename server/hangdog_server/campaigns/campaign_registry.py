@@ -9,11 +9,11 @@ from dataclasses import replace
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, ServerUnreachable, WrongUse
 from hangdog_models.planning.campaign.launch import CampaignRound, LaunchBudget
-from hangdog_models.planning.campaign.round_planner import Stop, plan
+from hangdog_models.planning.campaign.round_planner import Stop
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.auth.audit_log import AuditEntry, AuditLog
 from hangdog_server.campaigns.campaign_request import CampaignPlanRequest, CampaignRequest, from_json
-from hangdog_server.campaigns.campaign_run import CampaignRun, CampaignServices
+from hangdog_server.campaigns.campaign_run import CampaignRun, CampaignServices, planned
 from hangdog_server.campaigns.launch import LaunchRun
 from hangdog_server.campaigns.suspects import asked
 from hangdog_server.incidents.round_capture import steady
@@ -58,7 +58,7 @@ class CampaignRegistry:
         """The machines a campaign would be about, and its first round; nobody is asked anything."""
         wanted = await self._asked(request)
         budget = LaunchBudget(seconds=wanted.budget_s)
-        step = await asyncio.to_thread(plan, wanted.belief(), wanted.diagnostics, budget)
+        step = await asyncio.to_thread(planned, wanted, wanted.belief(), 0, budget)
         return tuple(wanted.prior), step
 
     def busy(self, machines: Iterable[str]) -> Mapping[str, tuple[str, ...]]:

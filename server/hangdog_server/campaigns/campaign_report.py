@@ -11,7 +11,8 @@ from hangdog_models.planning.campaign.assurance import bought
 from hangdog_models.planning.campaign.belief import Belief
 from hangdog_models.planning.campaign.fault import FaultSite
 from hangdog_models.planning.campaign.launch import LaunchResult
-from hangdog_models.planning.campaign.round_planner import Stop
+from hangdog_models.planning.campaign.replay_planner import PHASES, groups
+from hangdog_models.planning.campaign.round_planner import Because, Stop
 from hangdog_server.campaigns.campaign_request import CampaignPlanRequest
 from hangdog_server.store.campaigns import Campaign, Convict, StoredCampaign
 
@@ -60,7 +61,7 @@ def verdict(
     if end.stop.evict and not _crowd(end, asked):
         return CampaignVerdict.CONVICTED
     results = [one.came.result for one in launches if one.came]
-    if end.stop.tell or end.stop.evict:
+    if end.stop.tell or end.stop.evict or end.stop.reason is Because.SHARED:
         return CampaignVerdict.FAILED
     passed = {(one.machine, mode) for one in bought(belief) for mode, shown in one.detection.items() if shown}
     wanted = {(machine, mode.name) for machine in asked.prior for mode in belief.modes}
@@ -108,6 +109,7 @@ def document(
         "incident": campaign.incident or None,
         "levels": list(asked.levels),
         "budget_s": asked.budget_s,
+        "replay": _replay(asked, launches),
         "machines": list(asked.prior),
         "convicted": [
             {
@@ -172,6 +174,26 @@ def _reasons(machine: str, launches: Sequence[StoredCampaign]) -> list[str]:
         if one.came
     ]
     return reported[:_REASONS]
+
+
+def _replay(asked: CampaignPlanRequest, launches: Sequence[StoredCampaign]) -> dict[str, Any] | None:
+    """What was replayed and in which phases; `crossed` are the machines that were in failed groups of these, and no other."""
+    if not asked.replays:
+        return None
+    size, rounds = asked.group_size, {one.round for one in launches}
+    ran = [at for at in range(len(groups(asked.able, size))) if at + 1 in rounds]
+    ended = [(one.machines, one.came.result) for one in launches if one.came and one.round - 1 in ran]
+    failed, passed = (
+        {name for names, result in ended if result is wanted for name in names}
+        for wanted in (LaunchResult.FAIL, LaunchResult.PASS)
+    )
+    return {
+        "name": asked.replay.name or None,
+        "group_size": size,
+        "seconds": asked.replay.seconds,
+        "phases": [PHASES[at] for at in ran],
+        "crossed": [name for name in asked.able if name in failed - passed],
+    }
 
 
 def _launch(one: StoredCampaign) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from hangdog_models.errors import HangdogError, OurFault, ServerUnreachable
 from hangdog_models.planning.campaign.belief import Belief, update
 from hangdog_models.planning.campaign.launch import CampaignRound, Launch, LaunchBudget, LaunchResult
 from hangdog_models.planning.campaign.level_planner import LADDER, Conclusion, concluded, outcomes
-from hangdog_models.planning.campaign.round_planner import plan
+from hangdog_models.planning.campaign.replay_planner import plan_replay
+from hangdog_models.planning.campaign.round_planner import Stop, plan
 from hangdog_server.campaigns import campaign_report
 from hangdog_server.campaigns.campaign_report import CampaignEnd
 from hangdog_server.campaigns.campaign_request import CampaignPlanRequest
@@ -119,7 +120,7 @@ class CampaignRun:
             self._say(CampaignState.RUNNING, f"{machine} cannot be tested: {why}")
         while True:
             belief = self._belief()
-            step = await asyncio.to_thread(plan, belief, self._asked.diagnostics, self._budget())
+            step = await asyncio.to_thread(planned, self._asked, belief, self._rounds, self._budget())
             if self._aborted or not isinstance(step, CampaignRound):
                 break
             await self._round(step)
@@ -150,12 +151,12 @@ class CampaignRun:
             await self._launch(open_)
 
     async def _round(self, step: CampaignRound) -> None:
-        number = 1 + max((one.round for one in self._launches), default=0)
+        number = 1 + self._rounds
         first, now, left_s = len(self._launches), self._services.clock(), self._left_s()
         new = [
             StoredCampaign(
                 first + at, number, one.diagnostic.name, one.machines, one.repetitions, now,
-                min(left_s, PATIENCE * one.seconds),
+                min(left_s, one.seconds if self._asked.replays else PATIENCE * one.seconds),
             )
             for at, one in enumerate(step.launches)
         ]  # fmt: skip
@@ -190,7 +191,8 @@ class CampaignRun:
 
         settings = services.settings  # a whole cluster comes back to a server that was started anew
         lost_s = max(settings.campaign_lost_s, settings.returned_s) if self._resumed else settings.campaign_lost_s
-        launching = LaunchRun(name, one, _NAMES[one.test], left_s, services.fleet, lost_s, met)
+        replay = self._asked.replay.name
+        launching = LaunchRun(name, one, _NAMES[one.test], left_s, services.fleet, lost_s, met, replay)
         self.launched[name] = launching
         if self._aborted:
             launching.abort()
@@ -223,6 +225,11 @@ class CampaignRun:
                 silences[machine] = silences.get(machine, 0) + (SILENCES if machine in one.came.out else 1)
         gone = frozenset(machine for machine, times in silences.items() if times >= SILENCES)
         return replace(belief, gone=gone)
+
+    @property
+    def _rounds(self) -> int:
+        """The rounds that have begun."""
+        return max((one.round for one in self._launches), default=0)
 
     def _left_s(self) -> float:
         """Seconds of the budget: by the steady clock, for somebody may set the other one."""
@@ -270,3 +277,11 @@ class CampaignRun:
 
     def _say(self, state: CampaignState, text: str, document: str = "") -> None:
         self._progress.say(ProgressUpdate(self.campaign.id, state, text, document))
+
+
+def planned(asked: CampaignPlanRequest, belief: Belief, began: int, budget: LaunchBudget) -> CampaignRound | Stop:
+    """The next round after `began` ones, or the end; replays have fixed groups before any others."""
+    if not asked.replays:
+        return plan(belief, asked.diagnostics, budget)
+    (replay,) = asked.diagnostics
+    return plan_replay(belief, replay, asked.able, asked.group_size, began, budget)

@@ -30,10 +30,19 @@ class LaunchRun:
     """One launch of `level` under way, called `name` over the wire.
 
     `left_s` of its deadline are left; a machine whose agent is lost has `lost_s` to come back. `met` keeps where members meet.
+    `replay` names what level 5 replays, by the word of the machines' own administrator.
     """
 
     def __init__(
-        self, name: str, kept: StoredCampaign, level: int, left_s: float, fleet: Fleet, lost_s: float, met: Met
+        self,
+        name: str,
+        kept: StoredCampaign,
+        level: int,
+        left_s: float,
+        fleet: Fleet,
+        lost_s: float,
+        met: Met,
+        replay: str = "",
     ) -> None:
         self.name = name
         self.machines = kept.machines
@@ -43,6 +52,7 @@ class LaunchRun:
         self._fleet = fleet
         self._lost_s = lost_s
         self._met = met
+        self._replay = replay
         self._meet = kept.meet
         self._answers: dict[str, LevelAnswer] = {}
         self._lost: dict[str, float] = {}
@@ -108,7 +118,7 @@ class LaunchRun:
         others = [found for other in self.machines if other != machine if (found := address(self._fleet.peer(other)))]
         order = Diagnose(
             self.name, (self._level,), self._kept.repetitions, self._left_s, self.machines, number,
-            self._meet if number else "", tuple(others),
+            self._meet if number else "", tuple(others), self._replay,
         )  # fmt: skip
         if not self._fleet.send(machine, order):
             self.lost(machine)

@@ -7,10 +7,11 @@ from typing import Any
 
 from hangdog_models.counts import counted, named
 from hangdog_models.errors import WrongUse
-from hangdog_models.planning.campaign.level_planner import LADDER, diagnostics, modes
+from hangdog_models.planning.campaign.level_planner import LADDER, REPLAY, diagnostics, modes
 from hangdog_models.planning.campaign.prior import FURTHER, NONE, begin
+from hangdog_models.planning.campaign.replay_planner import group_size
 from hangdog_models.verdict import from_json
-from hangdog_server.campaigns.campaign_request import LEVELS, CampaignPlanRequest, CampaignRequest
+from hangdog_server.campaigns.campaign_request import LEVELS, CampaignPlanRequest, CampaignRequest, ReplayRequest
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import machine_history, test_results
@@ -21,6 +22,12 @@ from hangdog_server.store.store import Store
 UNASKED = 0.5
 #: A faulty link between two machines, where links are tested: some twentieth of faults that stop a job are in the network.
 LINK = 0.05
+#: Seconds without which no replay begins: a program that imports torch has not even started by then.
+LEAST_REPLAY_S = 5.0
+#: Seconds after which agents end any test (diagnose_most_s): what they end would count as a replay that hangs.
+MOST_REPLAY_S = 3600.0
+#: Characters of the name that an administrator gave a replay.
+MOST_NAME = 100
 
 
 async def asked(
@@ -30,6 +37,8 @@ async def asked(
     levels, budget_s = _levels(request), request.budget_s or settings.campaign_s
     if not (math.isfinite(budget_s) and 0 < budget_s <= settings.max_campaign_s):
         raise WrongUse(f"{budget_s:g} s is no budget", f"give up to {settings.max_campaign_s:g} s", code="out-of-range")
+    if REPLAY in levels:
+        _replay(request.replay, budget_s)
     machines, suspected = await _machines(request, fleet, store)
     if len(machines) > settings.campaign_machines:
         raise WrongUse(
@@ -44,6 +53,8 @@ async def asked(
             "hangdog machines lists those that are connected",
             code="nothing-to-test",
         )
+    if REPLAY in levels:
+        group_size(len(machines) - len(unable), request.replay.size)
     chosen = diagnostics(levels, len(machines))
     if not chosen:
         raise WrongUse(
@@ -64,19 +75,45 @@ async def asked(
         serials=offences.serials,
         offences=offences.counts,
     )
-    return CampaignPlanRequest(levels, budget_s, dict(prior.machines), none, link, FURTHER, unable)
+    prior_of = dict(prior.machines)
+    return CampaignPlanRequest(levels, budget_s, prior_of, none, link, FURTHER, unable, replay=request.replay)
 
 
 def _levels(request: CampaignRequest) -> tuple[int, ...]:
     levels = tuple(sorted(set(request.levels))) or LEVELS
     if strange := [level for level in levels if level not in LADDER]:
-        what = (
-            "level 5 replays a command, which a server cannot request"
-            if strange == [5]
-            else f"a server cannot request level {strange[0]}"
+        raise WrongUse(
+            f"a server cannot request level {strange[0]}",
+            f"levels over a server are {', '.join(map(str, LADDER))}",
+            code="unknown-choice",
         )
-        raise WrongUse(what, f"levels over a server are {', '.join(map(str, LADDER))}", code="unknown-choice")
+    if REPLAY in levels and len(levels) > 1:
+        raise WrongUse(
+            "level 5 is launched in groups of its own, in which every machine takes part",
+            "start a campaign of level 5 alone, and another of the other levels",
+            code="conflicting-options",
+        )
+    if REPLAY not in levels and request.replay != ReplayRequest():
+        raise WrongUse("only level 5 replays a program", "add --level 5", code="missing-option")
     return levels
+
+
+def _replay(wanted: ReplayRequest, budget_s: float) -> None:
+    """Raises WrongUse where it cannot be replayed whichever the machines are."""
+    if len(wanted.name) > MOST_NAME or not wanted.name.isprintable():
+        raise WrongUse("that is no name of a replay", f"give {MOST_NAME} characters at most", code="bad-name")
+    if not LEAST_REPLAY_S <= wanted.seconds <= MOST_REPLAY_S:  # not a number is never between
+        raise WrongUse(
+            f"{wanted.seconds:g} s is no time for one replay",
+            f"give {LEAST_REPLAY_S:g} to {MOST_REPLAY_S:g} s",
+            code="out-of-range",
+        )
+    if wanted.seconds > budget_s:
+        raise WrongUse(
+            f"one replay may take {wanted.seconds:g} s, and the budget is {budget_s:g} s",
+            "give a larger --budget: each phase takes as long, where a replay hangs",
+            code="out-of-range",
+        )
 
 
 async def _machines(request: CampaignRequest, fleet: Fleet, store: Store) -> tuple[tuple[str, ...], dict[str, float]]:

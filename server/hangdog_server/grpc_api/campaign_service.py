@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 from hangdog_models.counts import named
 from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_models.planning.campaign.launch import CampaignRound
+from hangdog_models.planning.campaign.level_planner import REPLAY_S
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_proto.generated.hangdog_pb2_grpc import CampaignsServicer
 from hangdog_server.auth.audit_log import AuditLog, followed
 from hangdog_server.auth.authorizer import Authorizer, Person
 from hangdog_server.campaigns.campaign_registry import CampaignRegistry, ended
-from hangdog_server.campaigns.campaign_request import CampaignRequest
+from hangdog_server.campaigns.campaign_request import CampaignRequest, ReplayRequest
 from hangdog_server.grpc_api.abort import Context, refuse, refusing
 from hangdog_server.incidents import decode
 from hangdog_server.incidents.round_capture import steady
@@ -129,7 +130,8 @@ def _request(request: pb.CampaignRequest, person: Person) -> CampaignRequest:
         )
     machines = tuple(decode.name(machine, "machine") for machine in request.machines[:_NAMED])
     levels = tuple(request.levels[:16])
-    return CampaignRequest(machines, request.incident, levels, request.budget_s, request.why, person.name)
+    replay = ReplayRequest(request.replay, request.group_size, request.replay_s or REPLAY_S)
+    return CampaignRequest(machines, request.incident, levels, request.budget_s, request.why, person.name, replay)
 
 
 def _summary(campaign: Campaign) -> pb.CampaignSummary:

@@ -68,7 +68,8 @@ class Pace:
 class Diagnose:
     """Has a machine, which is number `member` of `members`, run levels of the ladder for `deadline_s` seconds at most.
 
-    They meet at `meet`, which member 0 chooses by the `addresses` of the others, as the server sees them.
+    They meet at `meet`, which member 0 chooses by the `addresses` of the others, as the server sees them. `replay` names
+    what level 5 replays; which command that is, only the machine knows.
     """
 
     launch: str
@@ -79,12 +80,13 @@ class Diagnose:
     member: int
     meet: str = ""
     addresses: tuple[str, ...] = ()
+    replay: str = ""
 
     def packed(self) -> pb.ToAgent:
         """As it is sent."""
         order = pb.Diagnose(
             launch=self.launch, levels=self.levels, repetitions=self.repetitions, deadline_s=self.deadline_s,
-            members=self.members, member=self.member, meet=self.meet, addresses=self.addresses,
+            members=self.members, member=self.member, meet=self.meet, addresses=self.addresses, replay=self.replay,
         )  # fmt: skip
         return pb.ToAgent(diagnose=order)
 

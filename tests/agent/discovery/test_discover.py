@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
+from hangdog_agent.discovery.announced import Announced
 from hangdog_agent.discovery.discover import Process, ProcessRole, RankProcesses, find, is_python
 from hangdog_agent.discovery.watch import jobs
+from hangdog_models.ranks import Rank
 
 
 def row(
@@ -82,6 +85,8 @@ def test_one_rank_a_node_leaves_only_the_command_line_to_tell_the_launcher() -> 
 def test_members_of_a_test_of_the_machine_are_no_job() -> None:
     replayed = [INIT, *(row(11 + number, 1, rank(number, HANGDOG_DIAGNOSIS="5a")) for number in range(2))]
     assert find(replayed) == ()
+    told_elsewhere = Announced(Rank(0), 1, "llama")  # as the job's own program does, which is replayed
+    assert find([INIT, replace(replayed[1], announced=told_elsewhere)]) == ()
 
 
 def test_a_process_of_an_earlier_start_that_nobody_could_kill_does_not_stand_for_its_rank() -> None:

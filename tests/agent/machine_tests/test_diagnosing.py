@@ -213,7 +213,8 @@ async def test_an_agent_that_is_stopped_ends_its_tests_first(server: Server, sto
 @pytest.mark.parametrize(
     ("asked", "code", "value"),
     [
-        ({"levels": [5]}, "unknown-choice", "1, 2, 3, 4; it requested [5]"),
+        ({"levels": [0]}, "unknown-choice", "1, 2, 3, 4, 5; it requested [0]"),
+        ({"levels": [5], "replay": "llama"}, "no-such-replay", "'llama'"),
         ({"levels": [1, 9]}, "unknown-choice", "[1, 9]"),
         ({"levels": []}, "unknown-choice", "[]"),
         ({"members": []}, "wrong-test-group", "a group of 0 has no member 0"),
@@ -227,14 +228,14 @@ async def test_an_agent_that_is_stopped_ends_its_tests_first(server: Server, sto
 )
 def test_what_may_not_be_ordered_is_refused_with_the_reason(asked: dict[str, Any], code: str, value: str) -> None:
     with pytest.raises(WrongUse) as caught:
-        wanted(order(**asked).diagnose, RemoteTestSettings())
+        wanted(order(**asked).diagnose, RemoteTestSettings(), {})
     assert caught.value.code == code and value in str(caught.value)
 
 
 def test_an_owner_may_forbid_all_of_it_and_bounds_what_is_obeyed() -> None:
     with refused("machine-tests-disabled"):
-        wanted(order().diagnose, RemoteTestSettings(diagnose=0))
-    asked = wanted(order(deadline_s=1e9).diagnose, RemoteTestSettings())
+        wanted(order().diagnose, RemoteTestSettings(diagnose=0), {})
+    asked = wanted(order(deadline_s=1e9).diagnose, RemoteTestSettings(), {})
     assert asked == OrderedTest((1,), 1, 3600.0, ("gpu-a17",), 0)
     settings = chosen(["diagnose.memory_bytes=4096", "diagnose_processes=2"])
     assert (settings.levels.memory_bytes, settings.remote_tests.diagnose_processes) == (4096, 2)

@@ -117,6 +117,7 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> Hour:
             "metrics": (os.fspath(path / "agent.prom"), os.fspath(path / ".agent.prom")),
             "trainer": homes,
             "server": (address.rpartition(":")[2],),
+            "replays": (),
             "tls": (),
         }
     return Hour(tuple(events(path / "trace")), places, int(told.stdout.split()[0], 16), log)

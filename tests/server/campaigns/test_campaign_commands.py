@@ -101,7 +101,10 @@ async def test_an_incident_says_whom_to_suspect(tmp_path: Path) -> None:
 WRONG = {
     ("run",): "no machines to test are named",
     ("run", "--machines", "m0", "--golden", __file__): "No such option",
-    ("run", "--machines", "m0", "--level", "5"): "level 5 replays a command",
+    ("run", "--machines", "m0", "--replay", "llama"): "are of level 5",
+    ("run", "--machines", "m0", "--level", "1", "--level", "5"): "level 5 is launched in groups of its own",
+    ("run", "--machines", "m0", "--level", "5", "--replay-time", "2h"): "7200 s is no time for one replay",
+    ("run", "--machines", "m0", "--level", "5"): "no machine can be tested: m0: its agent is not connected",
     ("run", "--machines", "m0"): "no machine can be tested: m0: its agent is not connected",
     ("follow", "abc"): "no campaign is named 'abc'",
     ("local", "--dry-run"): "No such option",

@@ -31,7 +31,7 @@ from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER, TESTS
 from support.servers import crashing
 from support.servers.cast import Agent
 from support.servers.cast_acting import NOTHING
-from support.servers.tested import Machine, broken, sound
+from support.servers.tested import Answer, Machine, broken, report, sound
 
 #: In `make test-slow` and in `make soak`; a campaign of two machines passes a hundred points and more.
 SOME, ALL, POINTS = 8, 300, 120
@@ -60,6 +60,8 @@ class Story:
     """A server that ends now and then, two machines of which m1 is broken, and somebody who asks for a campaign."""
 
     acts: ClassVar[bool] = False
+    machines: ClassVar[tuple[str, ...]] = ("m0", "m1")
+    level: ClassVar[int] = 1
     port: int
     done: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -69,7 +71,7 @@ class Story:
 
     async def machine(self, name: str) -> None:
         """Its agent comes back whenever its stream breaks, and does nothing twice."""
-        test = broken(1) if name == "m1" else sound
+        test = self.test(name)
 
         def answer(order: pb.Diagnose) -> str:
             said = test(order)
@@ -85,6 +87,10 @@ class Story:
                     await Machine(agent, answer).play()
             await asyncio.sleep(0.02)
 
+    def test(self, name: str) -> Answer:
+        """How it answers what it is ordered."""
+        return broken(1) if name == "m1" else sound
+
     async def person(self) -> None:
         """Asks until there is a campaign; whether it hears of its end is the campaign's own matter."""
         while True:
@@ -93,14 +99,26 @@ class Story:
 
     def _ask(self) -> None:
         with suppress(HangdogError), CampaignClient(self.address) as client:
-            if len([line for line in client.machines() if line.connected]) == 2 and not client.campaigns():
-                list(client.run(["m0", "m1"], levels=[1], budget_s=600.0))
+            connected = [line for line in client.machines() if line.connected]
+            if len(connected) == len(self.machines) and not client.campaigns():
+                list(client.run(self.machines, levels=[self.level], budget_s=600.0))
 
     def over(self) -> bool:
         with suppress(HangdogError), CampaignClient(self.address) as client:
             lines = client.campaigns()
             return bool(lines) and all(line.state != CampaignState.RUNNING for line in lines)
         return False
+
+
+class Replays(Story):
+    """Four machines train in groups, phase by phase: each group fails that m1 is in."""
+
+    machines: ClassVar[tuple[str, ...]] = ("m0", "m1", "m2", "m3")
+    level: ClassVar[int] = 5
+
+    def test(self, name: str) -> Answer:
+        """A group fails as a whole."""
+        return lambda order: report(5, "fail" if "m1" in order.members else "pass")
 
 
 class Isolation(Story):
@@ -160,7 +178,7 @@ async def told(
         free.bind(("127.0.0.1", 0))
         story = kind(free.getsockname()[1])
     acting = str(folder / "acting.toml") if kind.acts else ""
-    playing = [asyncio.create_task(one) for one in (story.machine("m0"), story.machine("m1"), story.person())]
+    playing = [asyncio.create_task(one) for one in (*map(story.machine, story.machines), story.person())]
     try:
         for last in (*deaths, 0):
             asked = {
@@ -200,17 +218,19 @@ async def true_of(store: Store, story: Story, verdicts: int = 0) -> None:
         tables = (CONVICTIONS, LEDGER, LAUNCHES, TESTS)
         return [connection.execute(sa.select(sa.func.count()).select_from(one)).scalar_one() for one in tables]
 
-    assert await store.ask(count) == [1, 1 + verdicts, len(launches), len(launches)], "nothing is written twice"
+    tests = sum(len(one.machines) for one in launches)
+    assert await store.ask(count) == [1, 1 + verdicts, len(launches), tests], "nothing is written twice"
 
 
+@pytest.mark.parametrize("kind", [Story, Replays])
 @pytest.mark.parametrize("count", [SOME, pytest.param(ALL, marks=pytest.mark.soak)])
-async def test_a_server_that_is_killed_anywhere_in_a_campaign(tmp_path: Path, count: int) -> None:
+async def test_a_server_that_is_killed_anywhere_in_a_campaign(tmp_path: Path, count: int, kind: type[Story]) -> None:
     dice = random.Random(count)
     async with nursery() as servers:
         for at in range(count):
             deaths = tuple(dice.randrange(1, POINTS) for _ in range(dice.choice((1, 1, 2))))
             where = tmp_path / f"{at}.db"
-            story = await told(servers, tmp_path, where, deaths)
+            story = await told(servers, tmp_path, where, deaths, kind)
             store = Store(where)
             try:
                 await true_of(store, story)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hangdog_models.errors import HangdogError, WrongUse
-from hangdog_proto.client.campaigns import CampaignStep
+from hangdog_proto.client.campaigns import CampaignStep, WantedReplay
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.listener import LOCAL
 from support.servers.cast import Stage, stage
@@ -60,7 +60,9 @@ async def test_an_agent_of_before_campaigns_is_never_ordered_anything(on: Stage)
 
 NONSENSE: list[tuple[tuple[str, ...], dict[str, Any], str, str]] = [
     ((), {}, "no-machine-named", "machines"),
-    (("m0",), {"levels": [5]}, "unknown-choice", "level 5"),
+    (("m0",), {"levels": [5]}, "too-few-machines", "level 5 needs 3 machines"),
+    (("m0",), {"levels": [1, 5]}, "conflicting-options", "level 5"),
+    (("m0",), {"levels": [1], "replay": WantedReplay("llama")}, "missing-option", "level 5"),
     (("m0",), {"levels": [9]}, "unknown-choice", "level 9"),
     (("m0",), {"levels": [3]}, "too-few-machines", "level 3"),
     (("m0",), {"budget_s": float("inf")}, "out-of-range", "inf s"),

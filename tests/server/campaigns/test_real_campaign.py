@@ -46,9 +46,12 @@ def server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @contextmanager
-def agents(folder: Path, port: int, names: Sequence[str], fault: str, victim: str) -> Iterator[None]:
-    """One for each name; in the processes of the last one's tests whose command line holds `victim`, torch has a fault."""
-    broken = {"PYTHONPATH": str(FAULTS), "HANGDOG_TEST_FAULT": fault, "HANGDOG_TEST_VICTIM": victim}
+def agents(folder: Path, port: int, names: Sequence[str], fault: str, victim: str, *more: str) -> Iterator[None]:
+    """One for each name; in the processes of the last one's tests whose command line holds `victim`, torch has a fault.
+
+    `more` are further options of all of them but the first.
+    """
+    broken = {"PYTHONPATH": str(FAULTS), "HANGDOG_TEST_FAULT": fault, "HANGDOG_TEST_VICTIM": victim} if fault else {}
     sets = [word for one in SMALL for word in ("--set", f"diagnose.{one}")]
     with ExitStack() as stack:
         log = stack.enter_context((folder / "agents.log").open("ab"))
@@ -61,6 +64,9 @@ def agents(folder: Path, port: int, names: Sequence[str], fault: str, victim: st
                 "--match-env",
                 f"NOBODY_HAS={os.getpid()}",
                 *sets,
+                "--set",
+                "diagnose_abandon_s=600",  # a server may take minutes to start where the machine has much else to do
+                *(more if name != names[0] else ()),
             )
             environ = broken if name == names[-1] else {}
             stack.enter_context(process(log, "hangdog_agent.main", *called, **environ))
@@ -77,7 +83,7 @@ def connected(port: int) -> set[str]:
 
 
 def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 200  # a machine with ten times as much to do as it can is slow, not broken
     while not true():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -156,3 +162,68 @@ def test_ctrl_c_ends_the_tests_of_a_group_and_tells_what_was_found(tmp_path: Pat
             assert document["because"] == "aborted by the server's user"
             with CampaignClient(f"127.0.0.1:{port}") as client:
                 assert [one.state for one in client.campaigns()] == ["aborted"]
+
+
+@pytest.mark.timeout(3 * ladder.PATIENCE_S)
+def test_replays_cross_at_the_machine_that_computes_other_bits_though_the_server_is_killed_between_phases(
+    tmp_path: Path,
+) -> None:
+    port, names = free(), ("m0", "m1", "m2", "m3")
+    with ExitStack() as stack:
+        first = stack.enter_context(server(tmp_path, port))
+        until(lambda: (tmp_path / "server.log").read_bytes().count(b"listening on") == 1)
+        stack.enter_context(agents(tmp_path, port, names, "gradient", "group_training"))
+        with asked_of(port, "run", "--machines", ",".join(names), "--level", "5", "--budget", "10m") as asked:
+            name = said(asked, "campaign").split()[1]
+            said(asked, "round 2: phase 2 of 3, strides")
+            first.kill()
+            said(asked, "no server answers")
+            asked.kill()
+        with server(tmp_path, port):
+            until(lambda: connected(port) == {*names})
+            with asked_of(port, "follow", name) as followed:
+                report, progress = followed.communicate()
+    document = json.loads(report)
+    assert followed.returncode == 1, progress
+    assert [one["machine"] for one in document["convicted"]] == ["m3"], progress
+    assert document["replay"]["phases"] == ["neighbours", "strides", "diagonals"], progress
+    assert document["replay"]["crossed"] == ["m3"], progress
+    assert {one["result"] for one in document["launches"]} == {"pass", "fail"}, progress
+    assert all("differs on rank 1" in words for words in document["convicted"][0]["because"]), progress
+    assert [one["launch"] for one in document["launches"]] == [*range(6)], "nothing ran twice"
+
+
+@pytest.mark.timeout(3 * ladder.PATIENCE_S)
+def test_a_job_s_own_program_is_replayed_where_the_machine_knows_it_by_name_and_nowhere_else(tmp_path: Path) -> None:
+    program, ran = tmp_path / "reproduce.py", tmp_path / "ran"
+    program.write_text(
+        "import os, socket, sys, time\n"
+        f"open({str(ran)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n"
+        "where = (os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    socket.create_server(where).accept()\n"
+        "else:\n"
+        "    while True:\n"
+        "        try:\n"
+        "            sys.exit(socket.create_connection(where).close())\n"
+        "        except ConnectionRefusedError:\n"
+        "            time.sleep(0.05)\n"
+    )
+    replays = tmp_path / "replays.toml"
+    replays.write_text(f"[tests.replay]\nllama = [{sys.executable!r}, {str(program)!r}, 'a; b']\n")
+    port, names = free(), ("m0", "m1", "m2", "m3", "m4")
+    with server(tmp_path, port):
+        until(lambda: (tmp_path / "server.log").read_bytes().count(b"listening on") == 1)
+        with (
+            agents(tmp_path, port, names, "", "", "--replays", str(replays)),
+            asked_of(
+                port, "run", "--machines", ",".join(names), "--level", "5", "--replay", "llama", "--budget", "10m"
+            ) as asked,
+        ):
+            report, progress = asked.communicate()
+    document = json.loads(report)
+    assert (asked.returncode, document["verdict"]) == (2, "inconclusive"), progress
+    (silent,) = document["untested"]
+    assert silent["machine"] == "m0" and "this agent's settings name no replay 'llama'" in silent["why"]
+    assert {one["machine"] for one in document["not_convicted"]} == {"m1", "m2", "m3", "m4"}, progress
+    assert set(ran.read_text().splitlines()) == {"a; b"}, "its words as they stand in the file, by no shell"

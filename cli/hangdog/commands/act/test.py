@@ -31,6 +31,7 @@ from hangdog_agent.machine_tests.torch_engine import Engine, Probe
 from hangdog_models.counts import counted
 from hangdog_models.errors import HangdogError, UnreadableEvidence, WrongUse
 from hangdog_models.reading.json_document import read_json
+from hangdog_proto.client.campaigns import WantedReplay
 from hangdog_proto.client.server_address import ServerAddress
 
 #: The word stands beside the colour, so nothing is lost without it.
@@ -62,7 +63,7 @@ def command() -> None:
     2  inside the machine: every pair of devices
     3  between machines: give each its --meet, --member and --members
     4  bit-wise alignment: a small GPT, compared between devices and --golden
-    5  replay: the command after `--`, one process per device
+    5  replay: the command after `--`; over a server a small GPT, or --replay NAME
 
     It skips a level that has nothing to test. A pass does not prove health: it says what was tested, and how often.
     Exit status of `local`, `run` and `follow`: 0 every test passed, 1 a test failed, 2 a test did not finish or none
@@ -190,6 +191,26 @@ def local(
     help="Run this level; may be repeated.  [default: 1 to 4]",
 )
 @budget_option
+@click.option(
+    "--replay",
+    default="",
+    metavar="NAME",
+    help="Level 5: replay what the agents' own settings call NAME.  [default: a small GPT that hangdog brings]",
+)
+@click.option(
+    "--group-size",
+    type=click.IntRange(2, 256),
+    metavar="N",
+    help="Level 5: replay in groups of exactly N machines.  [default: the square root of all]",
+)
+@click.option(
+    "--replay-time",
+    default="3m",
+    show_default=True,
+    metavar="DURATION",
+    callback=seconds,
+    help="Level 5: a replay that takes longer hangs.",
+)
 @click.option("--why", default="", help="A reason, kept with the campaign.")
 @format_option
 @server_option
@@ -201,6 +222,9 @@ def run(
     dry_run: bool,
     wanted: tuple[int, ...],
     budget: float,
+    replay: str,
+    group_size: int | None,
+    replay_time: float,
     why: str,
     form: str,
     server: ServerAddress,
@@ -208,12 +232,18 @@ def run(
     """Test machines over the server until one is convicted.
 
     The server chooses tests round by round. It stops when a machine is convicted, no machine is in doubt, or the budget
-    is used up. Ctrl-C stops the tests.
+    is used up. Ctrl-C stops the tests. Level 5 is launched alone: all machines train together in groups, regrouped in
+    each phase so that the groups that fail cross at the faulty machine.
     """
     named = tuple(name.strip() for name in machines.split(",") if name.strip())
     if not (named or incident):
         raise WrongUse("no machines to test are named", "give --machines or --incident", code="no-machine-named")
-    tests = WantedTests(named, incident, wanted, budget, why)
+    if set(wanted) != {5} and (replay or group_size):
+        raise WrongUse(
+            "--replay and --group-size are of level 5, which is launched alone", "add --level 5", code="missing-option"
+        )
+    chosen = WantedReplay(replay, group_size or 0, replay_time) if 5 in wanted else WantedReplay()
+    tests = WantedTests(named, incident, wanted, budget, why, chosen)
     ctx.exit(campaign_lines.show_plan(server, tests, form) if dry_run else campaign_lines.run(server, tests, form))
 
 

@@ -12,30 +12,42 @@ from hangdog_models.planning.campaign.launch import GIVEN_UP, Diagnostic, Launch
 from hangdog_models.reading.hardware.test_report import Diagnosed
 
 #: How a machine may fail: memory; matrix units, always or at times; units that only a training step uses; what joins
-#: its devices; network cards. A faulty GPU may fail one small run of some (SDCHUNTER: one of 50, at worst).
+#: its devices; network cards; whatever only a job shows. A faulty GPU may fail one small run of some (SDCHUNTER: one
+#: of 50, at worst).
 MEMORY, PRODUCTS, RARELY, BESIDE = "memory", "products", "products at times", "computing beside products"
-INSIDE, NETWORK = "between its devices", "network"
+INSIDE, NETWORK, IN_A_JOB = "between its devices", "network", "in a job"
 MODES = (
-    FailureMode(MEMORY, 1.0, 1 / 6),
-    FailureMode(PRODUCTS, 1.0, 1 / 6),
-    FailureMode(RARELY, 0.2, 1 / 6),
-    FailureMode(BESIDE, 1.0, 1 / 6),
-    FailureMode(INSIDE, 1.0, 1 / 6),
-    FailureMode(NETWORK, 1.0, 1 / 6),
+    FailureMode(MEMORY, 1.0, 1 / 7),
+    FailureMode(PRODUCTS, 1.0, 1 / 7),
+    FailureMode(RARELY, 0.2, 1 / 7),
+    FailureMode(BESIDE, 1.0, 1 / 7),
+    FailureMode(INSIDE, 1.0, 1 / 7),
+    FailureMode(NETWORK, 1.0, 1 / 7),
+    FailureMode(IN_A_JOB, 1.0, 1 / 7),
 )
 _COMPUTING = (MEMORY, PRODUCTS, RARELY, BESIDE)
 #: Offline tests find some 70 % of the bad GPUs of the field (ByteRobust, on the vendor's extended test).
 _MISS = 0.3
+#: Failures of one launch that are given in words: of a replay that crashes each rank says its own.
+_IN_WORDS = 8
 #: Machines of one launch between machines: with three links or more they are judged by each other.
 _MOST = 4
 
-#: The diagnostic of each level, by the name under which the agent reports it.
+#: Seconds that one replay may take when nobody says: loading a job takes a minute, and it hangs until the end.
+REPLAY_S = 180.0
+
+#: The diagnostic of each level, by the name under which the agent reports it. A replay takes as long as it is given.
 LADDER: Mapping[int, Diagnostic] = {
-    1: Diagnostic("one device", 15.0, 20.0, miss=_MISS, blind=(BESIDE, INSIDE, NETWORK)),
-    2: Diagnostic("inside the machine", 20.0, 20.0, miss=0.1, blind=(*_COMPUTING, NETWORK)),
-    3: Diagnostic("between machines", 15.0, 30.0, miss=0.1, least=2, most=_MOST, network=True, blind=(*_COMPUTING, INSIDE)),
-    4: Diagnostic("bit-wise alignment", 20.0, 20.0, miss=_MISS, blind=(MEMORY, INSIDE, NETWORK)),
+    1: Diagnostic("one device", 15.0, 20.0, miss=_MISS, blind=(BESIDE, INSIDE, NETWORK, IN_A_JOB)),
+    2: Diagnostic("inside the machine", 20.0, 20.0, miss=0.1, blind=(*_COMPUTING, NETWORK, IN_A_JOB)),
+    3: Diagnostic("between machines", 15.0, 30.0, miss=0.1, least=2, most=_MOST, network=True,
+                  blind=(*_COMPUTING, INSIDE, IN_A_JOB)),
+    4: Diagnostic("bit-wise alignment", 20.0, 20.0, miss=_MISS, blind=(MEMORY, INSIDE, NETWORK, IN_A_JOB)),
+    5: Diagnostic("replay", REPLAY_S, miss=_MISS, least=2, most=_MOST, network=True,
+                  blind=(*_COMPUTING, INSIDE, NETWORK)),
 }  # fmt: skip
+#: The level that replays a program, and is launched in groups of its own (replay_planner.py).
+REPLAY = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +92,9 @@ def concluded(diagnostic: Diagnostic, answers: Mapping[str, LevelAnswer]) -> Con
     """
     reports = {name: one.report for name, one in answers.items() if one.report is not None}
     if failures := [words for report in reports.values() if (words := _failures(report))]:
-        return Conclusion(LaunchResult.FAIL, "; ".join(dict.fromkeys(failures)))  # members of a group report the same
+        distinct = list(dict.fromkeys(failures))  # members of a group report the same, but for a replay
+        more = f"; and {len(distinct) - _IN_WORDS} more" if len(distinct) > _IN_WORDS else ""
+        return Conclusion(LaunchResult.FAIL, "; ".join(distinct[:_IN_WORDS]) + more)
     silent = {name: one.silent for name, one in answers.items() if one.report is None}
     unable = {name: why for name, report in reports.items() if (why := report.skipped.get(diagnostic.name))}
     open_ = {name: why for name, report in reports.items() if name not in unable and (why := _open(diagnostic, report))}

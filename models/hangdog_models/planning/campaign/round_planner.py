@@ -33,6 +33,7 @@ class Because(StrEnum):
     SETTLED = "settled"
     SPENT = "budget spent"
     SILENT = "nothing left to tell"
+    SHARED = "every group failed: what all machines share is the likelier cause"
 
 
 @dataclass(frozen=True, slots=True)
