@@ -11,7 +11,7 @@ from hangdog.evidence.naming import name_of, number_of
 from hangdog.evidence.packed.archive import archive_entries
 from hangdog_models.numbers.number_watch import USUAL, NumberWatch
 from hangdog_models.ranks import Rank
-from hangdog_models.reading import job
+from hangdog_models.reading import job, stated_stall
 from hangdog_models.reading.collectives import (
     flight_recorder,
     inspected_progress,
@@ -44,7 +44,6 @@ from hangdog_models.reading.logs import (
     error_file,
     kubernetes_json,
     kubernetes_text,
-    stated_stall,
     training_log,
 )
 from hangdog_models.reading.logs.slurm import slurm_controller, slurm_text

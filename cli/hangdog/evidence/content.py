@@ -12,6 +12,7 @@ from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Finding, LogEnd
 from hangdog_models.progress.collective_progress import CollectiveProgress
 from hangdog_models.ranks import Rank
+from hangdog_models.reading import stated_stall
 from hangdog_models.reading.collectives import (
     flight_recorder,
     inspector,
@@ -45,7 +46,6 @@ from hangdog_models.reading.logs import (
     kubernetes_text,
     log_lines,
     log_process,
-    stated_stall,
     training_log,
 )
 from hangdog_models.reading.logs.slurm import slurm_controller, slurm_text

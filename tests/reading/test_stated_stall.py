@@ -2,7 +2,7 @@
 
 import pytest
 
-from hangdog_models.reading.logs import stated_stall
+from hangdog_models.reading import stated_stall
 
 GAVE_UP = (
     "[rank3]:[E1 ProcessGroupNCCL.cpp:632] [PG ID 0 PG GUID 0(default_pg) Rank 3] Watchdog caught collective operation timeout: "
