@@ -26,9 +26,9 @@ def owner(stated: pb.CaptureOrder | pb.Recheck, here: Iterable[LocalJob] | None)
     )
 
 
-def recheck_of(stated: pb.Recheck, here: Iterable[LocalJob] | None) -> tuple[str, float]:
-    """The key of the job that is to be looked at closer, and for how many seconds."""
-    return job_key(stated.job, owner(stated, here)), within(stated.seconds, 0.0, RECHECK_S)
+def recheck_of(stated: pb.Recheck, here: Iterable[LocalJob] | None) -> tuple[str, float, bool]:
+    """The key of the job that is to be looked at closer, for how many seconds, and whether its steps were seen elsewhere."""
+    return job_key(stated.job, owner(stated, here)), within(stated.seconds, 0.0, RECHECK_S), stated.steps
 
 
 def series(order: pb.CaptureOrder, watch: Watch, tools: Tools, here: Iterable[LocalJob] | None) -> CaptureSeries:

@@ -57,10 +57,13 @@ class JobMonitor:
         self._probe: Key | None = None
         self._alarmed = False
         self._asked_until = float("-inf")
+        self._stepped = False
         self._sampled_at = float("-inf")
 
     def add_cpu_samples(self, samples: Mapping[Key, tuple[Rank, CpuSample | None]]) -> None:
         """Adds the next CPU sample of every trainer; one that is not among them has ended. None: the kernel does not count."""
+        if self._trainers.keys().isdisjoint(samples):  # it begins, or begins anew
+            self._stepped = False
         for key in self._trainers.keys() - samples.keys():
             del self._trainers[key]
         for key, (rank, sample) in samples.items():
@@ -99,9 +102,13 @@ class JobMonitor:
         step_s, at = known[len(known) // 2]
         return StepPace(step_s, max(0.0, now - at))
 
-    def ask(self, until: float) -> None:
-        """Another machine suspects this job: sample all its trainers until then, whatever their CPU activity."""
+    def ask(self, until: float, steps: bool = False) -> None:
+        """Another machine suspects this job: sample all its trainers until then, whatever their CPU activity.
+
+        `steps`: that machine has seen its steps, which all ranks make or none. So these here have started as well.
+        """
         self._asked_until = max(self._asked_until, until)
+        self._stepped = self._stepped or steps
 
     def wants(self, now: float) -> tuple[Key, ...]:
         """Which trainers to sample now: none; a suspicious one and those at work while it waits; or all.
@@ -291,7 +298,8 @@ class JobMonitor:
             if polls and baseline.busy:  # as an evaluation does, while no step lines come
                 patience = max(patience, settings.start_s)
         # In a job that makes progress, rare samples meet it at one line each time, in a wait as well as at work.
-        if (baseline.since is None and not stalled) or not trainer.is_known(settings.settle_s) or self._joins():
+        known = self._stepped or trainer.is_known(settings.settle_s)
+        if (baseline.since is None and not stalled) or not known or self._joins():
             patience = max(patience, settings.start_s)
         return patience
 
@@ -301,7 +309,7 @@ class JobMonitor:
         A job whose own progress was seen has joined.
         """
         trainers = self._trainers.values()
-        if any(
+        if self._stepped or any(
             each.authoritative and each.known_s >= self._settings.settle_s for one in trainers for each in one.signals
         ):
             return False

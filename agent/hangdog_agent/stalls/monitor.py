@@ -57,7 +57,7 @@ class StallMonitor:
         self._settings = settings
         self._devices = any(map(os.path.exists, _DEVICES))
         self._jobs: dict[str, JobMonitor] = {}
-        self._asked: dict[str, float] = {}
+        self._asked: dict[str, tuple[float, bool]] = {}
         self._calm = False
         self._threads = Threads(tools.proc)
         self._helpers: Mapping[tuple[str, Rank], Sequence[RankProcesses]] = {}
@@ -85,9 +85,9 @@ class StallMonitor:
         """Whether there are trainers, and all that were there at the last tick make progress."""
         return self._calm and bool(self._jobs)
 
-    def ask(self, job: str, seconds: float) -> None:
-        """Samples all trainers of a job for so many seconds: another machine suspects it."""
-        self._asked[job] = time.monotonic() + seconds
+    def ask(self, job: str, seconds: float, steps: bool = False) -> None:
+        """Samples all trainers of a job for so many seconds: another machine suspects it. `steps`: it has seen the job's."""
+        self._asked[job] = time.monotonic() + seconds, steps
 
     def tick(
         self, members: Sequence[RankProcesses], ended: Mapping[Key, RankProcesses] = MappingProxyType({})
@@ -116,8 +116,8 @@ class StallMonitor:
             samples = self._cpu_samples(trainers[job], received, threads)
             watch.add_cpu_samples(samples)
             watch.add_signals(received)
-            if (until := self._asked.pop(job, None)) is not None:
-                watch.ask(until)
+            if (asked := self._asked.pop(job, None)) is not None:
+                watch.ask(*asked)
             wanted = watch.wants(time.monotonic())
             if wanted:
                 watch.take(self._samples([trainers[job][key] for key in wanted]))

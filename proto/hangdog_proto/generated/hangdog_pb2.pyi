@@ -1687,10 +1687,13 @@ class Recheck(google.protobuf.message.Message):
     JOB_FIELD_NUMBER: builtins.int
     SECONDS_FIELD_NUMBER: builtins.int
     OWNER_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
     job: builtins.str
     """Job to look at."""
     seconds: builtins.float
     """For so long."""
+    steps: builtins.bool
+    """The steps of this job were seen to be made, on whatever machine: it has started, and all of its ranks make them."""
     @property
     def owner(self) -> global___Owner:
         """As in CaptureOrder."""
@@ -1701,9 +1704,10 @@ class Recheck(google.protobuf.message.Message):
         job: builtins.str = ...,
         seconds: builtins.float = ...,
         owner: global___Owner | None = ...,
+        steps: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["owner", b"owner"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["job", b"job", "owner", b"owner", "seconds", b"seconds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "owner", b"owner", "seconds", b"seconds", "steps", b"steps"]) -> None: ...
 
 global___Recheck = Recheck
 

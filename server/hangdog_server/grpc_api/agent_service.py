@@ -367,7 +367,8 @@ def _message_of(what: Command) -> pb.ToAgent:
             )  # fmt: skip
             return pb.ToAgent(capture=order)
         case RecheckCommand():
-            return pb.ToAgent(recheck=pb.Recheck(job=what.job, seconds=what.seconds, owner=owners.pack(what.owner)))
+            owner = owners.pack(what.owner)
+            return pb.ToAgent(recheck=pb.Recheck(job=what.job, seconds=what.seconds, owner=owner, steps=what.steps))
         case Receipt():
             return pb.ToAgent(ack=pb.Ack(id=what.id, refused=what.refused))
         case Elsewhere():

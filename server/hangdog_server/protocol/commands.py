@@ -27,11 +27,12 @@ class CaptureCommand:
 
 @dataclass(frozen=True, slots=True)
 class RecheckCommand:
-    """Asks an agent to look closer at a job's pulses for so many seconds."""
+    """Asks an agent to look closer at a job's pulses for so many seconds. `steps`: some machine has seen it make steps."""
 
     job: str
     seconds: float
     owner: Owner = UNKNOWN
+    steps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,9 @@ class Played(CaptureSeries):
         self.looks += 1
         return self._seen
 
+    def addresses(self) -> tuple[str, ...]:
+        return ("10.0.0.7",)
+
     def hear(self) -> tuple[pb.Statement, ...]:
         assert self.looks in (2, 3), "in the last look, and not before"
         self.asked += 1

@@ -150,6 +150,27 @@ def test_before_a_rank_has_a_rhythm_it_may_wait_for_minutes() -> None:
     assert all(sign.overdue for sign in machine.signs().values())
 
 
+def test_a_job_whose_steps_another_machine_saw_has_started_here_as_well() -> None:
+    machine = Machine()
+    machine.live(5, "lively")
+    machine.live(20, "silent")
+    assert machine.signs() and not any(sign.overdue for sign in machine.signs().values())
+    machine.monitor.ask(machine.now + 30.0, steps=True)
+    machine.live(8, "silent")
+    assert all(sign.overdue for sign in machine.signs().values())
+
+
+def test_a_job_that_begins_anew_is_starting_whatever_its_last_run_had_done() -> None:
+    machine = Machine()
+    machine.live(5, "lively")
+    machine.monitor.ask(machine.now + 5.0, steps=True)
+    machine.live(5, "lively")
+    machine.counters = {(pid, 2): CpuSample(machine.now, 0.0, 0.0, 0) for pid in range(8)}
+    machine.live(5, "lively")
+    machine.live(60, "silent")
+    assert machine.signs() and not any(sign.overdue for sign in machine.signs().values())
+
+
 def test_a_wait_that_was_innocent_is_borne_at_its_place_and_not_at_others() -> None:
     machine = Machine()
     everybody = dict.fromkeys(range(8), ("barrier", 0))

@@ -74,7 +74,7 @@ def test_what_ps_prints_here(options: list[str]) -> None:
     text = subprocess.run(["ps", *options, "ww"], capture_output=True, text=True, check=True).stdout
     assert process_table.recognises(text)
     (own,) = (row for row in process_table.read(text) if row.state.pid == os.getpid())
-    assert own.state.state in "RS" and "pytest" in own.state.cmdline
+    assert own.state.state in "RS" and "python" in own.state.cmdline
 
 
 def test_the_environment_behind_a_command_tells_its_rank() -> None:
