@@ -64,6 +64,13 @@ def test_a_job_that_hung_before_it_ended_did_not_crash(tmp_path: Path) -> None:
     assert any("when it hangs again" in step.why for step in verdict.next)
 
 
+def test_an_error_that_came_from_another_rank_asks_for_that_ones_log(tmp_path: Path) -> None:
+    text = 'Traceback (most recent call last):\n  File "/srv/a.py", line 8, in f\n    go()\nXGBoostError: Encountered EOF. The other end is likely closed.\n'
+    verdict = triage(log(tmp_path, text))
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+    assert "the job crashed, cause unknown" in headline(verdict) and "the logs of all ranks" in verdict.next[0].why
+
+
 def test_where_several_ranks_are_named_none_is_the_first(tmp_path: Path) -> None:
     verdict = triage(log(tmp_path, KILLED + KILLED.replace("rank      : 59", "rank      : 7")))
     assert verdict.crash is not None and verdict.crash.rank is None

@@ -42,7 +42,12 @@ def test_the_error_beside_what_is_printed_is_a_mismatch() -> None:
         ("AssertionError", "timed out while waiting for the shards", Impact.VICTIM),
         ("RuntimeError", "Some workers failed to register within 300 s", Impact.VICTIM),
         ("RuntimeError", "not all nodes are up: only 3 of 4 nodes have joined", Impact.VICTIM),
+        (
+            "[13:51:46] /w/xgboost/src/collective/result.cc:83: [histogram.h:197|13:51:46]:",
+            Impact.VICTIM,
+        ),
         ("KeyError", "'layers.0'", Impact.PROGRAM),
+        ("RuntimeError", "unexpected end of the file", Impact.PROGRAM),
         ("ValueError", "the number of ranks must be even", Impact.PROGRAM),
         ("AssertionError", "shape differs from that of other ranks", Impact.PROGRAM),
         ("TypeError", "wait() got an unexpected keyword argument 'timeout'", Impact.PROGRAM),
@@ -54,6 +59,20 @@ def test_an_error_that_says_that_others_did_not_come_is_a_victims(name: str, mes
     (finding,) = findings(f"{TRACE}{name}: {message}\n")
     assert (finding.code, finding.impact) == (name, impact)
     assert ("waited for others" in finding.what) is (impact is Impact.VICTIM)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("XGBoostError", "[13:51:46] /w/xgboost/src/collective/result.cc:83: [histogram.h:197|13:51:46]:"),
+        ("LightGBMError", "Socket send error, Broken pipe (code: 32)"),
+        ("InternalError", "Collective ops is aborted by: failed to connect to all addresses"),
+        ("RuntimeError", "Encountered EOF. The other end is likely closed."),
+    ],
+)
+def test_an_error_of_who_lost_another_process_is_not_its_codes(name: str, message: str) -> None:
+    (finding,) = findings(f"{TRACE}{name}: {message}\n")
+    assert (finding.code, finding.impact) == (name, Impact.VICTIM) and "comes from below" in finding.what
 
 
 NCCL = "gpu-c:71:{thread} [{device}] {words}\n"

@@ -1,9 +1,10 @@
 """The end of a job as its launcher's or scheduler's log tells it, where nobody was there to see it."""
 
+import re
 from collections.abc import Mapping
 
 from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.findings import Finding
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import JobCrash, VerdictReason
@@ -20,6 +21,10 @@ _OF_ALL = frozenset(
 )  # fmt: skip
 #: Codes by which a job hung before it ended.
 _HUNG = frozenset({"watchdog time-out", "heartbeat monitor", "monitored barrier", "store time-out", "desync report"})
+
+
+#: An exception that ended a program stands under its own name.
+_EXCEPTION = re.compile(r"[A-Z]\w{0,120}(?:Error|Exception|Failure|Fault)")
 
 
 def ended(snapshot: Snapshot) -> bool:
@@ -66,11 +71,15 @@ def to_read(snapshot: Snapshot, topology: Topology) -> list[VerdictReason]:
     if hung:
         text = "stacks, when it hangs again and before its time-out ends it: they show who waits for whom (hangdog capture)"
         found["hung"] = VerdictReason("collect-stacks", text)
+    if not found and all(one.impact is Impact.VICTIM for one in snapshot.findings if _is_end(one)):
+        text = "the logs of all ranks around the end: the first error that speaks of no other rank says why"
+        found["victims"] = VerdictReason("collect-first-log", text)
     return list(found.values())
 
 
 def _is_end(finding: Finding) -> bool:
-    return finding.code in _HOW or finding.code in _OF_ALL
+    raised = finding.source == "log" and _EXCEPTION.fullmatch(finding.code) is not None
+    return raised or finding.code in _HOW or finding.code in _OF_ALL
 
 
 def _seen(snapshot: Snapshot) -> bool:

@@ -22,7 +22,8 @@ _REFUSED = re.compile(r"(?:INVALID_ARGUMENT|RESOURCE_EXHAUSTED|UNIMPLEMENTED|OUT
 #: Words of a device, of communication, or of something remote. `cuda:0` and `torch.cuda` are a program's own words.
 _BELOW = re.compile(
     r"CUDA|HIP\b|\bNPU\b|\bnpu[A-Z]|\baclrt|NCCL|RCCL|HCCL|\bXLA\b|\bMPI\b|\bibv_"
-    r"|(?i:gloo\b|hccl|socket|timed[ -]?out|time-?out|deadline|connection|heartbeat|unavailable|unreachable)"
+    r"|(?i:gloo\b|hccl|rabit\b|/collective/|socket|timed[ -]?out|time-?out|deadline|connection|heartbeat|unavailable|unreachable)"
+    r"|(?i:\bother (?:end|side)\b|\bremote (?:end|side|process|peer)\b|\bpeers?\b|broken pipe|collective ops? (?:is|are|was|were) aborted)"
 )
 _OTHERS = r"\b(?:rank|worker|process|node|peer|task|host|machine|member|replica|participant)(?:s|es)?\b"
 _LACK = (
