@@ -42,10 +42,6 @@ def test_the_error_beside_what_is_printed_is_a_mismatch() -> None:
         ("AssertionError", "timed out while waiting for the shards", Impact.VICTIM),
         ("RuntimeError", "Some workers failed to register within 300 s", Impact.VICTIM),
         ("RuntimeError", "not all nodes are up: only 3 of 4 nodes have joined", Impact.VICTIM),
-        (
-            "[13:51:46] /w/xgboost/src/collective/result.cc:83: [histogram.h:197|13:51:46]:",
-            Impact.VICTIM,
-        ),
         ("KeyError", "'layers.0'", Impact.PROGRAM),
         ("RuntimeError", "unexpected end of the file", Impact.PROGRAM),
         ("ValueError", "the number of ranks must be even", Impact.PROGRAM),
