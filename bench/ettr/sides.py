@@ -5,9 +5,10 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from ettr.failures import MACHINES, RANKS_EACH
 from hangdog.supervising.descendants import with_environ
@@ -22,6 +23,8 @@ AGAIN_S = 10
 #: Failures are minutes apart here, and months in earnest: an episode ends sooner, and a day may have more steps.
 LADDER = ("--ladder", "steady_s=120", "--ladder", "a_day=60")
 _QUIET = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+#: Else ranks of a new round read from the launchers' store where those of the last round listened: gloo then connects to nobody.
+_OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 @dataclass(slots=True)
@@ -97,12 +100,14 @@ def by_torchrun(folder: Path, steps: int, port: int) -> Restarted:
         ]
         words = shlex.join([*torchrun, str(TRAINER), str(folder), str(steps)])
         again = f"until {words}; do sleep {AGAIN_S}; done"
-        side.processes.append(_started(folder / f"log-{number}", ["bash", "-c", again]))
+        side.processes.append(_started(folder / f"log-{number}", ["bash", "-c", again], _OWN_STORE))
     return side
 
 
-def _started(log: Path, words: Sequence[str]) -> subprocess.Popen[bytes]:
+def _started(
+    log: Path, words: Sequence[str], environ: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.Popen[bytes]:
     with log.open("wb") as out:
         return subprocess.Popen(
-            words, env=os.environ | _QUIET, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            words, env={**os.environ, **_QUIET, **environ}, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
         )
