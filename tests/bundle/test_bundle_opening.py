@@ -215,3 +215,13 @@ def test_a_log_that_nobody_understands_is_refused_with_its_last_error(fill: Fill
     log = b"starting\nwombat.OddError: the burrow is full\nbye\n"
     with refused("no-evidence", UnreadableBundle, "job.log", "wombat.OddError: the burrow is full"):
         open_bundle(fill({"job.log": log}))
+
+
+def test_where_an_archive_was_unpacked_its_one_folder_is_the_bundle(fill: Fill) -> None:
+    root = fill(
+        {"bundle/job.toml": b'[job]\nid = "llama"\n[machines]\na = "0"\n', "bundle/rank0.json": stacks(1, "train")}
+    )
+    snapshot, layout = open_bundle(root)
+    assert (snapshot.job.id, dict(layout.machines)) == ("llama", {"a": (Rank(0),)})
+    beside = fill({"notes.txt": b"of last night"})
+    assert open_bundle(beside)[0].job.id == "", "of several things in a folder none is the bundle"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from hangdog.evidence.assemble import assemble
@@ -92,11 +93,21 @@ def _entries(path: Path, limits: Limits, progress: Progress) -> Iterator[BundleE
             code="no-such-path" if isinstance(error, FileNotFoundError) else "unreadable-file",
         ) from error
     if path.is_dir():
-        yield from folder_entries(path, limits, progress)
+        yield from folder_entries(_unpacked(path), limits, progress)
     elif path.is_file() and is_archive(_head(path)):
         yield from archive_entries(path, limits, progress)
     else:  # one file of evidence, or none
         yield read_file(path.resolve(), path.name, limits)
+
+
+def _unpacked(folder: Path) -> Path:
+    """The bundle in a folder to which an archive of one was unpacked, and nothing else; the folder itself in any other case."""
+    try:
+        inside = list(islice(folder.iterdir(), 2))
+    except OSError:  # who reads it says why
+        return folder
+    alone = len(inside) == 1 and inside[0].is_dir() and not inside[0].is_symlink()
+    return inside[0] if alone and (inside[0] / "job.toml").is_file() else folder
 
 
 def _head(path: Path) -> bytes:

@@ -408,3 +408,13 @@ def test_of_several_programs_none_speaks_for_the_rank_that_started_them() -> Non
     seen = [[*look({"0-2,4-15": "gather"}), counted(waits, at, ran_s=0.0, wakes=0), *both] for at in range(3)]
     verdict = diagnose(snapshot(*seen), WIDE)
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (3,), ())
+
+
+def test_who_runs_inside_of_c_in_its_own_code_is_looked_at_natively() -> None:
+    """As a rank in MPI's barrier, which polls: Python shows its own function only, and holds no lock of the interpreter."""
+    busy = [trace(rank, ["<module> train.py", "train train.py"], state="R", active=True) for rank in (3,)]
+    others = [trace(rank, ["<module> train.py", "average train.py"], state="R", active=True) for rank in (0, 1, 2)]
+    looks = [[*busy, *others]] * 3
+    verdict = diagnose(snapshot(*looks), job(dp=4, per_machine=1))
+    assert first(verdict) == (3,) and verdict.evict.machines == ()
+    assert "collect-native-stacks" in codes(verdict.because), verdict.because

@@ -66,6 +66,8 @@ def because(
         lines += _kept(case, weighed, kind, suspects)
     elif sum(p for _, p in leads) < DECIDES:  # the culprit is known, the cause is not
         lines += _collect_next(case, suspects)
+    elif kind is Kind.SLOW and suspects and case.motion.known:
+        lines += [_after(COLLECT, step) for step in _native_of(case, suspects[0].ranks)]
     if case.snapshot.numbers:
         lines += wrong_numbers.shown(case.snapshot, case.topology)
     return tuple(dict.fromkeys(lines))
@@ -215,6 +217,22 @@ def _sleeps_in_c(state: RankState) -> bool:
     return plain and state.awaits is None and bool(state.frames) and not any(frame.native for frame in state.frames)
 
 
+def _native_of(case: Case, ranks: Sequence[Rank]) -> list[VerdictReason]:
+    """The native stacks of those of these ranks that stand in a call whose Python frames do not show what it does."""
+    hidden = [rank for rank in ranks if rank in case.look and _stands_in_c(case.look[rank])]
+    if not hidden:
+        return []
+    does = "sleeps in" if all(_sleeps_in_c(case.look[rank]) for rank in hidden) else "is in"
+    text = f"native stacks of {ranks_of(hidden)} (hangdog capture --native all): C hides from Python what it {does}"
+    return [VerdictReason("collect-native-stacks", text)]
+
+
+def _stands_in_c(state: RankState) -> bool:
+    """Whether it is in a call that no rule knows, and neither the interpreter nor a native frame tells what it does there."""
+    runs = state.activity is Activity.COMPUTE and state.rule == NO_RULE and not state.interpreting
+    return _sleeps_in_c(state) or (runs and bool(state.frames) and not any(frame.native for frame in state.frames))
+
+
 def _workers_unseen(case: Case, ranks: Sequence[Rank]) -> list[Rank]:
     """Which of these ranks wait for their data loader, of whose workers no process was captured."""
     processes = case.snapshot.rounds[-1].traces if case.snapshot.rounds else ()
@@ -259,15 +277,8 @@ def _collect_next(case: Case, suspects: Sequence[Suspect]) -> list[VerdictReason
     if _hidden_in_c(case) and len(world) > 1:
         text = "native stacks (hangdog capture --native all): C hides waits from Python, as those of MPI"
         steps.append(VerdictReason("collect-native-stacks", text))
-    elif (
-        asleep := [rank for rank in suspects[0].ranks if rank in case.look and _sleeps_in_c(case.look[rank])]
-        if suspects
-        else ()
-    ):
-        text = (
-            f"native stacks of {ranks_of(asleep)} (hangdog capture --native all): C hides from Python what it sleeps in"
-        )
-        steps.append(VerdictReason("collect-native-stacks", text))
+    else:
+        steps += _native_of(case, suspects[0].ranks if suspects else ())
     if not case.snapshot.counters and not case.snapshot.progress and len(world) > 1:
         counts = "flight recorder dumps" if case.snapshot.ras else "flight recorder dumps or NCCL RAS"
         steps.append(VerdictReason("collect-counters", f"{counts}, which count who entered which collective"))
