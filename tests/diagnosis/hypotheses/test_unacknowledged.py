@@ -96,6 +96,27 @@ def test_the_machine_to_which_alone_what_others_send_is_lost_is_named() -> None:
     assert unknown.kind is Kind.GROUP
 
 
+def test_the_end_that_all_lost_data_has_in_common_is_named_where_it_tells_of_others_itself() -> None:
+    """A recorded gloo job: node-2 sent to the machine that was cut off, which had data for node-0."""
+    ring = (
+        replace(lost("node-2", "10.0.0.4"), peers=("node-3",)),
+        replace(lost("node-3", "10.0.0.1"), peers=("node-0",)),
+    )
+    verdict = judged({"0-7": "metrics"}, *ring)
+    assert (verdict.kind, verdict.suspects[0].machines, verdict.evict.machines) == (Kind.MACHINE, ("node-3",), ())
+    assert "node-2 reports of node-3, and node-3 of another machine" in verdict.because[0].text
+
+
+def test_lost_data_without_an_end_in_common_is_the_networks() -> None:
+    apart = (
+        replace(lost("node-2", "10.0.0.4"), peers=("node-3",)),
+        replace(lost("node-1", "10.0.0.1"), peers=("node-0",)),
+    )
+    verdict = judged({"0-7": "metrics"}, *apart)
+    assert verdict == judged({"0-7": "metrics"}, *(replace(one, peers=()) for one in apart))
+    assert verdict.kind is Kind.GROUP
+
+
 def test_whose_an_address_is_no_machine_says_for_another() -> None:
     owners = owners_of([("a", ("10.0.0.1", "10.0.0.9")), ("b", ("10.0.0.2", "10.0.0.9"))])
     assert owners == {"10.0.0.1": "a", "10.0.0.2": "b"}

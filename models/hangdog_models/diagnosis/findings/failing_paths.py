@@ -45,12 +45,12 @@ def explain(findings: Sequence[Finding], topology: Topology) -> tuple[list[Hypot
     """
     findings = _with_peers(findings, topology)
     paths, used = _paths(findings, topology)
-    if len(paths.stated) < 2:
-        return [], findings
+    end = _common_end(paths) if len(paths.stated) > 1 else None
+    if end is None:  # what is not acknowledged speaks for the network as a whole: tcp_retransmits.py
+        paths, used = _paths([finding for finding in findings if finding.impact is Impact.PATH], topology)
     rest = [finding for finding in findings if id(finding) not in used]
-    end = _common_end(paths)
     if end is None:
-        return [_network(paths, topology)], rest
+        return ([_network(paths, topology)], rest) if len(paths.stated) > 1 else ([], findings)
     others = [one for pair, one in paths.stated.items() if end not in pair]
     return [_accused(end, paths, findings, topology)], [*rest, *(finding for one in others for finding in one)]
 
@@ -90,9 +90,10 @@ def _common_end(paths: _Paths) -> str | None:
     """The end that is in nearly all failing paths and that others accuse; None where there is no such one."""
     most = max(sorted(paths.other_ends), key=lambda end: len(paths.other_ends[end]))
     degree, accusers = len(paths.other_ends[most]), len(paths.accusers.get(most, ()))
-    if accusers < 2:
-        return None  # many reports of one machine are one source
     alone = degree == len(paths.stated)
+    itself = any(most in reporters for reporters in paths.accusers.values())
+    if accusers < 2 and not (alone and accusers and itself):
+        return None  # many reports of one machine are one source
     return most if alone or (degree >= ACCUSERS_SEVERAL and degree >= ACCUSED_SHARE * len(paths.stated)) else None
 
 
@@ -100,7 +101,10 @@ def _accused(end: str, paths: _Paths, findings: Sequence[Finding], topology: Top
     accusers = paths.accusers[end]
     odds = ENDS_ACCUSED if len(accusers) >= ACCUSERS_SEVERAL else ACCUSED_BY_TWO
     lead = next(one for pair, one in paths.stated.items() if end in pair)[0]
-    because = f"{counted(len(accusers), 'machine')} ({named(accusers)}) report of {end} alike: {lead.code}: {lead.what}"
+    of_it = f"{counted(len(accusers), 'machine')} ({named(accusers)}) report of {end} alike"
+    if len(accusers) < 2:
+        of_it = f"{named(accusers)} reports of {end}, and {end} of another machine"
+    because = f"{of_it}: {lead.code}: {lead.what}"
     reason, ranks = VerdictReason("accused-by-several", because), topology.machines.get(end, ())
     factors = (Factor(f"{counted(len(accusers), 'machine')} report of one and the same peer", odds),)
     own = any(finding.machine == end and finding.code in _OWN_NETWORK for finding in findings)
