@@ -68,12 +68,15 @@ class Hour:
 @pytest.fixture(scope="module")
 def hour(tmp_path_factory: pytest.TempPathFactory) -> Hour:
     path = tmp_path_factory.mktemp("hour")
-    state = path / "state"
+    state, replays = path / "state", path / "replays.toml"
     state.mkdir()
+    replays.write_text('[tests.replay]\nours = ["/usr/bin/true"]\n')
+    replays.chmod(0o644)
     with server(path) as address, ExitStack() as stack:
         homes = [os.fspath(stack.enter_context(folder())) for _ in range(TRAINERS)]
         agent = [sys.executable, "-B", "-P", "-m", "hangdog_agent.main", "--server", address, "--machine", "m"]
         agent += ["--state", os.fspath(state), "--metrics-file", os.fspath(path / "agent.prom")]
+        agent += ["--replays", os.fspath(replays)]
         for name, period in PERIODS.items():
             agent += ["--set", f"{name}={period / FASTER:.4f}"]
         agent += [
@@ -117,7 +120,7 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> Hour:
             "metrics": (os.fspath(path / "agent.prom"), os.fspath(path / ".agent.prom")),
             "trainer": homes,
             "server": (address.rpartition(":")[2],),
-            "replays": (),
+            "replays": (os.fspath(replays),),
             "tls": (),
         }
     return Hour(tuple(events(path / "trace")), places, int(told.stdout.split()[0], 16), log)
