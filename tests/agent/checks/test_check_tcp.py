@@ -153,7 +153,7 @@ def test_tables_that_take_long_are_read_in_turns_and_what_was_seen_stands_meanwh
 ) -> None:
     """A container each: to go over all tables whenever something times out would take a tenth of a core."""
     spent = itertools.count(0.0, 0.087)  # each reading takes so long by this clock, of which a hundredth is borne
-    monkeypatch.setattr("hangdog_agent.checks.tcp.time.monotonic", lambda: next(spent))
+    monkeypatch.setattr("hangdog_agent.checks.tcp.time.thread_time", lambda: next(spent))
     for pid in (41, 42, 43):
         trainers.add(pid, sockets=(pid,), namespace=f"net:[{pid}]")
         trainers.tables(pid, 3, row(end=f"10.9.9.{pid}", inode=pid))
