@@ -25,8 +25,8 @@ REMEMBERED = 10_000
 #: What a rank does that does not get on. The others compile, write, or are at one place now and at another then.
 STUCK = frozenset({Doing.STILL, Doing.LOOPING})
 #: Verdicts after which another look may say more, where they name nobody to evict. A rank's own code that is slow may be a
-#: healthy phase, or work that never ends: only time tells.
-OPEN = (Kind.UNDETERMINED, Kind.NONE, Kind.SLOW)
+#: healthy phase, or work that never ends: only time tells. What holds a whole group up may show later, as data that stays unacknowledged.
+OPEN = (Kind.UNDETERMINED, Kind.NONE, Kind.SLOW, Kind.GROUP)
 #: What a rank gets on with while others wait for it.
 WORKS = (Doing.COMPILING, Doing.WRITING, Doing.WORKING, Doing.HELPED)
 #: A verdict that is less sure knows who holds the job up, and not why.

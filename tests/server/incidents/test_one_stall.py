@@ -49,7 +49,7 @@ async def seen_again(on: Stage, incident: Incident) -> list[str]:
     return sorted(trace.threads[0].frames[-1].function for trace in traces)
 
 
-@pytest.mark.parametrize("kind", [Kind.UNDETERMINED, Kind.SLOW, Kind.NONE])
+@pytest.mark.parametrize("kind", [Kind.UNDETERMINED, Kind.SLOW, Kind.NONE, Kind.GROUP])
 async def test_a_standstill_that_is_judged_three_times_is_one_incident(tmp_path: Path, kind: Kind) -> None:
     async with stage(tmp_path / "s.db", Listener(says(kind))) as on, machines(on) as both:
         for one in both:

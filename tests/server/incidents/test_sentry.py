@@ -124,6 +124,7 @@ def test_a_job_that_was_killed_while_it_hung_is_not_remembered_for_ever() -> Non
         (Kind.UNDETERMINED, 0.1),
         (Kind.NONE, 0.9),
         (Kind.SLOW, 0.9),
+        (Kind.GROUP, 0.95),
         (None, 1.0),
         (Kind.SOFTWARE, 0.48),
         (Kind.MACHINE, 0.3),
