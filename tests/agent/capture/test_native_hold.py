@@ -175,7 +175,8 @@ def test_nobody_is_held_who_is_traced_by_the_time_it_would_be(tmp_path: Path, to
 @pytest.mark.parametrize("how", ["waits", "works"])
 def test_nobody_is_held_who_gets_on(noted: Noted, how: str) -> None:
     with running(STEPS, how, settles=False) as target:
-        tools = replace(noted.tools, settings=replace(noted.tools.settings, native_again_s=0.0))
+        patient = replace(noted.tools.settings, native_again_s=0.0, nonblocking_s=20.0, blocking_s=20.0, look_s=60.0)
+        tools = replace(noted.tools, settings=patient)  # py-spy was killed after 2 s where four tests share two cores
         for _ in range(10):  # one that works may be met twice at one line of its loop
             seen = native_stacks.look(targets.row(target), tools)
             if seen.missing is not None:
