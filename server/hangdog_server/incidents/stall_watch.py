@@ -151,10 +151,13 @@ class StallWatcher:
 
     def _recheck(self, job: str, now: float) -> None:
         self._asked = {key: at for key, at in self._asked.items() if now - at < ASKED_AGAIN_S}
+        machines = [machine for machine in self._fleet.asked(job) if (machine, job) not in self._asked]
+        if not machines:  # to go over the paces of all machines costs more
+            return
         name, owner = self._fleet.whose(job)
         command = RecheckCommand(name, RECHECK_S, owner, job in self._stalls.paces.step_s(now))
-        for machine in self._fleet.asked(job):
-            if (machine, job) not in self._asked and self._fleet.send(machine, command):
+        for machine in machines:
+            if self._fleet.send(machine, command):
                 self._asked[machine, job] = now
 
     async def _in_turn(self, job: str, suspicion: Suspicion) -> None:

@@ -58,6 +58,25 @@ def test_a_job_that_ended_is_asked_for_what_is_left_of_it(tmp_path: Path, text: 
     assert verdict.next[0].why.startswith(asked) and "ended it" in verdict.next[1].why
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "slurmstepd: error: *** STEP 5523.0 ON gpu-0 CANCELLED AT 2026-08-24T01:02:03 ***\nsrun: error: gpu-0: tasks 0-3: Terminated\n",
+        "slurmstepd: error: *** JOB 5523 ON gpu-0 CANCELLED AT 2026-08-24T01:02:03 DUE TO TIME LIMIT ***\n",
+    ],
+)
+def test_a_job_that_was_ended_by_order_did_not_crash(tmp_path: Path, text: str) -> None:
+    verdict = triage(log(tmp_path, text))
+    assert verdict.crash is None and "crashed" not in headline(verdict)
+    assert [step.do for step in verdict.next] == [Act.ASK_PEOPLE], "no stacks of a job that is gone"
+
+
+def test_the_machine_is_that_of_the_rank_and_not_of_another_end(tmp_path: Path) -> None:
+    text = KILLED + "srun: error: aaa-1: task 9: Exited with exit code 1\n"
+    verdict = triage(log(tmp_path, text))
+    assert verdict.crash is not None and (verdict.crash.rank, verdict.crash.machine) == (59, "gpu-17")
+
+
 def test_a_job_that_hung_before_it_ended_did_not_crash(tmp_path: Path) -> None:
     verdict = triage(log(tmp_path, GAVE_UP + LIST.format(code=-6, words="Signal 6 (SIGABRT) received by PID 2315")))
     assert verdict.crash is None

@@ -15,14 +15,11 @@ _HOW: Mapping[str, str] = {
     "arithmetic error": "by SIGFPE", "aborted": "by SIGABRT", "first observed failure": "of all that its launcher saw",
     "ended with an error": "with an error of its own",
 }  # fmt: skip
-#: Codes of an end that is told of the whole job.
-_OF_ALL = frozenset(
-    {"node failure somewhere", "preempted", "time limit", "cancelled", "launcher lost a daemon", "worker vanished", "ended by the launcher", "store lost"}
-)  # fmt: skip
+#: Codes of an end that is told of the whole job; and of one that was ordered, which is no crash.
+_OF_ALL = frozenset({"node failure somewhere", "launcher lost a daemon", "worker vanished", "store lost"})
+_ORDERED = frozenset({"preempted", "time limit", "cancelled", "ended by the launcher"})
 #: Codes by which a job hung before it ended.
 _HUNG = frozenset({"watchdog time-out", "heartbeat monitor", "monitored barrier", "store time-out", "desync report"})
-
-
 #: An exception that ended a program stands under its own name.
 _EXCEPTION = re.compile(r"[A-Z]\w{0,120}(?:Error|Exception|Failure|Fault)")
 
@@ -33,17 +30,21 @@ def ended(snapshot: Snapshot) -> bool:
 
 
 def crash(snapshot: Snapshot, topology: Topology) -> JobCrash | None:
-    """How the job ended by its logs; None where they tell of no end, or it hung before. Without a rank where none or several are named."""
-    if not ended(snapshot) or any(one.code in _HUNG for one in snapshot.findings):
+    """How the job ended by its logs; None where they tell of no end, of an ordered one alone, or where it hung before.
+
+    Without a rank where none or several are named.
+    """
+    ends = _unordered(snapshot)
+    if not ended(snapshot) or not ends or any(one.code in _HUNG for one in snapshot.findings):
         return None
-    named = sorted((one for one in snapshot.findings if one.code in _HOW), key=lambda one: (one.code, one.what))
+    named = sorted((one for one in ends if one.code in _HOW), key=lambda one: (not one.machine, one.code, one.what))
     ranks = {one.rank for one in named if one.rank is not None}
     machines = {one.machine for one in named if one.machine}
     if len(ranks) > 1 or (not ranks and len(machines) != 1):
         return JobCrash()
     first = next(one for one in named if one.rank in ranks or (not ranks and one.machine))
     machine = topology.machine(first.rank) if first.rank is not None else None
-    return JobCrash(first.rank, machine or min(machines, default=""), _HOW[first.code])
+    return JobCrash(first.rank, machine or first.machine, _HOW[first.code])
 
 
 def to_read(snapshot: Snapshot, topology: Topology) -> list[VerdictReason]:
@@ -71,15 +72,20 @@ def to_read(snapshot: Snapshot, topology: Topology) -> list[VerdictReason]:
     if hung:
         text = "stacks, when it hangs again and before its time-out ends it: they show who waits for whom (hangdog capture)"
         found["hung"] = VerdictReason("collect-stacks", text)
-    if not found and all(one.impact is Impact.VICTIM for one in snapshot.findings if _is_end(one)):
+    ends = _unordered(snapshot)
+    if not found and ends and all(one.impact is Impact.VICTIM for one in ends):
         text = "the logs of all ranks around the end: the first error that speaks of no other rank says why"
         found["victims"] = VerdictReason("collect-first-log", text)
     return list(found.values())
 
 
+def _unordered(snapshot: Snapshot) -> list[Finding]:
+    return [one for one in snapshot.findings if _is_end(one) and one.code not in _ORDERED]
+
+
 def _is_end(finding: Finding) -> bool:
     raised = finding.source == "log" and _EXCEPTION.fullmatch(finding.code) is not None
-    return raised or finding.code in _HOW or finding.code in _OF_ALL
+    return raised or finding.code in _HOW or finding.code in _OF_ALL or finding.code in _ORDERED
 
 
 def _seen(snapshot: Snapshot) -> bool:

@@ -13,23 +13,9 @@ from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason, Thread
 from hangdog_models.training import training_thread
 from hangdog_models.verdict import Activity
 
-#: System calls that sleep for a peer on a socket, by number (x86_64: connect, sendto, recvfrom, sendmsg, recvmsg), and by
-#: name as strace has them. Collectives use
-#: sockets in threads of their own. A main thread in one of these waits for a service outside of the job.
-_SOCKET_CALLS = {
-    "42",
-    "44",
-    "45",
-    "46",
-    "47",
-    "connect",
-    "sendto",
-    "recvfrom",
-    "sendmsg",
-    "recvmsg",
-    "accept",
-    "accept4",
-}
+#: System calls that sleep for a peer on a socket, by number (x86_64) and by name as strace has them. Collectives use sockets in
+#: threads of their own. A main thread in one of these waits for a service outside of the job.
+_SOCKET_CALLS = {"42", "44", "45", "46", "47", "connect", "sendto", "recvfrom", "sendmsg", "recvmsg"}
 
 _DEAD = {"Z", "X"}
 _STOPPED = {"T"}
