@@ -132,10 +132,10 @@ async def test_a_server_that_is_away_is_said_within_five_seconds_and_found_again
                 silent.setattr("hangdog_server.web.live_feed.BEAT_S", 3600.0)
                 # it is said for as long as the next answer takes, which may be less than between two looks of a locator
                 await page.evaluate(
-                    "new MutationObserver(() => { window.lost ||= live.textContent.startsWith('Connection lost'); })"
+                    "new MutationObserver(() => { if (live.textContent.startsWith('Connection lost')) live.dataset.said = 1; })"
                     ".observe(live, { childList: true, subtree: true, characterData: true })"
                 )
-                await page.wait_for_function("window.lost")
+                await page.locator("#live[data-said]").wait_for(state="attached")
             await expect(live).to_be_empty()
         with refusals(seen):
             await live.get_by_text("Connection lost").wait_for()
