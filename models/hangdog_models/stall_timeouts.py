@@ -37,6 +37,7 @@ class Sign:
     - `overdue`: longer than it ever did at that call site, by its own baseline.
     - `crowding`: CPU contention, 1 or more: its work takes so many times longer than on free cores.
     - `waits`: it waits for other ranks or its device, so another may be the cause.
+    - `stopped`: a signal has stopped its process (state T). Nothing goes on there until somebody continues it.
     """
 
     doing: Doing
@@ -45,6 +46,7 @@ class Sign:
     place: str = ""
     crowding: float = 1.0
     waits: bool = False
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,10 @@ def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], bears: Callable[[
     waiting = [sign for sign in signs.values() if sign.waits and sign.doing in (Doing.STILL, Doing.LOOPING)]
     awaited = [sign for sign in signs.values() if not (sign.waits and sign.doing in (Doing.STILL, Doing.LOOPING))]
     overdue = [sign.seconds for sign in signs.values() if sign.overdue]
+    # Of a stopped rank no baseline need be known. Whoever stays at one call site meanwhile may spin in a wait for it, as MPI does.
+    stopped = any(sign.stopped and sign.overdue for sign in signs.values())
     # If there are ranks that the others may wait for, these decide. If all wait, the baseline of each does.
-    early = any(sign.doing is Doing.STILL and not sign.overdue for sign in awaited or waiting)
+    early = not stopped and any(sign.doing is Doing.STILL and not sign.overdue for sign in awaited or waiting)
     held_up = [sign.seconds for sign in waiting] if awaited else []
     if early or not (overdue or held_up) or any(True for _ in going):
         return None
@@ -115,6 +119,8 @@ def suspect(signs: Mapping[Rank, Sign], going: Iterable[Rank], bears: Callable[[
     half_poll = 2 * len(polling) >= len(signs)
     all_poll = half_poll and (not waiting or len(polling) >= MANY)
     for sign in awaited:
+        if stopped and sign.doing is Doing.LOOPING:
+            continue
         may_poll = sign.doing is Doing.LOOPING and (sign.waits or not waiting or all_poll)
         polls = may_poll and (sign.overdue or all_poll)
         if sign.doing is not Doing.STILL and seconds < bears(replace(sign, overdue=polls)):

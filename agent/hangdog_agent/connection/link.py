@@ -356,7 +356,10 @@ class Link:
 
 def comparable_signs(signs: StallSigns) -> object:
     """What signs say, apart from the seconds that pass."""
-    return {job: {rank: (sign.doing, sign.overdue) for rank, sign in shown.items()} for job, shown in signs.items()}
+    return {
+        job: {rank: (sign.doing, sign.overdue, sign.stopped) for rank, sign in shown.items()}
+        for job, shown in signs.items()
+    }
 
 
 def findings_named(findings: Sequence[Finding]) -> object:

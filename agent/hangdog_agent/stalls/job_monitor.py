@@ -259,6 +259,8 @@ class JobMonitor:
             if may_poll and stalled:
                 patience = self._tolerated_s(trainer, survived_s, True)
             return Sign(doing, seconds, seconds >= patience, call_site(trainer.samples) or place, crowding)
+        if state.activity is Activity.STOPPED:  # no start and no crowd of threads takes long in that state
+            return Sign(shown.doing, seconds, seconds >= self._settings.patience_s, place, crowding, stopped=True)
         patience = self._tolerated_s(trainer, survived_s, waits)
         return Sign(shown.doing, seconds, seconds >= patience, place, crowding, waits=state.waits)
 

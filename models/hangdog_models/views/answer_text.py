@@ -34,6 +34,8 @@ HALF = 0.5
 BOUNDS = (HALF, Options().coverage_target)
 #: A verdict against the code.
 CODE_BUG = "code bug, no machine is at fault"
+#: Of a job of which every rank is stopped.
+SUSPENDED = "every rank is stopped, as a person or a scheduler suspends a job"
 #: Why a culprit holds the job up, as people say it, where it is one and where it is several.
 _REASONS = {
     StallCause.MACHINE: ("its machine", "their machines"),
@@ -80,7 +82,7 @@ def answer(verdict: Verdict) -> str:
         Kind.MACHINE: f"{who} {holds} the job up" if who else f"a machine holds the job up{_likeliest(first)}",
         Kind.GROUP: _of_group(verdict),
         Kind.SOFTWARE: CODE_BUG,
-        Kind.DEPENDENCY: "a service that many ranks share blocks them",
+        Kind.DEPENDENCY: SUSPENDED if _suspended(verdict) else "a service that many ranks share blocks them",
         Kind.SLOW: f"{who} {holds} the job back"
         if who
         else f"the job makes progress, but is held back{_likeliest(first)}",
@@ -142,6 +144,10 @@ def doing(cluster: ClusterView) -> str:
     """What the ranks of a cluster do, and in which group: `collective in dp`, `data loader`."""
     word = _WORDS.get(cluster.activity, cluster.activity.replace("_", " "))
     return f"{word} in {escaped(cluster.dim)}" if cluster.dim else word
+
+
+def _suspended(verdict: Verdict) -> bool:
+    return bool(verdict.because) and verdict.because[0].code == "job-suspended"
 
 
 def _apart(verdict: Verdict) -> bool:

@@ -62,7 +62,7 @@ def _packed(rank: Rank, sign: Sign) -> pb.Sign:
     call_site = sign.place.encode("utf-8", "replace").decode("utf-8")[:CALL_SITE_CHARS]
     return pb.Sign(
         rank=rank, doing=sign.doing, seconds=sign.seconds, overdue=sign.overdue, place=call_site, crowding=sign.crowding,
-        waits=sign.waits,
+        waits=sign.waits, stopped=sign.stopped,
     )  # fmt: skip
 
 
@@ -74,4 +74,4 @@ def _sign(sign: pb.Sign) -> Sign:
     except ValueError:
         doing = Doing.WORKING  # a newer agent's word: whatever it is, it is no standstill we know of
     contention = min(sign.crowding, MAX_CONTENTION) if sign.crowding >= 1 else 1.0  # an older agent does not tell
-    return Sign(doing, sign.seconds, sign.overdue, sign.place[:CALL_SITE_CHARS], contention, sign.waits)
+    return Sign(doing, sign.seconds, sign.overdue, sign.place[:CALL_SITE_CHARS], contention, sign.waits, sign.stopped)

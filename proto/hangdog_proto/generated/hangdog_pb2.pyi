@@ -1020,6 +1020,7 @@ class Sign(google.protobuf.message.Message):
     PLACE_FIELD_NUMBER: builtins.int
     CROWDING_FIELD_NUMBER: builtins.int
     WAITS_FIELD_NUMBER: builtins.int
+    STOPPED_FIELD_NUMBER: builtins.int
     rank: builtins.int
     """Global rank."""
     doing: builtins.str
@@ -1034,6 +1035,8 @@ class Sign(google.protobuf.message.Message):
     """Threads that want each core of the machine, 1 or more; 0 when unknown."""
     waits: builtins.bool
     """It waits for other ranks or its device."""
+    stopped: builtins.bool
+    """A signal has stopped its process (state T): it does nothing until somebody continues it."""
     def __init__(
         self,
         *,
@@ -1044,8 +1047,9 @@ class Sign(google.protobuf.message.Message):
         place: builtins.str = ...,
         crowding: builtins.float = ...,
         waits: builtins.bool = ...,
+        stopped: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["crowding", b"crowding", "doing", b"doing", "overdue", b"overdue", "place", b"place", "rank", b"rank", "seconds", b"seconds", "waits", b"waits"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["crowding", b"crowding", "doing", b"doing", "overdue", b"overdue", "place", b"place", "rank", b"rank", "seconds", b"seconds", "stopped", b"stopped", "waits", b"waits"]) -> None: ...
 
 global___Sign = Sign
 

@@ -31,7 +31,10 @@ LOCKED = [
 BUILDS = [*LOCKED[:3], "_run_ninja_build torch/utils/cpp_extension.py", "communicate subprocess.py"]
 TRAINS = ["<module> train.py", "step train.py", f"all_reduce {C10D}"]
 #: Seconds on a core and wake-ups of each second spent like this, and whether it slept for a time that it set itself.
-SPENT = {"lively": (0.4, 30, False), "silent": (0.0, 0, False), "pinned": (0.99, 5, False), "looks": (0.001, 10, True)}
+SPENT = {
+    "lively": (0.4, 30, False), "silent": (0.0, 0, False), "pinned": (0.99, 5, False), "looks": (0.001, 10, True),
+    "stopped": (0.0, 0, False),
+}  # fmt: skip
 
 #: What a rank does: its stack, how it spends its time, and whether it moves within its innermost function.
 Does = tuple[Sequence[str], str, bool]
@@ -76,7 +79,8 @@ class Start:
     def _sample(self, key: tuple[int, int], does: Does, helped: int | None) -> StackSample:
         stack, how, moves = does
         runs = how == "pinned"
-        seen = trace(key[0], stack, state="R" if runs else "S", shift=int(self.now) * moves, active=runs)
+        state = "R" if runs else "T" if how == "stopped" else "S"
+        seen = trace(key[0], stack, state=state, shift=int(self.now) * moves, active=runs)
         ran, wakes = self.spent[key]
         children = 0.9 * self.now if key[0] == helped else 0.0
         return StackSample(self.now, activity.read(seen, RULES), 0, ran, wakes, SPENT[how][2], children)
@@ -150,3 +154,27 @@ def test_a_build_of_some_minutes_is_waited_for() -> None:
         return (BUILDS, "silent", False) if rank == 0 else (LOCKED, "looks", False)
 
     assert Start().suspected_after(story, int(2 * SETTINGS.start_s) - 10, helped=0) is None
+
+
+#: Ranks that spin in their waits, as those of MPI do: the CPU activity is the same at work, and no rule knows the call.
+SPINS = ["<module> train.py", "train train.py", "average_gradients train.py"]
+
+
+@pytest.mark.parametrize(("how", "within"), [("stopped", 20), ("silent", None)])
+def test_a_stopped_rank_is_suspected_in_seconds_though_the_others_spin_and_no_baseline_is_known(
+    how: str, within: int | None
+) -> None:
+    on = Start()
+    assert on.suspected_after(lambda *_: (SPINS, "pinned", True), 60) is None
+    after = on.suspected_after(lambda rank, _: (SPINS, how, False) if rank == 2 else (SPINS, "pinned", False), 120)
+    assert after is None if within is None else after is not None and after <= within
+
+
+def test_a_stopped_rank_is_no_stall_while_others_get_on() -> None:
+    def story(rank: int, second: float) -> Does:
+        at_work: Does = (READS if int(second) % 3 else SPINS, "pinned", True)
+        return (SPINS, "stopped", False) if rank == 2 else at_work
+
+    on = Start()
+    assert on.suspected_after(lambda *_: (SPINS, "pinned", True), 60) is None
+    assert on.suspected_after(story, 60) is None

@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import Frame, ProcessTrace
 from hangdog_models.topology import Layout, Topology, build
-from hangdog_models.verdict import Kind, StallCause, Verdict
+from hangdog_models.verdict import Act, Kind, StallCause, Verdict
 from support.cases.stories import C10D, first, job, look, snapshot, trace, twice
 
 WIDE = job(dp=64, per_machine=8)
@@ -26,6 +26,23 @@ def test_in_one_look_a_root_is_evicted_alone_and_not_beside_a_rank_that_runs_pyt
     stuck = trace(5, "disk", state="S")
     assert once(stuck).evict.machines == ("node-0",)
     assert once(stuck, trace(40, "gather", active=True, gil=True)).evict.machines == ()
+
+
+def test_a_job_whose_ranks_are_all_stopped_was_suspended() -> None:
+    everywhere = [trace(rank, "backward" if rank % 2 else "gather", state="T") for rank in range(64)]
+    for seen in ([everywhere], [everywhere, everywhere]):
+        verdict = diagnose(snapshot(*seen), WIDE)
+        assert (verdict.kind, verdict.evict.machines, verdict.culprit) == (Kind.DEPENDENCY, (), None)
+        assert verdict.because[0].code == "job-suspended" and verdict.next[0].do is Act.ASK_PEOPLE
+    on_one = diagnose(snapshot(everywhere[:8]), job(dp=8, per_machine=8))
+    assert (on_one.kind, on_one.evict.machines) == (Kind.DEPENDENCY, ()), "nor does the only machine stop all of them"
+
+
+def test_where_one_machine_stopped_or_somebody_was_not_seen_the_job_was_not_suspended() -> None:
+    machine = [trace(rank, "backward", state="T" if rank < 8 else "S") for rank in range(64)]
+    assert diagnose(snapshot(machine, machine), WIDE).evict.machines == ("node-0",)
+    but_one = [trace(rank, "backward", state="T") for rank in range(63)]
+    assert diagnose(snapshot(but_one, but_one), WIDE).because[0].code != "job-suspended"
 
 
 def test_one_that_runs_where_it_loads_in_the_one_look_there_is_loads() -> None:

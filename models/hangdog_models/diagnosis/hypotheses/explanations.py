@@ -40,6 +40,7 @@ PLACES_AT_REST = likelihood("places_at_rest")
 PLACES_AT_REST_IN_STAGES = likelihood("places_at_rest_in_stages")
 SPREAD_POWER = likelihood("spread_power")
 LEFT_LOCK = likelihood("left_lock")
+ALL_STOPPED = likelihood("all_stopped")
 SLOW_STEP = likelihood("slow_step")
 SLOW_STEP_POWER = likelihood("slow_step_power")
 
@@ -94,9 +95,27 @@ def explain_left_lock(scene: Scene) -> list[Hypothesis]:
     return [Hypothesis(Kind.SOFTWARE, odds(words, LEFT_LOCK), reasons=because)]
 
 
+def explain_suspended(scene: Scene) -> list[Hypothesis]:
+    """Every rank of the job is stopped: no machine stops the others' processes, but a person or a scheduler does.
+
+    A rank that left no evidence may be the one that does not wait, so all must be seen.
+    """
+    if scene.captured < scene.topology.world_size or not all_stopped(scene.look):
+        return []
+    words = "every rank of the job is stopped (state T, or a frozen container)"
+    how = "SIGCONT, `scontrol resume` or unpausing its containers lets it go on"
+    because = VerdictReason("job-suspended", f"{words}: a person or a scheduler suspends a job like that; {how}")
+    return [Hypothesis(Kind.DEPENDENCY, odds(words, ALL_STOPPED), reasons=(because,))]
+
+
 def explain_slow_step(scene: Scene) -> list[Hypothesis]:
     """The job may be in a slow step; empty unless it moved on in an earlier round."""
     return [slow_step(scene.motion)] if scene.motion.moved_on and scene.motion.rounds > 1 else []
+
+
+def all_stopped(look: Look) -> bool:
+    """Whether every rank that was looked at is stopped."""
+    return bool(look) and all(state.activity is Activity.STOPPED for state in look.values())
 
 
 def unseen(captured: int, expected: int, *, inside: bool = False) -> Hypothesis:
@@ -169,6 +188,7 @@ EXPLANATIONS: tuple[Callable[[Scene], Sequence[Hypothesis]], ...] = (
     explain_moment,
     explain_slow_step,
     explain_left_lock,
+    explain_suspended,
     disagreement.explain,
     crossed_order.explain,
     missing_dumps.explain,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hangdog_models.diagnosis.findings import logged_ends
+from hangdog_models.diagnosis.hypotheses.explanations import all_stopped
 from hangdog_models.diagnosis.hypotheses.root_causes import LATER
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.verdict.decision import Outlook, at_stake, ordered
@@ -122,6 +123,8 @@ def _offers(
         return (*collect, again, *test)
     if kind is Kind.SOFTWARE and culprit and culprit.causes.get(StallCause.MACHINE, 0.0) >= WORTH_EVICTING:
         return (Step(Act.FIX_CODE, (), "the stack of that rank shows where it stands"), again, *test, *collect)
+    if kind is Kind.DEPENDENCY and all_stopped(case.look):
+        return (Step(Act.ASK_PEOPLE, (), "they know who suspended it, and whether it may go on"),)
     stands = case.snapshot.job.stalled_s is not None
     more = collect or [
         Step(Act.COLLECT, (), LATER.text.removeprefix(COLLECT) if stands else "more looks, some seconds apart")
