@@ -72,6 +72,7 @@ class RankCounters:
       latter two, a missing group is unknown to the source (NCCL's log has no completions).
     - `members`: the ranks of each group, where the dump lists them (gloo's does not).
     - `entries`: from old to new.
+    - `least_sizes`: so many members each group has at the least, where a log tells the rank's number in it.
     - `age_s`: the process dumped it by itself so many seconds before it was requested; 0 if requested or unknown.
     """
 
@@ -84,6 +85,7 @@ class RankCounters:
     started: dict[str, int] = field(default_factory=dict)
     source: str = FLIGHT_RECORDER
     age_s: int = 0
+    least_sizes: dict[str, int] = field(default_factory=dict)
 
 
 def counts_of(records: Iterable[CollectiveRecord]) -> tuple[dict[str, int], dict[str, int]]:

@@ -34,6 +34,7 @@ from hangdog_models.reading.hardware import (
     npu_smi,
     nvidia_smi,
     nvlink,
+    pci_devices,
     rdma_link,
     test_report,
 )
@@ -99,6 +100,10 @@ def _rdma_link(text: str) -> object:
 
 def _ib_ports(text: str) -> object:
     return ib_ports.recognises(text), ib_ports.read(text)
+
+
+def _pci_devices(text: str) -> object:
+    return pci_devices.recognises(text), pci_devices.read(text)
 
 
 def _nvlink(text: str) -> object:
@@ -261,6 +266,7 @@ TARGETS: dict[str, Target] = {
     "npu_smi": _text(_npu_smi),
     "rdma_link": _text(_rdma_link),
     "ib_ports": _text(_ib_ports),
+    "pci_devices": _text(_pci_devices),
     "nvlink": _text(_nvlink),
     "nccl_tests": _text(_nccl_tests),
     "dcgm": _document(_dcgm),

@@ -488,6 +488,10 @@ SEEDS: dict[str, tuple[object, ...]] = {
         "Infiniband device 'mlx5_1' port 1 status:\n\tstate:\t\t 1: DOWN\n\tphys state:\t 2: Polling\n\trate:\t\t 10 Gb/sec (4X SDR)\n",
         "hca_id: mlx5_0\n\tvendor_part_id:\t 4129\n\tport:\t1\n\t\tstate:\t\t\tPORT_DOWN (1)\n\t\tlink_layer:\t\tEthernet\n",
     ),
+    "pci_devices": (
+        "1a:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 SXM5 80GB] [10de:2330] (rev a1)\n"
+        "0000:1c:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev ff) (prog-if ff)\n\t!!! Unknown header type 7f\n",
+    ),
     "nvlink": (
         "|  NvLink Link Status  |\nGPUs:\n    gpuId 0:\n        U U D X _\n    gpuId 1:\n        U U U U _\nNvSwitches:\n    physicalId 8:\n        U D\n",
         "| NVLINK Error Counts          |\n| GPU 3                        |   |\n| Link 0                       |   |\n|  -> Recovery Error           | 7  |\n",

@@ -35,6 +35,7 @@ from hangdog_models.reading.hardware import (
     nvidia_smi,
     nvidia_smi_table,
     nvlink,
+    pci_devices,
     rdma_link,
 )
 from hangdog_models.reading.json_document import looks_like_json, read_json
@@ -180,6 +181,7 @@ _SYSTEM_TEXTS = (
     (rdma_link.recognises, rdma_link.read),
     (ib_ports.recognises, ib_ports.read),
     (nvlink.recognises, nvlink.read),
+    (pci_devices.recognises, pci_devices.read),
     (nccl_tests.recognises, nccl_tests.read),
     (slurm_text.recognises, slurm_text.read),
     (slurm_controller.recognises, slurm_controller.read),

@@ -180,9 +180,11 @@ def test_what_caused_an_xid_45_is_named_and_the_other_end_of_its_link_suffers() 
     line = "NVRM: Xid (PCI:0000:{gpu}:00): 45, pid=18, name=python3, Ch 00000001 caused by previous Xid {other}\n"
     near, far = line.format(gpu="dc", other=149), line.format(gpu="ba", other=145)
     found = {one.device: (one.code, one.impact) for one in kernel_log.read(near + far)}
-    assert found["0000:dc:00"] == ("Xid 149 behind Xid 45", Impact.SUSPECTS)
+    assert found["0000:dc:00"] == ("Xid 149 behind Xid 45", Impact.RESET), (
+        "what ends a channel is no error that the link recovers from"
+    )
     assert found["0000:ba:00"] == ("Xid 145 behind Xid 45", Impact.VICTIM)
-    assert one(far).impact is Impact.SUSPECTS
+    assert one(far).impact is Impact.RESET
 
 
 @pytest.mark.parametrize(

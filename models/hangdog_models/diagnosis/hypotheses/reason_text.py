@@ -103,9 +103,12 @@ def _place_code(state: RankState) -> str:
 def _silence(ranks: list[Rank], state: RankState, waits: Waits) -> VerdictReason:
     """The reason of ranks without a capture: which ranks wait for them, and what the missing capture may mean."""
     whose, several = ranks_of(ranks), len(ranks) > 1
-    by_ras, by_dumps = state.rule == BY_RAS, any(hold.counted for rank in ranks for hold in waits.holds_for(rank))
+    holds = [hold for rank in ranks for hold in waits.holds_for(rank) if hold.counted]
+    by_ras, by_dumps = state.rule == BY_RAS, bool(holds)
     if by_ras:
         text, may = f"{whose} {'do' if several else 'does'} not answer NCCL RAS, while others do", "out of reach"
+    elif holds and all(hold.lasting for hold in holds):  # by what watchdogs logged
+        text, may = f"{whose} {'say' if several else 'says'} nothing in the logs", "merely not captured"
     else:
         text, may = f"{whose} left no {'flight recorder dump' if by_dumps else 'stack'}", "merely not captured"
         known = state.missing is not None and state.missing.reason is not Reason.NO_EVIDENCE

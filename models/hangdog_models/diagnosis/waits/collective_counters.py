@@ -86,7 +86,7 @@ def count(
     groups = {group: comparable(positions) for group, positions in by_group(records).items()}
     for group, positions in sorted(groups.items()):
         if any(position.completed < position.enqueued for position in positions.values()):
-            whole = one_of_several(group, groups, topology)
+            whole = one_of_several(group, groups, topology, frozenset(absent))
             found, late = stuck(group, positions, unrecorded, look, topology, whole)
             holds += found
             behind.update(late)

@@ -31,13 +31,11 @@ def stuck(
     holds: list[GroupWait] = []
     behind: dict[Rank, str] = {}
     for number in sorted({p.completed + 1 for p in pending.values()}):
-        inside = tuple(
-            sorted(
-                rank
-                for rank, p in pending.items()
-                if p.completed + 1 == number and (p.started is None or p.started >= number)
-            )
-        )
+        at_it = sorted(rank for rank, p in pending.items() if p.completed + 1 == number)
+        inside = tuple(rank for rank in at_it if (begun := pending[rank].started) is None or begun >= number)
+        # where no device has begun and a member has not launched it, that member is who they wait for
+        if not inside and any(p.enqueued < number for p in positions.values()):
+            inside = tuple(at_it)
         if not inside or operation(positions[inside[0]], name, number) == COALESCED:
             continue  # a batch of sends counts as a collective before torch 2.7, so stages differ: see transfers
         running = operation(positions[inside[0]], name, number)
@@ -90,20 +88,28 @@ def _elsewhere(state: RankState | None, with_them: Container[object]) -> bool:
     return state is not None and bool(state.frames) and state.place not in with_them
 
 
-def one_of_several(group: Group, groups: Mapping[Group, Mapping[Rank, Position]], topology: Topology) -> bool:
+def one_of_several(
+    group: Group, groups: Mapping[Group, Mapping[Rank, Position]], topology: Topology, absent: Container[Rank]
+) -> bool:
     """Whether the ranks that used a group are all its members.
 
-    They are if they are a group of the layout, or most of the job. They are if another group was used by other ranks
+    They are not if it has more members, by the number of one of them in it. Else they are if they are a group of the layout, or most of the job. They are if another group was used by other ranks
     only: a program divides its ranks among groups. If every other group overlaps theirs, they may be only a part. So they may
-    where a rank's lines name no group: it may have used this one.
+    where a rank's lines name no group: it may have used this one. So may ranks of which there is nothing at all (`absent`), where
+    only logs tell who used the group.
     """
     users = frozenset(groups[group])
+    if any(position.record.least_sizes.get(group[0], 0) > len(users) for position in groups[group].values()):
+        return False
     if _dim(tuple(sorted(users)), topology) is not None:
         return True
     if any(name.startswith(UNNAMED) and not users.issuperset(ranks) for (name, _), ranks in groups.items()):
         return False
     if 2 * len(users) > topology.world_size:
         return True
+    logged = all(position.record.source == WATCHDOG for position in groups[group].values())
+    if logged and any(rank in absent for rank in topology.groups[WORLD][0]):
+        return False
     others = [ranks for ranks in groups.values() if not users.issuperset(ranks)]
     return not others or any(users.isdisjoint(ranks) for ranks in others)
 

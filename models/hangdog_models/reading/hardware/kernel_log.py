@@ -42,6 +42,8 @@ _LONGEST = 2_048
 _QUOTED = 120
 #: Between an Xid and the Xid 45 in whose line it stands as the cause.
 _BEHIND = " behind Xid "
+#: Impacts that speak against the machine.
+_AGAINST = (Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS)
 #: How many lines of a head are looked at, and what share of them must bear a mark of the kernel.
 _HEAD_LINES, _MOSTLY = 50, 0.5
 _MARK = re.compile(
@@ -190,11 +192,11 @@ class _KernelLog:
 
 def _without_peers(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings; GPUs whose programs fell for Xid 145 suffer where another's fell for Xid 149: it has the link's fault."""
-    if not any(one.code == f"Xid 149{_BEHIND}45" and one.impact is Impact.SUSPECTS for one in findings):
+    if not any(one.code == f"Xid 149{_BEHIND}45" and one.impact in _AGAINST for one in findings):
         return findings
     return tuple(
         replace(one, impact=Impact.VICTIM, what=f"{one.what}; a peer of the GPU with Xid 149")
-        if one.code == f"Xid 145{_BEHIND}45" and one.impact is Impact.SUSPECTS
+        if one.code == f"Xid 145{_BEHIND}45" and one.impact in _AGAINST
         else one
         for one in findings
     )
@@ -214,7 +216,7 @@ def _place_of(function: str) -> HardwarePart | None:
 
 def _at_most(impact: Impact, other: Impact) -> Impact:
     """The bearing of the Xid that a line defers to, but no more than the line's own."""
-    return impact if other in (Impact.CONVICTS, Impact.RESET, Impact.SUSPECTS) else other
+    return impact if other in _AGAINST else other
 
 
 def _about(device: str, peer: str, process: str | None) -> str:

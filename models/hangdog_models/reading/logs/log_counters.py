@@ -20,6 +20,7 @@ class LogCounters:
     completed: dict[str, int] = field(default_factory=dict)
     descriptions: dict[str, str] = field(default_factory=dict)
     entries: dict[str, deque[CollectiveRecord]] = field(default_factory=dict)
+    least_sizes: dict[str, int] = field(default_factory=dict)
 
     def add(self, record: CollectiveRecord) -> None:
         """An operation that the rank enqueued; the same one twice is one."""
@@ -32,8 +33,9 @@ class LogCounters:
     def put_together(self, rank: Rank) -> RankCounters:
         entries = tuple(record for kept in self.entries.values() for record in kept)
         return RankCounters(
-            rank, self.enqueued, self.completed, entries, {}, self.descriptions, self.started, self.source
-        )
+            rank, self.enqueued, self.completed, entries, {}, self.descriptions, self.started, self.source,
+            least_sizes=self.least_sizes,
+        )  # fmt: skip
 
 
 def raise_to(counts: dict[str, int], group: str, number: int | None) -> None:

@@ -12,10 +12,10 @@ from hangdog_models.reading.dates import last_lines, moment
 _LONGEST = 1 << 13
 _LINE = re.compile(r"[^\r\n]+")  # a progress bar ends its line with \r
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
-#: PyTorch's own prefix (`[rank3]:`, Lightning's `[rank: 3]`) holds the global rank, torchrun's the local one. Open MPI
+#: PyTorch's own prefix (`[rank3]:`, Lightning's `[rank: 3]`, Determined's `[rank=3] ||`) holds the global rank, torchrun's the local one. Open MPI
 #: (`[1,3]<stderr>:`) and horovodrun (`[3]<stderr>:`) write the global one, too.
 _WHOSE = re.compile(
-    r"\[(?:rank(?:: )?(\d{1,7})|(?:default|trainer|worker)(\d{1,4}))\]:? ?|\[(?:\d{1,9},)?(\d{1,7})\]<std(?:out|err|diag)>: ?"
+    r"\[(?:rank(?:: |=)?(\d{1,7})|(?:default|trainer|worker)(\d{1,4}))\](?: \|\|)?:? ?|\[(?:\d{1,9},)?(\d{1,7})\]<std(?:out|err|diag)>: ?"
 )
 _RAY = re.compile(r"\s{0,8}\([A-Za-z_][\w.<>:]{0,200} pid=(\d{1,18})(?:, ip=([\w.:]{1,64}))?\) ?")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,]\d{1,9})? ?(Z|[+-]\d\d:?\d\d)")

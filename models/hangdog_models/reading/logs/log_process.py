@@ -321,6 +321,8 @@ def _group_of_report(process: LogProcess) -> str:
 def hearsay(process: LogProcess) -> dict[Rank, LogCounters]:
     """What the process reports of the counters of other ranks, and of its own."""
     reported = process.reports.analysis.positions(WATCHDOG)
+    if process.rank is None:
+        reported |= watchdog.together(process.watched)
     if process.lags and _global(process):
         group = _group_of_report(process)
         for lag in process.lags:

@@ -51,7 +51,7 @@ class GroupPrefix:
 class TimedOut:
     """An operation the watchdog gave up: `group` empty where the line does not name it; times in milliseconds.
 
-    `failed`: for an error that NCCL reported, and not because its time was over.
+    `failed`: for an error that NCCL reported, and not because its time was over. `number`: that of the rank in its group.
     """
 
     group: str
@@ -61,6 +61,7 @@ class TimedOut:
     timeout_ms: int
     ran_ms: int | None
     failed: bool = False
+    number: Rank | None = None
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ class Watched:
     """What the watchdog lines of one process say. Operations without a group wait until a line names it.
 
     `loose` are the counts of lines that name no group, each line's by its words. `unnumbered` are the operations that each
-    speaker gave up, where lines give neither a group nor a number (before torch 1.13).
+    speaker gave up, where lines give neither a group nor a number (before torch 1.13). `numbered` are those with a number.
     """
 
     counted: LogCounters
@@ -76,6 +77,7 @@ class Watched:
     groups: dict[int, str] = field(default_factory=dict)
     loose: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
     unnumbered: dict[Rank, set[str]] = field(default_factory=dict)
+    numbered: dict[Rank, set[tuple[str, int]]] = field(default_factory=dict)
 
 
 #: Timed out operations of one process that are kept: after the first few everything is consequence.
@@ -110,6 +112,7 @@ def take(watched: Watched, line: str, group: GroupPrefix | None, limits: Limits)
     if group is not None:
         if group.description:
             counted.descriptions[group.name] = group.description
+        raise_to(counted.least_sizes, group.name, group.number + 1)
         for kind, number in _STATUS.findall(line):
             raise_to(getattr(counted, kind), group.name, int_of(number))
         if at := _AT_WORK.search(line):
@@ -121,8 +124,12 @@ def take(watched: Watched, line: str, group: GroupPrefix | None, limits: Limits)
         return
     about = dict(_FIELD.findall(work[1]))
     sequence = int_of(about.get("SeqNum"))
-    if sequence is None and group is None and _FAILED not in line and (rank := speaker(line)) is not None:
-        watched.unnumbered.setdefault(rank, set()).add(operation_of(text_of(about.get("OpType"), limits)))
+    if group is None and _FAILED not in line and (rank := speaker(line)) is not None:
+        operation = operation_of(text_of(about.get("OpType"), limits))
+        if sequence is None:
+            watched.unnumbered.setdefault(rank, set()).add(operation)
+        else:
+            watched.numbered.setdefault(rank, set()).add((operation, sequence))
     timed_out = TimedOut(
         group.name if group is not None else "",
         -1 if sequence is None else sequence,
@@ -131,6 +138,7 @@ def take(watched: Watched, line: str, group: GroupPrefix | None, limits: Limits)
         int_of(work[2]) or 0,
         int_of(work[3]),
         _FAILED in line,
+        speaker(line),
     )
     same = (timed_out.sequence, timed_out.operation)
     for place, known in enumerate(watched.timed_out):
@@ -164,6 +172,24 @@ def sides(watched: Watched) -> list[tuple[str, tuple[Rank, ...]]]:
     return sorted(found, key=lambda side: (len(side[1]), side[1]))
 
 
+def together(watched: Watched) -> dict[Rank, LogCounters]:
+    """What each rank counted where several gave up one operation, and no line says whose it is but by the number in a group.
+
+    Empty where they gave up several: these numbers then stand for members of several groups.
+    """
+    works = {work for works in watched.numbered.values() for work in works}
+    if len(works) != 1 or len(watched.numbered) < 2 or any(work.group for work in watched.timed_out):
+        return {}
+    operation, sequence = works.pop()
+    group, least = unnamed(operation.removeprefix("nccl:"), sequence), max(watched.numbered) + 1
+    found = {}
+    for rank in watched.numbered:
+        counted = found[rank] = LogCounters(watched.counted.source, least_sizes={group: least})
+        counted.add(CollectiveRecord(group, sequence, operation, False, ()))
+        counted.completed[group] = sequence - 1 if sequence > 1 else -1
+    return found
+
+
 def settled(watched: Watched) -> list[TimedOut]:
     """The timed out operations with their groups, noted as enqueued and not completed.
 
@@ -189,6 +215,8 @@ def settled(watched: Watched) -> list[TimedOut]:
                 group, work.sequence, operation_of(work.operation), False, work.sizes[0], output_sizes=work.sizes[1]
             )
         )
+        if work.number is not None:
+            raise_to(watched.counted.least_sizes, group, work.number + 1)
         # The watchdog takes operations in their order: the ones before were done.
         watched.counted.completed.setdefault(group, work.sequence - 1 if work.sequence > 1 else -1)
     return found

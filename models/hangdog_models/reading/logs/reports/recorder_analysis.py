@@ -16,7 +16,7 @@ from hangdog_models.reading.printable import printable
 
 CODE = "flight recorder analysis"
 _OPENS = "Not all ranks joining collective"
-_AT = re.compile(r"Not all ranks joining collective(?:, sequence number:)? ?(\d{1,20})")
+_AT = re.compile(r"Not all ranks joining collective(?:[,:] sequence number:)? ?(\d{1,20})")
 _MISSING = re.compile(r"[Mm]issing ranks(?::| are) \{([\d, ]{1,6000})\}")
 _ABOUT = re.compile(r"\s{0,8}(group info|collective|expected ranks): \{?(.{1,6000})")
 _MISMATCH = re.compile(r"Error type: (?:COLLECTIVE_TYPE|SIZE_OR_SYNTAX|COLLECTIVE_DTYPE)_MISMATCH")

@@ -12,9 +12,10 @@ from hangdog_models.ranks import MAX_RANK, Rank, format_ranks
 
 CODE = "XLA rendezvous"
 _STUCK = re.compile(
-    r"(waiting for \d{1,9}ms for and may be stuck|Thread is unstuck!).{0,120}?: participant \w{1,64}\{rank=(\d{1,7}),"
-    r".{0,400}?run_id=RunId: (\d{1,20}), global_devices=\[([\d,]{1,7000})\], num_local_participants=(\d{1,7}),"
-    r" collective_op_kind=(\w{1,40}), op_id=(-?\d{1,20})"
+    r"(waiting for \d{1,9}ms for and may be stuck|Thread is unstuck!).{0,120}?: participant"
+    r" (?:\w{1,64}\{rank=(?P<place>\d{1,7}),|for device ordinal (?P<device>\d{1,7}),)"
+    r".{0,400}?run_id=RunId: (?P<run>\d{1,20}), global_devices=\[(?P<devices>[\d,]{1,7000})\], num_local_participants=(?P<local>\d{1,7}),"
+    r" collective_op_kind=(?P<kind>\w{1,40}), op_id=(?P<id>-?\d{1,20})"
 )
 #: Rendezvous that are kept, and participants of each that get a finding of their own.
 _MOST = 64
@@ -41,9 +42,10 @@ class RendezvousWaits:
         found = _STUCK.search(line)
         if found is None:
             return False
-        devices = tuple(int(number) for number in found[4].split(",") if number and len(number) <= 7)
-        one = LocalRendezvous(int(found[3]), f"{found[6]} {found[7]}", devices, int(found[5]))
-        place = int(found[2])
+        devices = tuple(int(number) for number in found["devices"].split(",") if number and len(number) <= 7)
+        operation = f"{found['kind']} {found['id']}"
+        one = LocalRendezvous(int(found["run"]), operation, devices, int(found["local"]))
+        place = int(found["place"] or found["device"])  # before 2022 a device's number on its machine stands there
         if not found[1].startswith("waiting"):
             self.waiting.get(one, set()).discard(place)
         elif place < len(devices) and (one in self.waiting or len(self.waiting) < _MOST):

@@ -108,8 +108,12 @@ class StallReport:
         name = printable(self.lists[first][0], 100) if self.lists[first] else "a tensor"
         whose = f"rank{'' if len(most) == 1 else 's'} {format_ranks(most)}"
         if self.ready:
+            # ranks number from 0, so those below the last one are there; where they are most, who came is the odd one
+            late = tuple(Rank(rank) for rank in range(max(most)) if rank not in self.lists)
+            late = late if len(late) < len(most) else ()
             what = f"only {whose} submitted {name}: the stall inspector waited for the others"
-            return [Finding(source, CODE, Impact.VICTIM, what)]
+            what += f", such as rank{'' if len(late) == 1 else 's'} {format_ranks(late)}" if late else ""
+            return [Finding(source, CODE, Impact.VICTIM, what, ranks=late)]
         what = f"other ranks wait in {name}, which {whose} did not submit"
         return [Finding(source, CODE, Impact.VICTIM, what, ranks=tuple(most))]
 
