@@ -12,6 +12,7 @@ from hangdog.evidence.packed.archive import archive_entries
 from hangdog_models.numbers.number_watch import USUAL, NumberWatch
 from hangdog_models.ranks import Rank
 from hangdog_models.reading import job, stated_stall
+from hangdog_models.reading.collected import by_host, exported_log
 from hangdog_models.reading.collectives import (
     flight_recorder,
     inspected_progress,
@@ -100,6 +101,10 @@ def _rdma_link(text: str) -> object:
 
 def _ib_ports(text: str) -> object:
     return ib_ports.recognises(text), ib_ports.read(text)
+
+
+def _exported_log(text: str) -> object:
+    return exported_log.recognises(text), exported_log.read(text)
 
 
 def _pci_devices(text: str) -> object:
@@ -283,6 +288,8 @@ TARGETS: dict[str, Target] = {
     "rounds": _text(job.read_interval),
     "sizes": _text(job.read_sizes),
     "naming": _text(_naming),
+    "by_host": _text(by_host.by_host),
+    "exported_log": _text(_exported_log),
     "archive": _archive,
     "content": lambda data: read_contents(name_of("machine-a/x"), data, DEFAULTS),
 }

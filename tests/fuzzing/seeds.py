@@ -488,9 +488,21 @@ SEEDS: dict[str, tuple[object, ...]] = {
         "Infiniband device 'mlx5_1' port 1 status:\n\tstate:\t\t 1: DOWN\n\tphys state:\t 2: Polling\n\trate:\t\t 10 Gb/sec (4X SDR)\n",
         "hca_id: mlx5_0\n\tvendor_part_id:\t 4129\n\tport:\t1\n\t\tstate:\t\t\tPORT_DOWN (1)\n\t\tlink_layer:\t\tEthernet\n",
     ),
+    "by_host": (
+        "node1: up 3 days\nnode1:   two\nnode1: \nnode2: up 3 days\nnode2:   two\n",
+        "----------------\nnode[1,3] (2)\n----------------\nsame\n---------------\nnode2\n---------------\nsame\nother\n",
+        "[WARNING]: x\nnode2 | CHANGED | rc=0 >>\n  two\n\nthree\nnode1 | FAILED | rc=3 >>\nx\n",
+    ),
+    "exported_log": (
+        '{"events": [{"ingestionTime": 1433190494190, "timestamp": 1433190184356, "message": "Example Event 1"}], "nextForwardToken": "f/3"}',
+        '[{"textPayload": "step 3", "timestamp": "2026-11-27T10:31:02Z", "resource": {"type": "k8s_container", "labels": {"pod_name": "w-0"}}}]',
+        '{"__REALTIME_TIMESTAMP": "1795771258000000", "_HOSTNAME": "gpu-b02", "_TRANSPORT": "kernel", "MESSAGE": "NVRM: Xid"}\n',
+        '{"data": {"result": [{"stream": {"pod": "w-0"}, "values": [["1795771258000000000", "step 3"]]}]}}',
+        '{"hits": {"hits": [{"_source": {"message": "a", "@timestamp": "2026-11-27T10:31:02.5Z", "host": {"name": "gpu-1"}}}]}}',
+    ),
     "pci_devices": (
-        "1a:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 SXM5 80GB] [10de:2330] (rev a1)\n"
-        "0000:1c:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev ff) (prog-if ff)\n\t!!! Unknown header type 7f\n",
+        ("1a:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 SXM5 80GB] [10de:2330] (rev a1)\n"
+        "0000:1c:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev ff) (prog-if ff)\n\t!!! Unknown header type 7f\n"),
     ),
     "nvlink": (
         "|  NvLink Link Status  |\nGPUs:\n    gpuId 0:\n        U U D X _\n    gpuId 1:\n        U U U U _\nNvSwitches:\n    physicalId 8:\n        U D\n",

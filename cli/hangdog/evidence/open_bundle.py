@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hangdog.evidence.assemble import assemble
 from hangdog.evidence.bundle_parts import BundleParts
+from hangdog.evidence.collected import taken_apart
 from hangdog.evidence.content import OWNERLESS, Logged, StackFile, Unused, read_contents, shared
 from hangdog.evidence.entry import BundleEntry, mib
 from hangdog.evidence.folder import folder_entries, read_file
@@ -72,7 +73,8 @@ def _labels(paths: Sequence[Path]) -> list[str]:
 
 def _read(path: Path, limits: Limits, progress: Progress | None) -> BundleParts:
     opened = BundleParts()
-    for entry in _entries(path, limits, progress or (lambda done, total: None)):
+    files = _entries(path, limits, progress or (lambda done, total: None))
+    for entry in (part for file in files for part in taken_apart(file, limits)):
         opened.size += len(entry.data)
         if opened.size > limits.total_bytes:
             opened.unreadable["."] = (
