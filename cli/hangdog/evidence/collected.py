@@ -24,9 +24,9 @@ def taken_apart(entry: BundleEntry, limits: Limits) -> Iterator[BundleEntry]:
         if logs:
             return
     hosts = by_host.by_host(text)
-    for host, said in hosts.items():
+    for host, output in hosts.items():
         file = entry.path.rpartition("/")[2]
-        yield BundleEntry("/".join((entry.path, *_folder(entry, host), file)), said.encode())
+        yield BundleEntry("/".join((entry.path, *_folder(entry, host), file)), output.encode())
     if not hosts:
         yield entry
 
@@ -42,5 +42,5 @@ def _text(entry: BundleEntry) -> str:
 
 def _folder(entry: BundleEntry, host: str) -> tuple[str, ...]:
     """The folder that tells the machine, unless the file's own path tells one."""
-    told = any(is_meaningful(part) and part.startswith("machine-") for part in entry.path.split("/"))
-    return (f"machine-{host}",) if host and not told else ()
+    placed = any(is_meaningful(part) and part.startswith("machine-") for part in entry.path.split("/"))
+    return (f"machine-{host}",) if host and not placed else ()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hangdog.evidence.content import Logged
-from hangdog.evidence.machine_names import only_machine
+from hangdog.evidence.machine_names import host_in, only_machine
 from hangdog.evidence.placed import Placed
 from hangdog_models.findings import CLUSTER_WIDE, Finding, Impact, LogEnd
 from hangdog_models.reading.collectives import nccl_diag
@@ -25,11 +25,14 @@ def findings_of(ordered: Sequence[Placed], layout: Layout) -> tuple[Finding, ...
     A log that lies in no machine's folder names its machine itself, where NCCL writes it.
     """
     named = _names_of_addresses(ordered, layout)
+    hosts = frozenset(stream.host for _, stream in _streams(ordered) if stream.host)
     found: dict[Finding, Finding] = {}
     for placed, host, finding in _all(ordered, layout):
         rank = placed.name.rank if finding.rank is None else finding.rank
         placed_by_rank = rank is not None and bool(layout.machines or layout.ranks_per_machine)
         named_machine = "" if finding.source == kernel_log.SOURCE and _place(placed, layout) else finding.machine
+        if not layout.machines and host == _stands_for(placed, layout):
+            host = host_in(placed.name.path, hosts) or host
         machine = named_machine or placed.name.machine or ("" if placed_by_rank else host)
         peers = tuple(dict.fromkeys(named.get(peer, peer) for peer in finding.peers))
         whose = replace(finding, rank=rank, machine=machine, peers=peers)

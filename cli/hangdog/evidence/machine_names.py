@@ -1,6 +1,7 @@
 """Finds the machine of a log or a tool's output where no `machine-<NAME>` folder tells it, by the names that the job knows."""
 
 import re
+from collections.abc import Collection
 
 from hangdog_models.ranks import MAX_RANK
 from hangdog_models.topology import Layout
@@ -8,6 +9,11 @@ from hangdog_models.topology import Layout
 _NUMBERED = re.compile(r"node-(\d{1,7})")
 #: Parts of one word of a path that are joined to find a name, and characters of a path that are looked at.
 _PARTS, _LONGEST = 12, 512
+
+
+def host_in(path: str, hosts: Collection[str]) -> str | None:
+    """The one of these hosts, which logs name, whose name stands as a word in a path."""
+    return machine_in(path, Layout(machines=dict.fromkeys(hosts, ()))) if hosts else None
 
 
 def machine_in(path: str, layout: Layout) -> str | None:

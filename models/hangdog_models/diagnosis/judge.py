@@ -24,12 +24,16 @@ from hangdog_models.diagnosis.options import DEFAULTS, Options
 from hangdog_models.diagnosis.verdict import conclude
 from hangdog_models.diagnosis.verdict.case import Case
 from hangdog_models.diagnosis.waits import collective_counters, kept_records, positions, profiled, ras_waits, waits
+from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Verdict
+
+#: The code of a process that the kernel killed.
+KILLED = "out of memory"
 
 
 def diagnose(snapshot: Snapshot, topology: Topology, options: Options = DEFAULTS) -> Verdict:
@@ -77,11 +81,35 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     seen = any(state.frames for state in look.values())
     by_reports = ras_reports.weighed(explain(scene), scene, snapshot, once=ras.once)
     found = wrong_numbers.unproven(by_reports, snapshot)
-    hypotheses = reports.weighed(found, snapshot.findings, topology, seen=seen)
+    waiting = _waiting(look, held, topology, snapshot.findings)
+    hypotheses = reports.weighed(found, snapshot.findings, topology, seen=seen, waiting=waiting)
     hypotheses = (*hypotheses, *first_exits.explain(snapshot, topology), *wrong_numbers.explain(snapshot, topology))
     hypotheses = (*hypotheses, *library_errors.explain(snapshot, clusters, topology))
     hypotheses = incident_history.weighed(hypotheses, snapshot.past, clusters, snapshot.findings, topology)
     return Case(snapshot, topology, options, rules.name, looks, look, moved, held, hypotheses, clusters, contradictions)
+
+
+def _waiting(look: Look, held: waits.Waits, topology: Topology, findings: Sequence[Finding]) -> frozenset[str]:
+    """The machines of these findings of which each rank waits, where a rank elsewhere holds others up.
+
+    And those that have no rank of the job, where the machines of all ranks are known. And those where a process was killed, while
+    each rank was seen: it is none of them.
+    """
+    named = {finding.machine for finding in findings if finding.machine}
+    placed = 0 < topology.world_size <= sum(map(len, topology.machines.values()))
+    strangers = {machine for machine in named if topology.machine_called(machine) is None} if placed else set()
+    seen = {
+        machine: ranks
+        for machine in named
+        if (ranks := topology.machines.get(machine, ())) and all(rank in look and look[rank].frames for rank in ranks)
+    }
+    of_others = {one.machine for one in findings if one.impact is Impact.PROGRAM and one.code != KILLED}
+    strangers.update(seen.keys() - of_others)
+    roots = {topology.machine(rank) for rank in held.roots if look[rank].frames}
+    if not roots or None in roots:
+        return frozenset(strangers)
+    waiting = {machine for machine, ranks in seen.items() if all(look[rank].waits for rank in ranks)}
+    return frozenset(strangers | (waiting - roots))
 
 
 def _last(looks: Sequence[Look]) -> Look:

@@ -234,13 +234,13 @@ def test_an_event_is_as_old_as_the_logs_of_other_machines_and_of_the_job_show(tm
     fault = "[Thu Feb  5 12:10:08 2026] NVRM: Xid (PCI:0000:3a:00): 31, pid=5, name=python, MMU Fault\n"
     later = "[Thu Feb  5 18:00:00 2026] perf: interrupt took too long (2513 > 2500), lowering the rate to 79500\n"
     trained = "[rank0]: 2026-02-06 12:10:00,000 step 3\n[rank0]: Traceback (most recent call last):\n"
-    alone = {"machine-node-1/dmesg.txt": fault}
-    beside = {**alone, "machine-node-2/dmesg.txt": later}
+    alone = {"machine-gpu-1/dmesg.txt": fault}
+    beside = {**alone, "machine-gpu-2/dmesg.txt": later}
     fresh = judged(tmp_path / "a", alone)
     assert fresh.kind is Kind.SOFTWARE
     assert judged(tmp_path / "b", beside).confidence < fresh.confidence / 10
     assert judged(tmp_path / "c", {**alone, "rank0.log": trained}).confidence < fresh.confidence / 10
-    now = {**beside, "machine-node-1/dmesg.txt": fault.replace("12:10", "17:50")}
+    now = {**beside, "machine-gpu-1/dmesg.txt": fault.replace("12:10", "17:50")}
     assert judged(tmp_path / "d", now).confidence == fresh.confidence
 
 
@@ -257,3 +257,50 @@ def test_what_speaks_faintly_against_a_machine_stands_in_the_first_line(tmp_path
     log = "n1:1:2 [0] misc/ibvwrap.cc:190 NCCL WARN NET/IB : Got async event : port error\n"
     (tmp_path / "job.log").write_text(log, encoding="utf-8")
     assert "cause unknown, and at most n1 stands out" in headline(triage(tmp_path))
+
+
+@pytest.mark.parametrize("path", ["dmesg-gpu-2.txt", "gpu-2.dmesg", "gpu-2/dmesg.txt"])
+def test_a_kernel_log_called_after_a_host_that_a_log_names_is_that_hosts(tmp_path: Path, path: str) -> None:
+    xid = "[Fri Nov 27 10:20:58 2026] NVRM: Xid (PCI:0000:9b:00): 79, pid=4011, name=python, GPU has fallen off the bus.\n"
+    said = "".join(OWN.format(host=f"gpu-{k}", address=f"10.0.0.{k}") for k in (1, 2))
+    verdict = judged(tmp_path, {"train.log": said, path: xid}, "")
+    assert (verdict.kind, verdict.suspects[0].machines) == (Kind.MACHINE, ("gpu-2",))
+
+
+RESTARTED = (
+    TIMED_OUT.format(rank=0)
+    + TIMED_OUT.format(rank=1)
+    + "[default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("steps", "then", "named"), [(20, "", False), (3, "", True), (20, TIMED_OUT.format(rank=0), True)]
+)
+def test_a_time_out_before_a_restart_that_helped_is_void(tmp_path: Path, steps: int, then: str, named: bool) -> None:
+    text = RESTARTED + "".join(f"[rank0]: step {step} loss 2.0\n" for step in range(steps)) + then
+    (tmp_path / "job.log").write_text(text, encoding="utf-8")
+    assert ("given up" in triage(tmp_path).because[0].text or "rank" in triage(tmp_path).because[0].text) is named
+
+
+def test_a_worker_that_ray_saw_vanish_is_who_failed_first(tmp_path: Path) -> None:
+    """https://github.com/OpenRLHF/OpenRLHF/issues/621, shortened."""
+    text = (
+        "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot the problem, check the "
+        "logs for the dead worker. RayTask ID: ff Worker ID: d8 Node ID: 84 Worker IP address: 172.19.24.110 Worker port: 10185 Worker PID: "
+        "90738 Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file.\n"
+    )
+    (tmp_path / "ray.log").write_text(text, encoding="utf-8")
+    verdict = triage(tmp_path)
+    assert verdict.crash is not None and (verdict.crash.machine, verdict.crash.rank) == ("172.19.24.110", None)
+    assert verdict.evict.machines == ()
+
+
+def test_workers_that_ray_killed_for_memory_are_a_matter_of_the_program(tmp_path: Path) -> None:
+    text = (
+        "(raylet, ip=10.0.3.7) [2026-11-27 10:00:00,000 E 120 120] (raylet) node_manager.cc:3064: 2 Workers (tasks / actors) killed due to "
+        "memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: abcd, IP: 10.0.3.7) over the last time period.\n"
+    )
+    (tmp_path / "ray.log").write_text(text, encoding="utf-8")
+    verdict = triage(tmp_path)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())

@@ -98,3 +98,14 @@ def test_the_first_one_is_named_where_nothing_else_is_however_unlikely_it_is() -
     assert (verdict.kind, verdict.culprit) == (Kind.UNDETERMINED, None)
     assert [suspect.machines for suspect in verdict.suspects] == [("node-1",)]
     assert verdict.suspects[0].probability < 0.002
+
+
+@pytest.mark.parametrize("bearing", [Impact.PROGRAM, Impact.SLOWS])
+def test_what_ended_another_process_of_a_machine_that_waits_explains_nothing(bearing: Impact) -> None:
+    held = snapshot(look({"0-4,6-7": "metrics", "5": "user"}), look({"0-4,6-7": "metrics", "5": "user"}))
+    alone = diagnose(held, EIGHT)
+    for machine in ("node-0", "login01"):
+        verdict = diagnose(replace(held, findings=(finding(bearing, machine),)), EIGHT)
+        assert (verdict.kind, verdict.suspects[0].ranks) == (alone.kind, (5,)), machine
+    there = diagnose(replace(held, findings=(finding(Impact.PROGRAM, "node-2"),)), EIGHT)
+    assert there.kind is Kind.SOFTWARE, "the rank that does not wait runs there"

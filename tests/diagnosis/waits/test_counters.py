@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangdog_models.collectives import CollectiveRecord, RankCounters
+from hangdog_models.collectives import WATCHDOG, CollectiveRecord, RankCounters
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.diagnosis.observe.rank_state_reader import RankStateReader
 from hangdog_models.diagnosis.waits.collective_counters import count
@@ -281,3 +281,29 @@ def test_a_lost_dump_of_who_stands_where_its_peers_wait_makes_no_second_culprit(
     verdict = diagnose(replace(snapshot([*stacks, stopped], [*stacks, stopped]), counters=tuple(records)), topology)
     assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-7",))
     assert [suspect.ranks for suspect in verdict.suspects] == [(31,)]
+
+
+def test_where_no_device_has_begun_whoever_has_not_launched_it_is_awaited() -> None:
+    """Recorders whose last operations are scheduled: by the counts three ranks launched 8, and rank 2 stopped after 7."""
+    told = [nccl(r, 7 if r == 2 else 8, 7, 7) for r in range(4)]
+    assert counted(told) == [("dp", (0, 1, 3), (2,))]
+    assert counted([nccl(r, 8, 7, 7) for r in range(4)]) == [], (
+        "all launched it, and no device has begun: all may compute"
+    )
+
+
+def logged(rank: int, least: int) -> RankCounters:
+    return replace(record(rank, {"1": 9}, {"1": 8}), source=WATCHDOG, least_sizes={"1": least})
+
+
+def test_a_group_whose_member_has_a_higher_number_has_more_members_than_those_that_logged() -> None:
+    eight = job(dp=8, per_machine=1)
+    assert stuck_whole([logged(3, 8), logged(7, 8)], eight, look({"0-7": "loader"})) == [False]
+    assert stuck_whole([logged(3, 2), logged(7, 2)], eight, look({"0-7": "loader"})) == [True]
+
+
+def test_ranks_that_left_nothing_may_be_members_of_a_group_that_only_logs_tell_of() -> None:
+    two_machines = job(dp=16, per_machine=8)
+    assert stuck_whole([logged(rank, 8) for rank in range(8)], two_machines) == [False]
+    verdict = diagnose(replace(snapshot(), counters=tuple(logged(rank, 8) for rank in range(8))), two_machines)
+    assert verdict.evict.machines == () and verdict.kind is not Kind.GROUP

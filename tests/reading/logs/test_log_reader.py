@@ -445,3 +445,22 @@ def test_a_machine_that_ray_lost_is_named_where_drivers_print_it() -> None:
     assert training_log.recognises(text)
     (finding,) = (one for stream in training_log.read(text, None) for one in stream.findings)
     assert (finding.code, finding.machine) == ("node failure", "10.0.0.3")
+
+
+NUMBERED = "[E ProcessGroupNCCL.cpp:457] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={number}, OpType=ALLREDUCE, NumelIn=304640, NumelOut=304640, Timeout(ms)=1800000) ran for 1800035 milliseconds before timing out.\n"
+
+
+def test_ranks_that_gave_up_one_operation_in_one_log_are_each_counted() -> None:
+    streams = training_log.read("".join(NUMBERED.format(rank=rank, number=1132079) for rank in (3, 2, 1)), None)
+    counted = {stream.rank: stream.counters for stream in streams if stream.counters is not None}
+    assert set(counted) == {1, 2, 3}
+    assert all(set(one.least_sizes.values()) == {4} for one in counted.values()), (
+        "rank 3 of a group: it has four members at the least"
+    )
+    several = NUMBERED.format(rank=0, number=7) + NUMBERED.format(rank=0, number=8) + NUMBERED.format(rank=7, number=9)
+    assert not [stream for stream in training_log.read(several, None) if stream.counters and stream.rank is not None]
+
+
+def test_a_rank_that_determined_writes_before_its_line_is_the_jobs() -> None:
+    line = "[2024-02-27T21:35:28.705869Z] fa88a9df [rank=1] || " + NUMBERED.format(rank=1, number=4)
+    assert [stream.rank for stream in training_log.read(line, None)] == [1]

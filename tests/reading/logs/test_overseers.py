@@ -192,3 +192,31 @@ def test_a_barrier_of_deepep_tells_who_did_not_come_to_it(text: str, words: str)
     (one,) = findings(text)
     assert (one.code, one.impact, one.ranks, one.rank) == ("DeepEP time-out", Impact.VICTIM, (), None)
     assert words in one.what
+
+
+def test_the_form_with_a_colon_before_the_number_is_read() -> None:
+    """As in https://github.com/pytorch/pytorch, tools/flight_recorder: the lines of one collective."""
+    text = (
+        "Not all ranks joining collective: sequence number: 31117\ninternal record id: 31116\ngroup info: 0:default_pg\n"
+        "collective: nccl:all_reduce\nmissing ranks: {3, 4}\nworld size: 8\nexpected ranks: {0, 1, 2, 3, 4, 5, 6, 7}\n"
+    )
+    (one,) = findings(text)
+    assert one.ranks == (3, 4) and "all_reduce 31117" in one.what
+
+
+def test_devices_that_wait_by_their_ordinals_name_the_one_that_did_not_come() -> None:
+    """https://github.com/jax-ml/jax/issues/6896: the form before 2022."""
+    line = (
+        "2021-06-01 12:09:19.912475: E external/org_tensorflow/tensorflow/compiler/xla/service/collective_ops_utils.h:209] This thread has "
+        "been waiting for 5000ms for and may be stuck: participant for device ordinal {at}, stream 0x5594682cb160 waiting for all participants "
+        "to arrive at rendezvous RendezvousKey{{run_id=RunId: 85034, global_devices=[0,1,2,3], num_local_participants=4, "
+        "collective_op_kind=cross_replica, op_id=534}}\n"
+    )
+    found = findings("".join(line.format(at=at) for at in (1, 0, 3)))
+    assert {one.ranks for one in found} == {(2,)}
+
+
+def test_ranks_that_number_below_those_that_are_ready_did_not_submit() -> None:
+    text = STALLED + "Stalled ops: x_0 [ready ranks: 1, 7, 5, 4, 6, 0], y_0 [ready ranks: 1, 7, 5, 4, 6, 0]\n"
+    (one,) = findings(text)
+    assert one.ranks == (2, 3)

@@ -13,10 +13,10 @@ from hangdog_models.verdict import JobCrash, VerdictReason
 _HOW: Mapping[str, str] = {
     "killed": "by SIGKILL", "segmentation fault": "by SIGSEGV", "bus error": "by SIGBUS", "illegal instruction": "by SIGILL",
     "arithmetic error": "by SIGFPE", "aborted": "by SIGABRT", "first observed failure": "of all that its launcher saw",
-    "ended with an error": "with an error of its own",
+    "ended with an error": "with an error of its own", "worker vanished": "as Ray saw it",
 }  # fmt: skip
 #: Codes of an end that is told of the whole job; and of one that was ordered, which is no crash.
-_OF_ALL = frozenset({"node failure somewhere", "launcher lost a daemon", "worker vanished", "store lost"})
+_OF_ALL = frozenset({"node failure somewhere", "launcher lost a daemon", "store lost"})
 _ORDERED = frozenset({"preempted", "time limit", "cancelled", "ended by the launcher"})
 #: Codes by which a job hung before it ended.
 _HUNG = frozenset({"watchdog time-out", "heartbeat monitor", "monitored barrier", "store time-out", "desync report"})
@@ -52,7 +52,7 @@ def to_read(snapshot: Snapshot, topology: Topology) -> list[VerdictReason]:
     found: dict[str, VerdictReason] = {}
     for one in sorted(snapshot.findings, key=repr):
         machine = one.machine or (topology.machine(one.rank) or "" if one.rank is not None else "")
-        if one.code == "killed":
+        if one.code in ("killed", "worker vanished"):
             text = f"the kernel log of {machine or 'its machine'} and what the scheduler says: they tell who killed it, and whether for memory"
             found.setdefault(one.code, VerdictReason("collect-who-killed", text))
         elif one.code == "node failure somewhere":

@@ -1,6 +1,6 @@
 """What logs and hardware report by themselves: it moves the odds of the hypotheses so far, and adds some of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from hangdog_models.diagnosis.findings import awaited_ranks, failing_paths, hardware, job_hosts, tcp_retransmits
@@ -20,6 +20,7 @@ from hangdog_models.verdict import Kind, VerdictReason
 HARDWARE_ALONE = likelihood("hardware_alone")
 HARDWARE_ALONE_SLOW = likelihood("hardware_alone_slow")
 CONVICTED_TOGETHER = likelihood("convicted_together")
+REPORTED_WHERE_RANKS_WAIT = likelihood("reported_where_ranks_wait")
 #: What a log alone explains, and its odds then.
 LOGGED_ALONE: Mapping[str, float] = by_cause("logged_alone")
 ALONE: Mapping[Impact, Kind] = {
@@ -33,11 +34,17 @@ _STRONG = (Impact.CONVICTS, Impact.RESET)
 
 
 def weighed(
-    found: Sequence[Hypothesis], findings: Sequence[Finding], topology: Topology, *, seen: bool = True
+    found: Sequence[Hypothesis],
+    findings: Sequence[Finding],
+    topology: Topology,
+    *,
+    seen: bool = True,
+    waiting: Collection[str] = (),
 ) -> tuple[Hypothesis, ...]:
     """The hypotheses with what hardware reports of their machines, and those of logs and hardware alone.
 
-    `seen`: there are stacks. They show better than a log which rank is awaited.
+    `seen`: there are stacks. They show better than a log which rank is awaited. `waiting`: machines of which each rank was
+    seen to wait, while one elsewhere does not. What ended or slowed a process there did it to another one.
     """
     if not findings:
         return tuple(found)
@@ -48,9 +55,10 @@ def weighed(
     moved = [_moved(hypothesis, evidence) for hypothesis in found]
     known = {hypothesis.units for hypothesis in found if hypothesis.kind is Kind.MACHINE}
     own = [_machine(one, topology) for name, one in evidence.items() if (name,) not in known]
-    slow = [_slow(one, topology) for one in evidence.values() if one.slow_factor > 1]
+    slow = [_elsewhere(_slow(one, topology), waiting) for one in evidence.values() if one.slow_factor > 1]
     convicted = [one for one in evidence.values() if one.impact in _STRONG]
-    all_of_them = (*moved, *own, *slow, *_together(convicted, topology), *_logged(findings, topology))
+    logged = [_elsewhere(one, waiting) if one.kind is Kind.SOFTWARE else one for one in _logged(findings, topology)]
+    all_of_them = (*moved, *own, *slow, *_together(convicted, topology), *logged)
     return tcp_retransmits.weighed(all_of_them, findings)
 
 
@@ -81,6 +89,14 @@ def _slow(one: MachineEvidence, topology: Topology) -> Hypothesis:
     alone = Factor("nothing else speaks against it", HARDWARE_ALONE_SLOW)
     factors = (alone, Factor(one.reason.text, one.slow_factor), *_passed(one.weight))
     return Hypothesis(Kind.SLOW, factors, _on(one, topology), (one.machine,), (one.reason,))
+
+
+def _elsewhere(hypothesis: Hypothesis, waiting: Collection[str]) -> Hypothesis:
+    """The hypothesis, less likely where it is about machines whose ranks all wait for a rank elsewhere."""
+    if not hypothesis.units or not all(unit in waiting for unit in hypothesis.units):
+        return hypothesis
+    why = "no rank of the job runs there, or each was seen, and none is whom that happened to"
+    return hypothesis.moved(Factor(why, REPORTED_WHERE_RANKS_WAIT))
 
 
 def _passed(left: float) -> tuple[Factor, ...]:

@@ -78,7 +78,7 @@ def conclude(case: Case) -> Verdict:
     causes, culprit = who_and_why.causes(weighed), who_and_why.culprit(weighed, case.topology)
     best = max((kind for kind in Kind if kind is not Kind.UNDETERMINED), key=lambda kind: (share[kind], kind))
     # the culprit may be known and the cause open: then the likeliest cause is shown
-    known = culprit is not None and _tells_why(culprit)
+    known = culprit is not None and culprit.probability >= DECIDES and _tells_why(causes)
     kind = best if share[best] >= DECIDES or known else Kind.UNDETERMINED
     # a cause behind most of the job blames no machine; it is left out if a culprit is known
     blaming = [(one, p) for one, p in weighed if culprit is None or not who_and_why.names_most(one, case.topology)]
@@ -116,11 +116,10 @@ def _isolated(
     return evict, reasons, steps
 
 
-def _tells_why(culprit: Culprit) -> bool:
-    """Whether known causes are likely, one of them likelier than an unknown cause."""
-    known = {cause: p for cause, p in culprit.causes.items() if cause is not StallCause.UNKNOWN}
-    unknown = culprit.causes.get(StallCause.UNKNOWN, 0.0)
-    return sum(known.values()) >= DECIDES and max(known.values(), default=0.0) > unknown
+def _tells_why(causes: Mapping[StallCause, float]) -> bool:
+    """Whether a known cause is likelier than an unknown one."""
+    known = (p for cause, p in causes.items() if cause is not StallCause.UNKNOWN)
+    return max(known, default=0.0) > causes.get(StallCause.UNKNOWN, 0.0)
 
 
 def probabilities(hypotheses: Sequence[Hypothesis]) -> list[tuple[Hypothesis, float]]:

@@ -55,10 +55,10 @@ def _by_line(lines: list[str]) -> dict[str, str]:
     alike = (
         bool(names) and names.most_common(1)[0][1] == len(found) and all(any(map(str.isdigit, one)) for one in found)
     )
-    printed = sum(map(len, found.values()))
-    if len(found) < 2 or not alike or (printed < _LINES * len(found) and printed != len(found)):
+    count = sum(map(len, found.values()))
+    if len(found) < 2 or not alike or (count < _LINES * len(found) and count != len(found)):
         return {}
-    return {host: "\n".join(said) + "\n" for host, said in found.items()}
+    return {host: "\n".join(output) + "\n" for host, output in found.items()}
 
 
 def _in_blocks(lines: list[str]) -> dict[str, str]:
@@ -80,7 +80,7 @@ def _in_blocks(lines: list[str]) -> dict[str, str]:
             if host in found or len(found) < MOST_HOSTS:
                 found.setdefault(host, []).append(line)
         at += 1
-    return {host: "\n".join(said) + "\n" for host, said in found.items()} if begun else {}
+    return {host: "\n".join(output) + "\n" for host, output in found.items()} if begun else {}
 
 
 def _shape(host: str) -> str:

@@ -70,7 +70,7 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[ExportedLog, ...]:
         records = list(_records(text, limits))
     except (UnreadableEvidence, ValueError, RecursionError):
         return ()
-    said: dict[tuple[str, str], list[str]] = {}
+    printed: dict[tuple[str, str], list[str]] = {}
     lines = 0
     for record in records:
         line = _first(record, _LINE)
@@ -78,10 +78,10 @@ def read(text: str, limits: Limits = DEFAULTS) -> tuple[ExportedLog, ...]:
             continue
         lines += 1
         host, pod = _name(record, _HOST), _name(record, _POD)
-        said.setdefault((host, pod), []).append(_written(record, line, host))
+        printed.setdefault((host, pod), []).append(_written(record, line, host))
     if not lines or lines < _SHARE * len(records):
         return ()
-    return tuple(ExportedLog(host, pod, "\n".join(of) + "\n") for (host, pod), of in said.items())
+    return tuple(ExportedLog(host, pod, "\n".join(of) + "\n") for (host, pod), of in printed.items())
 
 
 def _records(text: str, limits: Limits) -> Iterator[Mapping[str, object]]:

@@ -5,6 +5,7 @@ tells: `[rank3]:` is the global rank, torchrun's `[default3]:` the rank on the m
 that inside a process group, which is the global one only in the default group.
 """
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -36,7 +37,7 @@ _MARKS = (
     "loss scale already at minimum", "/job:jax_worker/", "XlaRuntimeError", "!!!! FATAL ERROR !!!!", "ORTE has lost communication",
     "noticed that process rank", "has exited due to process rank", "Process name: [", "MPI_ABORT was invoked", "exits with return code",
     "SLICE_FAILURE_", "TPU session error", "hccl fftsplus task timeout", "NET/OFI ", "got completion with error:", "Peer host id: ",
-    "and may be stuck. ", "due to async NCCL error", "DeepEP timeout check failed", "GLOBAL_RANK: ", "Prolog failure on node", "Prolog hung on node", "ray.exceptions.", "The actor is dead because", "MPI communication peer process", "has been marked dead because", "TCPStore", '"label":"RAY_NODE_REMOVED"', '"label":"RAYLET_MARKED_DEAD"',
+    "and may be stuck. ", "due to async NCCL error", "DeepEP timeout check failed", "GLOBAL_RANK: ", "Prolog failure on node", "Prolog hung on node", "ray.exceptions.", "The actor is dead because", "A worker died or was killed", "killed due to memory pressure", "MPI communication peer process", "has been marked dead because", "TCPStore", '"label":"RAY_NODE_REMOVED"', '"label":"RAYLET_MARKED_DEAD"',
 )  # fmt: skip
 #: Parts of lines that say something, beside those of the table.
 _HINTS = (
@@ -47,6 +48,17 @@ _HINTS = (
 )  # fmt: skip
 #: Where PyTorch quotes what NCCL warned of last: the words stand in the line below, without NCCL's prefix.
 _LAST_ERROR = re.compile(r"(Last error:[ \t\r]{0,8}\n(?:\[rank\d{1,7}\]:? ?)?)(?=\S)")
+#: What torchrun writes before it starts the ranks again, and what a log holds where that did not help.
+_RESTARTS = "will restart worker group"
+_FAILED = (
+    "Watchdog caught", "Exception (either an error or timeout)", "Traceback (most recent call last)", "Worker group FAILED", "NCCL WARN",
+    "NCCL error", "CUDA error", "Signal ", "first observed failure", "srun: error:",
+)  # fmt: skip
+#: A line of progress, and so many of them that the ranks train again.
+_STEP = re.compile(
+    r"\b(?:global_step|step|iteration|iter|epoch)\b\W{0,12}\d{1,12}|\b\d{1,12}/\d{1,12} \[\d{1,4}:\d\d", re.IGNORECASE
+)
+_STEPS = 10
 #: Lines of the kernel in the journal of a machine: another reader's.
 _OF_KERNEL = ("NVRM: ", " kernel: ")
 #: Processes told apart in one log; a log of a whole job of this size would be larger than what is read of a file.
@@ -91,6 +103,7 @@ def read(
 
     Never raises; of a log in which nothing is known nothing comes out. Work is linear in the size of the text.
     """
+    text = _of_this_start(text)
     if "Last error:" in text:
         text = _LAST_ERROR.sub(r"\1NCCL WARN ", text)
     processes: dict[_Owner, LogProcess] = {}
@@ -116,6 +129,15 @@ def read(
         elif process is listing:
             listing = None
     return tuple(_streams(processes, limits))
+
+
+def _of_this_start(text: str) -> str:
+    """The log since torchrun started the ranks again, where these have trained since and met nothing; else all of it."""
+    at = text.rfind(_RESTARTS)
+    rest = text[at:] if at >= 0 else ""
+    if not rest or any(mark in rest for mark in _FAILED):
+        return text
+    return rest if sum(1 for _ in itertools.islice(_STEP.finditer(rest), _STEPS)) == _STEPS else text
 
 
 def _whose(line: LogLine, rank: Rank | None, local: int | None, limits: Limits) -> _Owner:
