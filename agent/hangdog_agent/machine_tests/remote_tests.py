@@ -65,6 +65,11 @@ class RemoteTests:
         self._lonely: asyncio.TimerHandle | None = None
         self._threads = ThreadPoolExecutor(1, "hangdog-diagnose")
 
+    @property
+    def replays(self) -> tuple[str, ...]:
+        """The names of what may be replayed here: a server chooses by these, and is told nothing else of it."""
+        return tuple(self._replays) if self._settings.diagnose else ()
+
     def connected(self, say: Say) -> None:
         """There is a server; `say` tells it something."""
         self._say = say
