@@ -219,7 +219,8 @@ class Link:
             call = cast("Callable[[], Call]", rpc.AgentsStub(channel).Connect)()  # the stubs know another one alone
             session = ServerSession(call)
             tests = self._remote_tests
-            hello = self._identity.hello(tests is not None, tests.replays if tests is not None else ())
+            allowed = tests is not None and tests.allowed
+            hello = self._identity.hello(allowed, tests.replays if tests is not None and allowed else ())
             session.outbox.put_nowait(pb.FromAgent(hello=hello))
             keep, counts = (session.write(), self._report(session)), self._identity.counts(server)
             parts = *keep, self._read(session), stop.wait(), counts

@@ -169,7 +169,7 @@ class Fleet:
         here = self._connected.get(machine)
         if here is None:
             return "its agent is not connected"
-        return "" if here.diagnoses else f"its agent, version {here.version}, knows no tests that a server orders"
+        return "" if here.diagnoses else f"its agent, version {here.version}, takes no orders to test it"
 
     def replays(self, machine: str) -> frozenset[str]:
         """The names of the programs that a connected machine's administrator allows to be replayed there."""

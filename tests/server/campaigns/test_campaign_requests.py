@@ -54,7 +54,7 @@ async def test_an_agent_of_before_campaigns_is_never_ordered_anything(on: Stage)
         assert not (await asyncio.wait((waiting,), timeout=0.05))[0]
         waiting.cancel()
     assert told["untested"] == [
-        {"machine": "old", "by": None, "why": "its agent, version 1, knows no tests that a server orders"}
+        {"machine": "old", "by": None, "why": "its agent, version 1, takes no orders to test it"}
     ]
 
 
