@@ -83,10 +83,13 @@ def test_the_servers_entrypoint_is_a_command_line_hangdog_understands() -> None:
 def test_the_tester_is_made_as_the_agent_is_but_for_its_list() -> None:
     """It takes the agent's place: what holds of the one must hold of the other."""
     parts: dict[str, list[tuple[str, str]]] = {}
+    target = "before all"
     for word, argument in instructions():
         if word == "FROM":
             target = argument.rpartition(" AS ")[2]
-        parts.setdefault(target, []).append((word, argument.replace(target, "NAME") if word != "ENTRYPOINT" else argument))
+        parts.setdefault(target, []).append(
+            (word, argument.replace(target, "NAME") if word != "ENTRYPOINT" else argument)
+        )
     assert parts["tester"] == parts["agent"]
 
 

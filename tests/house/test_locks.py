@@ -79,7 +79,9 @@ def test_the_tester_has_the_agent_s_list_the_torch_that_is_tested_here_and_what_
     torch = {one for one in EXTRAS["demo"] if one.startswith("torch")}
     numpy = {one for one in EXTRAS["server"] if one.startswith("numpy")}
     assert asked == {str(one) for one in ASKED["agent"]} | torch | numpy and torch and numpy
-    cuda = [name for name, one in pinned("tester").items() if name.startswith("nvidia-nc") and "linux" in str(one.marker)]
+    cuda = [
+        name for name, one in pinned("tester").items() if name.startswith("nvidia-nc") and "linux" in str(one.marker)
+    ]
     assert cuda, "torch of the CPU alone would leave GPUs untested"
 
 

@@ -47,7 +47,9 @@ class Bench:
         python = self.folder / "python"
         python.write_text(SCRIPT % (self.folder / "pids", does))
         python.chmod(0o755)
-        return lambda jobs: RemoteTests(self.settings, jobs, lambda: Kit(Engine(str(python), dict(os.environ))), self.replays)
+        return lambda jobs: RemoteTests(
+            self.settings, jobs, lambda: Kit(Engine(str(python), dict(os.environ))), self.replays
+        )
 
     @property
     def began(self) -> list[int]:

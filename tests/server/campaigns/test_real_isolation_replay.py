@@ -1,4 +1,4 @@
-"""From an eviction to its end by real programs: nobody fails alone, the server is killed, and a replay finds who fails in a job."""
+"""By real programs: nobody failed alone, a replay follows by itself, the server is killed, and who fails in a job stays out."""
 
 import asyncio
 import json
@@ -17,6 +17,9 @@ from hangdog_models.verdict import Eviction, Kind
 from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_server.auth import tokens
 from hangdog_server.auth.authorizer import Role
+from hangdog_server.campaigns.campaign_request import CampaignPlanRequest
+from hangdog_server.store import campaigns
+from hangdog_server.store.campaigns import CampaignState
 from hangdog_server.store.store import Store
 from support.fakes import ladder
 from support.real.campaign_programs import agents, connected, free, server, until
@@ -25,6 +28,8 @@ from support.servers.cast_acting import NOTHING
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * ladder.PATIENCE_S)]
 
 INCIDENT = "0a"
+#: The campaign of the other levels.
+FIRST = "c0ffee00c0ff"
 NAMES = ("m0", "m1", "m2", "m3")
 ACTING = """
 mode = "auto"
@@ -44,7 +49,7 @@ replay = "auto"
 
 
 async def taken_out(where: Path) -> None:
-    """An incident whose verdict takes out all of them."""
+    """An incident whose verdict takes out all of them, and a campaign of the other levels that convicted nobody: it takes minutes."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     now, store = time.time(), Store(where)  # noqa: TID251 - the server that is run has the true clock
     asked = {
@@ -55,6 +60,18 @@ async def taken_out(where: Path) -> None:
     }
     await store.begin(Incident(INCIDENT, "llama", now), asked)
     await store.judged(INCIDENT, replace(NOTHING, kind=Kind.GROUP, confidence=0.97, evict=Eviction(NAMES, 0.97)), now)
+    wanted = CampaignPlanRequest((1, 2, 3, 4), 600.0, dict.fromkeys(NAMES, 0.2), 0.2, 0.05, 0.05, {}).to_json()
+    await store.do(campaigns.begin, campaigns.Campaign(FIRST, now, "hangdog", "", INCIDENT, wanted))
+    passed = [{"machine": name, "launches": 1} for name in NAMES]
+    launch = {"launch": 0, "round": 1, "test": "between machines", "machines": list(NAMES), "result": "pass"}
+    said = {
+        "campaign": FIRST,
+        "verdict": "not convicted",
+        "not_convicted": passed,
+        "untested": [],
+        "launches": [launch],
+    }
+    await store.do(campaigns.end, FIRST, CampaignState.DONE, now, "", json.dumps(said), ())
     store.close()
 
 
@@ -72,7 +89,7 @@ def test_a_replay_follows_by_itself_though_the_server_is_killed_in_the_middle_an
     tokens.new(tmp_path / "tokens.json", "alice", Role.ACT, time.time())  # noqa: TID251 - as above
     asyncio.run(taken_out(tmp_path / "s.db"))
 
-    def campaigns() -> list[tuple[str, str]]:
+    def held() -> list[tuple[str, str]]:
         with suppress(ServerUnreachable), CampaignClient(f"unix:{tmp_path / 'server.sock'}") as client:
             return sorted((one.state, ",".join(one.convicted)) for one in client.campaigns())
         return []  # with so much else to do it may be slow to answer
@@ -86,12 +103,12 @@ def test_a_replay_follows_by_itself_though_the_server_is_killed_in_the_middle_an
         first = stack.enter_context(server(tmp_path, port, "--acting", str(acting)))
         until(lambda: (tmp_path / "server.log").read_bytes().count(b"listening on") == 1)
         stack.enter_context(agents(tmp_path, port, NAMES, "gradient", "group_training"))
-        until(lambda: campaigns() == [("done", ""), ("running", "")], 1.0)
+        until(lambda: held() == [("done", ""), ("running", "")], 1.0)
         first.kill()
         with server(tmp_path, port, "--acting", str(acting)):
             until(lambda: connected(tmp_path) == {*NAMES})
             until(lambda: acts() == {"m0": "released", "m1": "released", "m2": "released", "m3": "done"}, 1.0)
-            assert campaigns() == [("done", ""), ("done", "m3")], "none was begun twice"
+            assert held() == [("done", ""), ("done", "m3")], "none was begun twice"
             told = hangdog(tmp_path, "actions", INCIDENT)
             assert "convicted it" in told and "found nothing of it" in told, told
             ledger = {name: json.loads(hangdog(tmp_path, "ledger", name, "--format", "json")) for name in ("m0", "m3")}
