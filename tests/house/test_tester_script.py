@@ -29,9 +29,9 @@ def machine(tmp_path: Path) -> dict[str, str]:
     for name in ("sh", "env", "cat", "sleep"):
         (tools / name).symlink_to(str(shutil.which(name)))
     for name, does in FAKES.items():
-        (tools / name).write_text(
-            f'#!/bin/sh\necho "{name} ${{SLURM_JOB_ID-}} $*" >>"$SAID"\n{does}\n', encoding="utf-8"
-        )
+        words = "$1" if name == "srun" else "$*"  # it is told a whole script
+        fake = f'#!/bin/sh\necho "{name} ${{SLURM_JOB_ID-}} {words}" >>"$SAID"\n{does}\n'
+        (tools / name).write_text(fake, encoding="utf-8")
         (tools / name).chmod(0o755)
     said = {"SAID": os.fspath(tmp_path / "said"), "PATH": os.fspath(tools), "RESIDENT": "0"}
     return said | {"HANGDOG_SERVER": "head:7411", "HANGDOG_TESTER": "/opt/tester.sif"}
