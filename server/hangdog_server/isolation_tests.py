@@ -174,17 +174,17 @@ class IsolationTests:
         if campaign.id in row.message:
             return row
         outcome = f"{_outcome(campaign, row.machine)}; {because}" if because else _outcome(campaign, row.machine)
-        told = replace(row, message=f"{row.message}; {outcome}" if row.message else outcome)
+        noted = replace(row, message=f"{row.message}; {outcome}" if row.message else outcome)
         now = self._services.clock()
         innocent = bool(campaign.convicted) and passed(campaign, row.machine)  # whom it convicted explains the hang
 
         def tell(connection: sa.Connection) -> None:
-            moved = actions.move(connection, row, row.state, now, told.message, row.marked)
+            moved = actions.move(connection, row, row.state, now, noted.message, row.marked)
             if moved and innocent:
                 stated.clear(connection, row.incident, row.job, row.machine, now)
 
         await self._services.store.write(row.incident, tell)
-        return told
+        return noted
 
     async def _conclude(self, held: Sequence[Campaign], row: ActionRecord, because: str) -> None:
         """Tells what came of all campaigns, and brings a machine back that passed each of them, where that is wanted."""

@@ -44,6 +44,6 @@ def following(
     try:
         group_size(len(able), replay.size)
     except WrongUse as error:
-        knows = f" that were tested and know {replay.name!r}" if replay.name else " that were tested"
-        return f"{counted(len(able), 'machine')}{knows}: {error}"
+        knows = f" that know {replay.name!r}" if replay.name else ""
+        return f"tested{knows}: {counted(len(able), 'machine')}; {error}"
     return able

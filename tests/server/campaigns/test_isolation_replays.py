@@ -103,9 +103,9 @@ async def test_who_was_convicted_before_is_followed_by_no_replay(tmp_path: Path)
 
 NEVER = [
     (replace(LLAMA, machines=3), FOUR, "4 machines, and 3 at most are replayed"),
-    (LLAMA, FOUR[:2], "2 machines that were tested and know 'llama': level 5 needs 3 machines"),
-    (replace(LLAMA, group_size=3), FOUR, "4 machines that were tested and know 'llama': groups of 3 cross"),
-    (replace(LLAMA, jobs={"*": "unheard of"}), FOUR, "0 machines that were tested and know 'unheard of'"),
+    (LLAMA, FOUR[:2], "tested that know 'llama': 2 machines; level 5 needs 3"),
+    (replace(LLAMA, group_size=3), FOUR, "tested that know 'llama': 4 machines; groups of 3 cross"),
+    (replace(LLAMA, jobs={"*": "unheard of"}), FOUR, "tested that know 'unheard of': 0 machines"),
     (replace(LLAMA, jobs={"mixtral": "llama"}), FOUR, "nothing is named that replays this job"),
 ]
 
