@@ -25,7 +25,7 @@ from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.store import actions, campaigns
 from hangdog_server.store.actions import ActionState
-from hangdog_server.store.campaigns import CampaignState
+from hangdog_server.store.campaigns import CampaignState, StoredCampaign
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER, TESTS
 from support.servers import crashing
@@ -147,8 +147,9 @@ class IsolationReplays(Isolation):
 
     def test(self, name: str) -> Answer:
         """Each replay fails that m1 is in, and nothing else does."""
-        bad = lambda order: order.levels[0] == 5 and "m1" in order.members
-        return lambda order: report(order.levels[0], "fail" if bad(order) else "pass")
+        return lambda order: report(
+            order.levels[0], "fail" if order.levels[0] == 5 and "m1" in order.members else "pass"
+        )
 
     def over(self) -> bool:
         with suppress(HangdogError), CampaignClient(self.address) as client:
@@ -232,7 +233,8 @@ async def true_of(store: Store, story: Story, lines: int = 0, held: int = 1) -> 
     found = sorted(await store.ask(campaigns.latest, 9), key=lambda one: one.began)
     assert len(found) == held and all(one.state is CampaignState.DONE for one in found), found
     assert [one.convicted for one in found] == [*[()] * (held - 1), ("m1",)], found
-    launches, names = [], set()
+    launches: list[StoredCampaign] = []
+    names: set[str] = set()
     for campaign in found:
         mine = await store.ask(campaigns.launches, campaign.id)
         launches += mine

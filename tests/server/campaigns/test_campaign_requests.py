@@ -47,7 +47,7 @@ async def test_an_agent_of_before_campaigns_is_never_ordered_anything(on: Stage)
         await old.hello(llama=[0])
         await on.knows("old")
         told = await campaign(on, "old", "m0", levels=[1], budget_s=60.0)
-        with pytest.raises(WrongUse, match="old: its agent, version 1, knows no tests") as caught:
+        with pytest.raises(WrongUse, match="old: its agent, version 1, takes no orders") as caught:
             await campaign(on, "old", levels=[1])
         assert caught.value.code == "nothing-to-test"
         waiting = asyncio.create_task(old.next())

@@ -16,7 +16,7 @@ from hangdog_models.incident import Incident
 from hangdog_models.verdict import Eviction, Kind
 from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_server.auth import tokens
-from hangdog_server.auth.authorizer import Role
+from hangdog_server.auth.tokens import Role
 from hangdog_server.campaigns.campaign_request import CampaignPlanRequest
 from hangdog_server.store import campaigns
 from hangdog_server.store.campaigns import CampaignState
