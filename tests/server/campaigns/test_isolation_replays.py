@@ -29,7 +29,6 @@ ALL = PolicyOfTests(test=True, release=True, replay=LLAMA)
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation_tests, "TICK_S", 0.05)
-    monkeypatch.setattr(isolation_tests, "ABSENT_S", 0.3)
     monkeypatch.setattr(reconcile, "TICK_S", 0.05)
 
 
@@ -182,6 +181,6 @@ async def test_a_server_that_ends_in_either_is_followed_by_one_that_goes_on(tmp_
         async with asyncio.timeout(40):
             while not any(level in order.levels for order in played["m0"].orders):
                 await asyncio.sleep(0.05)
-    async with serving(tmp_path, ALL) as on, four(on, in_a_job("m3")):
+    async with serving(tmp_path, ALL, returned_s=5.0) as on, four(on, in_a_job("m3")):
         await until(on, m0="released", m1="released", m2="released", m3="done")
         assert len(await on.store.ask(campaigns.about, ISOLATING)) == 2

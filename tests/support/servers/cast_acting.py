@@ -176,10 +176,12 @@ ISOLATING = "0a"
 
 
 @asynccontextmanager
-async def serving(folder: Path, testing: PolicyOfTests, mode: Mode = Mode.AUTO) -> AsyncIterator[Stage]:
-    """A server that acts, tests whom it isolated, and waits for nobody who is lost."""
+async def serving(
+    folder: Path, testing: PolicyOfTests, mode: Mode = Mode.AUTO, returned_s: float = 0.0
+) -> AsyncIterator[Stage]:
+    """A server that acts, tests whom it isolated, and waits for nobody who is lost; after a start for so many seconds."""
     does = ActionsConfig(mode, WIDE, (ExcludeFile(folder / "excluded"),), folder / "stop", testing=testing)
-    async with stage(folder / "s.db", settings=replace(QUICK, returned_s=0.0), does=does) as on:
+    async with stage(folder / "s.db", settings=replace(QUICK, returned_s=returned_s), does=does) as on:
         yield on
 
 
