@@ -1,5 +1,6 @@
-# Two images from one tree:
+# Three images from one tree:
 #   docker build --target agent  -t hangdog-agent .     for every machine: docker run --pid=host --cap-add=SYS_PTRACE ...
+#   docker build --target tester -t hangdog-tester .    for machines that are out of use: an agent that can test them
 #   docker build --target server -t hangdog-server .    one for each cluster
 # The base is named by its digest: the index of all platforms of python:3.11-slim as pushed in August 2026 (3.11.16).
 # `make base-image` asks the registry for the newest and writes it here.
@@ -23,6 +24,17 @@ RUN pip install --no-cache-dir --require-hashes --only-binary :all: -r /requirem
 COPY --from=wheel /wheels /wheels
 RUN pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 COPY requirements/agent.cdx.json /usr/share/sbom/hangdog-agent.cdx.json
+ENTRYPOINT ["hangdog-agent"]
+
+# The agent with what the tests of a machine need: torch of its lock, for CUDA and for the CPU. It has several GB, and takes
+# the agent's place on a machine for as long as that is tested (docs/deploy.md). DCGM is no Python package: its client comes
+# from the machine, and without it that one test is skipped.
+FROM ${BASE} AS tester
+COPY requirements/tester.txt /requirements.txt
+RUN pip install --no-cache-dir --require-hashes --only-binary :all: -r /requirements.txt
+COPY --from=wheel /wheels /wheels
+RUN pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
+COPY requirements/tester.cdx.json /usr/share/sbom/hangdog-tester.cdx.json
 ENTRYPOINT ["hangdog-agent"]
 
 FROM ${BASE} AS server

@@ -42,6 +42,7 @@ LOCKS = (
     Lock("server", "pyproject.toml", ("server", "notify"), image=True),
     Lock("cli", "pyproject.toml"),
     Lock("agent", f"{FOLDER}/agent.in", image=True),
+    Lock("tester", f"{FOLDER}/tester.in", image=True),
     Lock("build", f"{FOLDER}/build.in"),
 )
 

@@ -1,13 +1,14 @@
 """Has the machines that hangdog took out tested without being asked, and brings back those that pass, where policy says so.
 
-Nothing of it is kept here: whether a campaign was begun for an incident, how it ended, and what has come back stand in the store. So a
-server that is killed anywhere between is followed by one that begins none twice, and releases nobody twice.
+One campaign of levels 1 to 4 comes first. Where it convicts nobody, one of replays may follow. Nothing of it is kept here: whether a
+campaign was begun for an incident, how it ended, and what has come back stand in the store. So a server that is killed anywhere between is followed by one that begins none twice, and releases nobody twice.
 """
 
 import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -15,19 +16,22 @@ import sqlalchemy as sa
 
 from hangdog_models.counts import named
 from hangdog_models.errors import HangdogError
+from hangdog_models.planning.campaign.level_planner import REPLAY
 from hangdog_server.actions import policy
 from hangdog_server.actions.backends.actions_config import ActionsConfig
 from hangdog_server.actions.reconcile import ActionLoop
 from hangdog_server.auth.audit_log import AuditEntry, AuditLog, followed
 from hangdog_server.campaigns.campaign_registry import CampaignRegistry
 from hangdog_server.campaigns.campaign_report import CampaignVerdict
-from hangdog_server.campaigns.campaign_request import CampaignRequest
+from hangdog_server.campaigns.campaign_request import CampaignRequest, ReplayRequest
+from hangdog_server.campaigns.following_replay import ROUNDS, following, replays, unexplained
 from hangdog_server.cluster.leadership import Leading
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.round_capture import steady
 from hangdog_server.store import actions, campaigns
 from hangdog_server.store.actions import UNDER_WAY, ActionRecord
 from hangdog_server.store.campaigns import Campaign, CampaignState
+from hangdog_server.store.history import stated
 from hangdog_server.store.store_errors import StoreFailed
 
 #: Who asks for these campaigns, and brings machines back after them.
@@ -98,33 +102,66 @@ class IsolationTests:
         if any(row.state in UNDER_WAY for row in rows) or not await self._leading.leads(rows[0].job):
             return
         about = await self._services.store.ask(campaigns.about, incident)
-        ours = [campaign for campaign in about if campaign.who == WHO]
+        ours = [campaign for campaign in about if campaign.who == WHO and not replays(campaign)]
+        machines = tuple(row.machine for row in rows if not self._services.fleet.untestable(row.machine))
         if not ours:
-            self._begin(incident, rows)
-        elif ours[-1].state is not CampaignState.RUNNING:
-            for row in rows:
-                await self._conclude(ours[-1], row)
-
-    def _begin(self, incident: str, rows: Sequence[ActionRecord]) -> None:
-        """Asks for the campaign, unless that is under way: it is in the store only a moment later."""
-        fleet = self._services.fleet
-        machines = tuple(row.machine for row in rows if not fleet.untestable(row.machine))
-        running = [name for name in machines if fleet.jobs_of(name)]  # the job that is moved may still be ending there
-        if not machines or running or incident in self._asking or self._next.get(incident, 0.0) > steady():
+            if machines and self._ready(incident, machines, rows):
+                why = f"out of use since incident {incident}"
+                self._begin(rows[0].job, CampaignRequest(machines, incident, why=why))
             return
+        held = (ours[-1], *_replayed(about, rows)[-1:])
+        if any(campaign.state is CampaignState.RUNNING for campaign in held):
+            return
+        because = ""
+        if self._chosen.testing.replay is not None and len(held) == 1 and unexplained(ours[-1], _report(ours[-1])):
+            if not self._ready(incident, machines, rows):
+                return
+            because = await self._replay(ours[-1], rows, machines)
+            if not because:
+                return
+        for row in rows:
+            await self._conclude(held, row, because)
+
+    def _ready(self, incident: str, machines: Sequence[str], rows: Sequence[ActionRecord]) -> bool:
+        """Whether a campaign may be asked for: none is being asked for, no job runs there, and nobody is waited for."""
+        fleet = self._services.fleet
+        running = [name for name in machines if fleet.jobs_of(name)]  # the job that is moved may still be ending there
+        if running or incident in self._asking or self._next.get(incident, 0.0) > steady():
+            return False
         # nobody is tested later than the others: who is left out of the campaign stays out of use
         if len(machines) < len(rows) and self._absent_until.setdefault(incident, steady() + ABSENT_S) > steady():
-            return
+            return False
         self._absent_until.pop(incident, None)
-        task = asyncio.create_task(self._ask(incident, rows[0].job, machines), name=f"tests after incident {incident}")
+        return True
+
+    async def _replay(self, before: Campaign, rows: Sequence[ActionRecord], machines: Sequence[str]) -> str:
+        """Begins the campaign of replays that follows this one, and tells its result; else why none follows."""
+        policy, fleet, job = self._chosen.testing.replay, self._services.fleet, rows[0].job
+        assert policy is not None
+        name = policy.name(job)
+        replay = ReplayRequest(name, policy.group_size, policy.time_s) if name is not None else None
+        chosen = following(_report(before), replay, policy.machines, {one: fleet.replays(one) for one in machines})
+        if isinstance(chosen, str) or replay is None:
+            return f"level 5 does not follow: {chosen}"
+        for row in rows:
+            await self._tell(before, row)
+        why = f"campaign {before.id} convicted nobody"
+        request = CampaignRequest(chosen, before.incident, (REPLAY,), ROUNDS * policy.time_s, why, replay=replay)
+        self._begin(job, request)
+        return ""
+
+    def _begin(self, job: str, request: CampaignRequest) -> None:
+        """Asks for a campaign: it is in the store only a moment later."""
+        incident = request.incident
+        task = asyncio.create_task(self._ask(job, replace(request, who=WHO)), name=f"tests after incident {incident}")
         self._asking[incident] = task
         task.add_done_callback(lambda _: self._asking.pop(incident))
 
-    async def _ask(self, incident: str, job: str, machines: tuple[str, ...]) -> None:
-        why = f"out of use since incident {incident}"
-        log.warning("incident %s: tests of %s begin, as the policy says", incident, named(machines))
-        request = CampaignRequest(machines, incident, why=why, who=WHO)
-        entry = AuditEntry("diagnose", WHO, "", "policy", "", job, f"{named(machines)}: {why}", incident)
+    async def _ask(self, job: str, request: CampaignRequest) -> None:
+        machines, incident = request.machines, request.incident
+        what = "replays" if request.levels else "tests"
+        log.warning("incident %s: %s on %s begin, as the policy says", incident, what, named(machines))
+        entry = AuditEntry("diagnose", WHO, "", "policy", "", job, f"{named(machines)}: {request.why}", incident)
         try:
             async for _ in followed(self._campaigns.run(request), self._audit, entry):
                 pass
@@ -132,15 +169,30 @@ class IsolationTests:
             log.warning("incident %s: %s not tested yet: %s", incident, named(machines), error)
             self._next[incident] = steady() + AGAIN_S
 
-    async def _conclude(self, campaign: Campaign, row: ActionRecord) -> None:
-        """Tells at the act what came of the campaign, once, and brings a machine back that passed, where that is wanted."""
-        outcome = _outcome(campaign, row.machine)
-        if campaign.id not in row.message:
-            words = f"{row.message}; {outcome}" if row.message else outcome
-            now = self._services.clock()
-            await self._services.store.write(row.incident, actions.move, row, row.state, now, words, row.marked)
-        if not (self._chosen.testing.release and passed(campaign, row.machine)):
+    async def _tell(self, campaign: Campaign, row: ActionRecord, because: str = "") -> ActionRecord:
+        """Tells at the act what came of a campaign, once, and in the ledger who was innocent; the act as it is then."""
+        if campaign.id in row.message:
+            return row
+        outcome = f"{_outcome(campaign, row.machine)}; {because}" if because else _outcome(campaign, row.machine)
+        noted = replace(row, message=f"{row.message}; {outcome}" if row.message else outcome)
+        now = self._services.clock()
+        innocent = bool(campaign.convicted) and passed(campaign, row.machine)  # whom it convicted explains the hang
+
+        def tell(connection: sa.Connection) -> None:
+            moved = actions.move(connection, row, row.state, now, noted.message, row.marked)
+            if moved and innocent:
+                stated.clear(connection, row.incident, row.job, row.machine, now)
+
+        await self._services.store.write(row.incident, tell)
+        return noted
+
+    async def _conclude(self, held: Sequence[Campaign], row: ActionRecord, because: str) -> None:
+        """Tells what came of all campaigns, and brings a machine back that passed each of them, where that is wanted."""
+        for campaign in held:
+            row = await self._tell(campaign, row, because)
+        if not (self._chosen.testing.release and all(passed(campaign, row.machine) for campaign in held)):
             return
+        outcome = "; ".join([*(_outcome(campaign, row.machine) for campaign in held), *([because] if because else [])])
         store, now = self._services.store, self._services.clock()
         of_machine = await store.ask(actions.of_machine, row.machine)
         if any(one.marked and one.incident != row.incident for one in of_machine):
@@ -157,14 +209,27 @@ class IsolationTests:
 
 
 def passed(campaign: Campaign, machine: str) -> bool:
-    """Whether a campaign that came to its end tested a machine in full and found nothing: no proof of health, and all there is."""
+    """Whether a campaign that came to its end tested a machine in full and found nothing: no proof of health, and all there is.
+
+    A group that failed with a convicted machine in it says nothing about the others, if they passed the same test elsewhere.
+    """
     report = _report(campaign)
     if report.get("verdict") not in (CampaignVerdict.NOT_CONVICTED, CampaignVerdict.CONVICTED):
         return False
     tested = {one["machine"] for one in report["not_convicted"]}
     untested = {one["machine"] for one in report["untested"]}
-    failed = {name for one in report["launches"] if one["result"] == "fail" for name in one["machines"]}
-    return machine in tested - untested - failed - set(campaign.convicted)
+    convicted = set(campaign.convicted)
+    mine = [one for one in report["launches"] if machine in one["machines"]]
+    fails, passes = ([one for one in mine if one["result"] == result] for result in ("fail", "pass"))
+    explained = all(convicted & set(one["machines"]) for one in fails)
+    elsewhere = {one["test"] for one in fails} <= {one["test"] for one in passes}
+    return machine in tested - untested - convicted and explained and elsewhere
+
+
+def _replayed(about: Sequence[Campaign], rows: Sequence[ActionRecord]) -> list[Campaign]:
+    """The replays of these machines, whoever asked for them: people who had one held are not overruled by a second."""
+    machines = {row.machine for row in rows}
+    return [one for one in about if replays(one) and (one.who == WHO or machines & dict(one.asked["prior"]).keys())]
 
 
 def _outcome(campaign: Campaign, machine: str) -> str:
@@ -172,6 +237,8 @@ def _outcome(campaign: Campaign, machine: str) -> str:
         return f"campaign {campaign.id} convicted it"
     if passed(campaign, machine):
         return f"campaign {campaign.id} found nothing of it"
+    if machine not in dict(campaign.asked.get("prior", ())):
+        return f"campaign {campaign.id} did not test it"
     return f"campaign {campaign.id} did not decide: {campaign.note or campaign.state}"
 
 

@@ -20,6 +20,7 @@ from hangdog_agent.confinement.capabilities import CAPABILITIES, SYSLOG, Runtime
 from hangdog_models.errors import HangdogError
 from hangdog_proto.client.server_address import DEFAULT_ADDRESS
 from hangdog_server.actions.backends.kube_restarts import READ
+from hangdog_server.settings import ServerSettings
 from support.cases.manifests import documents
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,10 +79,11 @@ def test_there_is_something_to_test() -> None:
         "server.yaml",
         "sidecar.yaml",
         "spares.yaml",
+        "tester.yaml",
     ]
     assert [path.name for path in UNITS] == ["hangdog-agent.service", "hangdog-server.service"]
     assert [path.name for path in SCRIPTS] == ["epilog.sh", "gate.sh", "prolog.sh"]
-    assert len(list(containers())) == 3
+    assert len(list(containers())) == 4
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
@@ -162,6 +164,7 @@ def test_agents_reach_the_server_s_port_under_the_name_they_use() -> None:
     assert rule["ports"] == [{"port": PORT}]
     allowed = [source["podSelector"]["matchLabels"] for source in rule["from"]]
     agents = [daemon["spec"]["template"]["metadata"]["labels"], manifest("sidecar.yaml", "Pod")["metadata"]["labels"]]
+    agents.append(manifest("tester.yaml", "Job")["spec"]["template"]["metadata"]["labels"])
     assert all(any(one.items() <= agent.items() for one in allowed) for agent in agents)
 
 
@@ -215,15 +218,35 @@ def test_pods_that_hold_spares_give_way_to_any_other_and_are_one_a_machine() -> 
     assert container["resources"]["limits"]["nvidia.com/gpu"] > 0
 
 
+def test_a_tester_takes_the_place_of_the_agent_on_the_machines_that_are_marked_for_it() -> None:
+    job, agent = manifest("tester.yaml", "Job")["spec"], manifest("agent.yaml", "DaemonSet")["spec"]["template"]["spec"]
+    pod, labels = job["template"]["spec"], job["template"]["metadata"]["labels"]
+    (term,) = agent["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    (mark,) = pod["nodeSelector"]
+    assert term["matchExpressions"] == [{"key": mark, "operator": "DoesNotExist"}]
+    (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["topologyKey"] == "kubernetes.io/hostname"
+    assert apart["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert job["parallelism"] == job["completions"] and job["activeDeadlineSeconds"] == ServerSettings().max_campaign_s
+    assert pod["tolerations"] == agent["tolerations"] == [{"operator": "Exists"}]
+    (tester,), (resident,) = pod["containers"], agent["containers"]
+    assert tester["resources"]["limits"]["nvidia.com/gpu"] > 0
+    places = {volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
+    assert places == {volume["hostPath"]["path"] for volume in agent["volumes"] if "hostPath" in volume}
+    ordered = [agent_main._parser().parse_args(one["args"]).set for one in (tester, resident)]
+    assert ordered == [[], ["diagnose=0"]], "no campaign is spent on an agent that cannot test"
+
+
 def test_containers_hold_the_capabilities_that_doctor_names_and_no_others() -> None:
     named = [capability.name for capability in CAPABILITIES]
-    expected = {"agent.yaml": named, "sidecar.yaml": [name for name in named if name != SYSLOG.name], "server.yaml": []}
+    without_log = [name for name in named if name != SYSLOG.name]
+    expected = {"agent.yaml": named, "sidecar.yaml": without_log, "server.yaml": [], "tester.yaml": []}
     for name, container in containers():
         context = container["securityContext"]
         assert context["capabilities"]["drop"] == ["ALL"], name
         assert context["capabilities"].get("add", []) == expected[name], name
         assert context["allowPrivilegeEscalation"] is False and context["readOnlyRootFilesystem"] is True, name
-        assert (context.get("runAsUser") == 0) is bool(expected[name]), name
+        assert (context.get("runAsUser") == 0) is (name != "server.yaml"), name
         assert "privileged" not in context, name
     for name, spec in pods():
         assert spec.get("hostPID", False) is (name == "agent.yaml")

@@ -40,7 +40,7 @@ def test_every_instruction_is_one_docker_knows() -> None:
     assert {word for word, _ in instructions()} <= INSTRUCTIONS
 
 
-def test_there_are_the_two_targets_and_each_starts_its_program() -> None:
+def test_there_are_the_three_targets_and_each_starts_its_program() -> None:
     entrypoints: dict[str, list[str]] = {}
     target = ""
     for word, argument in instructions():
@@ -48,7 +48,7 @@ def test_there_are_the_two_targets_and_each_starts_its_program() -> None:
             target = argument.rpartition(" AS ")[2]
         if word == "ENTRYPOINT":
             entrypoints[target] = json.loads(argument)
-    assert entrypoints["agent"] == ["hangdog-agent"]
+    assert entrypoints["agent"] == entrypoints["tester"] == ["hangdog-agent"]
     assert entrypoints["server"][:4] == ["hangdog", "server", "--listen", "0.0.0.0:7411"]
     users = [argument for word, argument in instructions() if word == "USER"]
     assert users == ["hangdog"]  # the server's; the agent has to read other users' processes
@@ -78,6 +78,19 @@ def test_the_servers_entrypoint_is_a_command_line_hangdog_understands() -> None:
 
     parsed = command.make_context("server", list(entrypoint[2:]))
     assert parsed.params["listen"] == "0.0.0.0:7411"
+
+
+def test_the_tester_is_made_as_the_agent_is_but_for_its_list() -> None:
+    """It takes the agent's place: what holds of the one must hold of the other."""
+    parts: dict[str, list[tuple[str, str]]] = {}
+    target = "before all"
+    for word, argument in instructions():
+        if word == "FROM":
+            target = argument.rpartition(" AS ")[2]
+        parts.setdefault(target, []).append(
+            (word, argument.replace(target, "NAME") if word != "ENTRYPOINT" else argument)
+        )
+    assert parts["tester"] == parts["agent"]
 
 
 @pytest.fixture(scope="module")

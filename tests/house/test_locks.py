@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "requirements"
 LOCKS = sorted(FOLDER.glob("*.txt"))
-IMAGES = ("agent", "server")
+IMAGES = ("agent", "server", "tester")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "deploy").rglob("*.*"))]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 EXTRAS = PROJECT["project"]["optional-dependencies"]
@@ -45,7 +45,9 @@ def wanted(*extras: str) -> list[Requirement]:
 
 
 def listed(path: Path) -> list[Requirement]:
-    return [Requirement(line) for line in path.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    lines = [line for line in path.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    others = [one for line in lines if line.startswith("-r ") for one in listed(FOLDER / line.removeprefix("-r "))]
+    return [*others, *(Requirement(line) for line in lines if not line.startswith("-r "))]
 
 
 ASKED = {
@@ -53,6 +55,7 @@ ASKED = {
     "server": wanted("server", "notify"),
     "otel": wanted("server", "notify", "otel"),
     "agent": listed(FOLDER / "agent.in"),
+    "tester": listed(FOLDER / "tester.in"),
     "build": [*(Requirement(one) for one in PROJECT["build-system"]["requires"]), *listed(FOLDER / "build.in")],
 }
 
@@ -69,6 +72,17 @@ def test_a_lock_covers_what_the_project_asks_for(name: str) -> None:
         assert held is not None, f"{name}.txt lacks {one.name}: make locks"
         version = next(iter(held.specifier)).version
         assert one.specifier.contains(version, prereleases=True), f"{name}.txt has {held}, {one} is asked: make locks"
+
+
+def test_the_tester_has_the_agent_s_list_the_torch_that_is_tested_here_and_what_its_programs_import() -> None:
+    asked = {str(one) for one in ASKED["tester"]}
+    torch = {one for one in EXTRAS["demo"] if one.startswith("torch")}
+    numpy = {one for one in EXTRAS["server"] if one.startswith("numpy")}
+    assert asked == {str(one) for one in ASKED["agent"]} | torch | numpy and torch and numpy
+    cuda = [
+        name for name, one in pinned("tester").items() if name.startswith("nvidia-nc") and "linux" in str(one.marker)
+    ]
+    assert cuda, "torch of the CPU alone would leave GPUs untested"
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.stem)

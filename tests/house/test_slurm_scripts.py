@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hangdog_agent import main as agent_main
 from support.fakes.fake_gpus import FakeGpus, built
 from support.fakes.targets import until
 
@@ -170,3 +171,75 @@ def test_the_gate_closes_for_a_gpu_that_convicts_itself(slurm: dict[str, str], t
     gpus.say("1/remap", "0 0 0 1")
     assert opened(slurm | own | fake) == 1
     assert "GPU 1" in Path(slurm["HANGDOG_GATE_LOG"]).read_text(encoding="utf-8")
+
+
+#: Takes the place of the resident agent for as long as its machine is tested.
+TESTER = SLURM / "tester.sbatch"
+
+#: What stands for the programs of a machine; each writes down what it is told. The agent lasts until it is ended.
+FAKES = {
+    "systemctl": """[ "$1" = is-active ] && exit "$RESIDENT"; exit 0""",
+    "srun": """[ "$1" = --kill-on-bad-exit=0 ] && shift; exec "$@" """,
+    "apptainer": "exec sleep 600",
+}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> dict[str, str]:
+    """A machine on which the resident agent runs."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "env", "cat", "sleep"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    for name, does in FAKES.items():
+        words = "$1" if name == "srun" else "$*"  # it is told a whole script
+        fake = f'#!/bin/sh\necho "{name} ${{SLURM_JOB_ID-}} {words}" >>"$SAID"\n{does}\n'
+        (tools / name).write_text(fake, encoding="utf-8")
+        (tools / name).chmod(0o755)
+    said = {"SAID": os.fspath(tmp_path / "said"), "PATH": os.fspath(tools), "RESIDENT": "0"}
+    return said | {"HANGDOG_SERVER": "head:7411", "HANGDOG_TESTER": "/opt/tester.sif"}
+
+
+def words(machine: dict[str, str]) -> list[str]:
+    path = Path(machine["SAID"])
+    return path.read_text("utf-8").splitlines() if path.exists() else []
+
+
+@pytest.mark.parametrize("job", ["", "7"], ids=["by hand", "as a job"])
+@pytest.mark.parametrize("resident", ["0", "3"], ids=["resident", "none"])
+def test_it_stands_in_for_the_resident_agent_and_gives_its_place_back(
+    machine: dict[str, str], job: str, resident: str
+) -> None:
+    environ = machine | {"RESIDENT": resident} | ({"SLURM_JOB_ID": job} if job else {})
+    with subprocess.Popen([SHELL, TESTER], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as script:
+        until(lambda: any(line.startswith("apptainer") for line in words(machine)))
+        script.send_signal(signal.SIGTERM)
+        script.communicate(timeout=20)
+    assert script.returncode == 0
+    lines = [line for line in words(machine) if not line.startswith("srun")]
+    assert any(line.startswith("srun 7 ") for line in words(machine)) is bool(job)
+    agent = "apptainer  exec --nv --bind /etc/hangdog,/dev/shm /opt/tester.sif hangdog-agent --server head:7411"
+    stopped, started = (f"systemctl  {what} hangdog-agent.service" for what in ("stop", "start"))
+    asked = "systemctl  is-active --quiet hangdog-agent.service"
+    assert lines == ([asked, stopped, agent, started] if resident == "0" else [asked, agent])
+
+
+def test_a_program_for_level_5_is_named_by_a_file_of_the_machine(machine: dict[str, str]) -> None:
+    environ = machine | {"HANGDOG_REPLAYS": "/etc/hangdog/replays.toml", "HANGDOG_APPTAINER": "systemctl"}
+    done = subprocess.run([SHELL, TESTER], env=environ, capture_output=True, timeout=20, check=False)
+    assert done.returncode == 0, done.stderr
+    called = next(line for line in words(machine) if "hangdog-agent --server" in line).partition("hangdog-agent ")[2]
+    options = agent_main._parser().parse_args(called.split())
+    assert (options.server, options.replays) == ("head:7411", "/etc/hangdog/replays.toml")
+
+
+def test_without_a_server_it_leaves_the_resident_agent_alone(machine: dict[str, str]) -> None:
+    environ = {name: value for name, value in machine.items() if name != "HANGDOG_SERVER"}
+    done = subprocess.run([SHELL, TESTER], env=environ, capture_output=True, timeout=20, check=False)
+    assert done.returncode != 0 and b"HANGDOG_SERVER" in done.stderr and not words(machine)
+
+
+def test_a_resident_agent_that_cannot_be_stopped_keeps_its_place(machine: dict[str, str]) -> None:
+    (Path(machine["PATH"]) / "systemctl").write_text('#!/bin/sh\n[ "$1" != stop ]\n', encoding="utf-8")
+    done = subprocess.run([SHELL, TESTER], env=machine, capture_output=True, timeout=20, check=False)
+    assert done.returncode == 1 and not words(machine)

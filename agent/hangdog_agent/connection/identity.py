@@ -1,6 +1,7 @@
 """Who an agent is, to the server that it calls."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,11 +40,11 @@ class Identity:
     renewed: Path | None = None
     renewal: Renewal | None = None
 
-    def hello(self, diagnoses: bool) -> pb.Hello:
-        """The first words on every stream; `diagnoses`: tests of this machine may be ordered."""
+    def hello(self, diagnoses: bool, replays: Iterable[str] = ()) -> pb.Hello:
+        """The first words on every stream; `diagnoses`: tests of this machine may be ordered, `replays` by these names."""
         return pb.Hello(
             machine=self.machine, version=self.version, paced=True, diagnoses=diagnoses,
-            boot=self.boot, serial=self.serial,
+            boot=self.boot, serial=self.serial, replays=replays,
         )  # fmt: skip
 
     def reach(self, server: str, other: bool = False) -> ServerAddress:

@@ -218,7 +218,10 @@ class Link:
         async with opened as channel:
             call = cast("Callable[[], Call]", rpc.AgentsStub(channel).Connect)()  # the stubs know another one alone
             session = ServerSession(call)
-            session.outbox.put_nowait(pb.FromAgent(hello=self._identity.hello(self._remote_tests is not None)))
+            tests = self._remote_tests
+            allowed = tests is not None and tests.allowed
+            hello = self._identity.hello(allowed, tests.replays if tests is not None and allowed else ())
+            session.outbox.put_nowait(pb.FromAgent(hello=hello))
             keep, counts = (session.write(), self._report(session)), self._identity.counts(server)
             parts = *keep, self._read(session), stop.wait(), counts
             tasks = [asyncio.ensure_future(cast("Coroutine[Any, Any, object]", part)) for part in parts]

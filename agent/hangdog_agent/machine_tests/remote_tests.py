@@ -65,6 +65,16 @@ class RemoteTests:
         self._lonely: asyncio.TimerHandle | None = None
         self._threads = ThreadPoolExecutor(1, "hangdog-diagnose")
 
+    @property
+    def replays(self) -> tuple[str, ...]:
+        """The names of what may be replayed here: a server chooses by these, and is told nothing else of it."""
+        return tuple(self._replays)
+
+    @property
+    def allowed(self) -> bool:
+        """Whether a server may order tests here: of one that may not, another agent is awaited."""
+        return bool(self._settings.diagnose)
+
     def connected(self, say: Say) -> None:
         """There is a server; `say` tells it something."""
         self._say = say

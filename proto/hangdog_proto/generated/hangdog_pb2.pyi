@@ -865,6 +865,7 @@ class Hello(google.protobuf.message.Message):
     DIAGNOSES_FIELD_NUMBER: builtins.int
     BOOT_FIELD_NUMBER: builtins.int
     SERIAL_FIELD_NUMBER: builtins.int
+    REPLAYS_FIELD_NUMBER: builtins.int
     machine: builtins.str
     """Name of the machine the agent speaks for."""
     version: builtins.str
@@ -877,6 +878,10 @@ class Hello(google.protobuf.message.Message):
     """The kernel's name for the machine's present start; empty when unknown. Nothing is done to a machine on evidence of another."""
     serial: builtins.str
     """Serial number of the machine's hardware; empty where the agent may not read it."""
+    @property
+    def replays(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Names of the programs that this machine's administrator allows to be replayed; never what they stand for."""
+
     def __init__(
         self,
         *,
@@ -886,8 +891,9 @@ class Hello(google.protobuf.message.Message):
         diagnoses: builtins.bool = ...,
         boot: builtins.str = ...,
         serial: builtins.str = ...,
+        replays: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["boot", b"boot", "diagnoses", b"diagnoses", "machine", b"machine", "paced", b"paced", "serial", b"serial", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["boot", b"boot", "diagnoses", b"diagnoses", "machine", b"machine", "paced", b"paced", "replays", b"replays", "serial", b"serial", "version", b"version"]) -> None: ...
 
 global___Hello = Hello
 

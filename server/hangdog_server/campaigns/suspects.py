@@ -9,7 +9,7 @@ from hangdog_models.counts import counted, named
 from hangdog_models.errors import WrongUse
 from hangdog_models.planning.campaign.level_planner import LADDER, REPLAY, diagnostics, modes
 from hangdog_models.planning.campaign.prior import FURTHER, NONE, begin
-from hangdog_models.planning.campaign.replay_planner import group_size
+from hangdog_models.planning.campaign.replay_planner import LEAST_REPLAY_S, MOST_NAME, MOST_REPLAY_S, group_size
 from hangdog_models.verdict import from_json
 from hangdog_server.campaigns.campaign_request import LEVELS, CampaignPlanRequest, CampaignRequest, ReplayRequest
 from hangdog_server.cluster.fleet import Fleet
@@ -22,12 +22,6 @@ from hangdog_server.store.store import Store
 UNASKED = 0.5
 #: A faulty link between two machines, where links are tested: some twentieth of faults that stop a job are in the network.
 LINK = 0.05
-#: Seconds without which no replay begins: a program that imports torch has not even started by then.
-LEAST_REPLAY_S = 5.0
-#: Seconds after which agents end any test (diagnose_most_s): what they end would count as a replay that hangs.
-MOST_REPLAY_S = 3600.0
-#: Characters of the name that an administrator gave a replay.
-MOST_NAME = 100
 
 
 async def asked(

@@ -20,7 +20,7 @@ class Connection:
     """One agent's stream: `line` holds what it is to be told; None in it ends the stream, `ended` says why if known.
 
     `pace_s` is how far apart it was told that its signs of life may be; it follows another one when it is `paced`. It has its
-    machine tested when told to, if it `diagnoses`.
+    machine tested when told to, if it `diagnoses`; `replays` are the names of what may be replayed there.
     """
 
     machine: str
@@ -30,6 +30,7 @@ class Connection:
     pace_s: float = 0.0
     paced: bool = False
     diagnoses: bool = False
+    replays: frozenset[str] = frozenset()
     jobs: Mapping[str, AnnouncedJob] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     leaving: bool = False

@@ -169,7 +169,12 @@ class Fleet:
         here = self._connected.get(machine)
         if here is None:
             return "its agent is not connected"
-        return "" if here.diagnoses else f"its agent, version {here.version}, knows no tests that a server orders"
+        return "" if here.diagnoses else f"its agent, version {here.version}, takes no orders to test it"
+
+    def replays(self, machine: str) -> frozenset[str]:
+        """The names of the programs that a connected machine's administrator allows to be replayed there."""
+        here = self._connected.get(machine)
+        return here.replays if here is not None else frozenset()
 
     def bodies(self) -> dict[str, Body]:
         """What every machine was by its agent's last Hello; of one that was never heard of nothing is known."""

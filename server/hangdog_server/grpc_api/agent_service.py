@@ -128,6 +128,7 @@ class Agents(AgentsServicer):
         body = Body(hello.boot[: decode.NAME], hello.serial[: decode.NAME])
         connection = self._fleet.connect(machine, version, peer, steady(), hello.paced, body)
         connection.diagnoses = hello.diagnoses
+        connection.replays = frozenset(name[: decode.NAME] for name in hello.replays[: decode.REPLAYS])
         self._fleet.certificates.note(machine, shown, steady() - self._registry.now())
         ending = self._certificate_ends(connection, shown)
         try:

@@ -19,6 +19,8 @@ from hangdog_server.store.offline_captures import OfflineCapture
 
 #: Characters of a machine's or job's name: DNS allows 253, a Kubernetes name with its namespace stays below.
 NAME = 253
+#: Names of replays that are taken from one agent: as many as its file may hold.
+REPLAYS = 64
 #: Ranks one machine may announce of one job: 16 GPUs, or some hundred processes on CPU.
 RANKS = 4096
 #: What an agent says of one job beside the rest.

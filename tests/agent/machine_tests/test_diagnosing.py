@@ -5,7 +5,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,15 @@ class Bench:
 
     folder: Path
     settings: RemoteTestSettings = field(default_factory=RemoteTestSettings)
+    replays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def made(self, does: str = "exec sleep 600") -> Callable[[Jobs], RemoteTests]:
         python = self.folder / "python"
         python.write_text(SCRIPT % (self.folder / "pids", does))
         python.chmod(0o755)
-        return lambda jobs: RemoteTests(self.settings, jobs, lambda: Kit(Engine(str(python), dict(os.environ))))
+        return lambda jobs: RemoteTests(
+            self.settings, jobs, lambda: Kit(Engine(str(python), dict(os.environ))), self.replays
+        )
 
     @property
     def began(self) -> list[int]:
@@ -96,6 +99,19 @@ async def test_who_has_no_way_to_test_never_says_that_it_has(server: Server, sto
         assert not (await (await server.line()).hear("hello")).diagnoses
     async with linked(server, stoppable, remote_tests=bench.made()):
         assert (await (await server.line()).hear("hello")).diagnoses
+
+
+async def test_the_names_of_replays_are_told_and_nothing_else_of_them(
+    server: Server, stoppable: Tools, bench: Bench
+) -> None:
+    knows = replace(bench, replays={"llama": ("/opt/llama/secret.py", "--key"), "mixtral": ("/bin/true",)})
+    async with linked(server, stoppable, remote_tests=knows.made()):
+        hello = await (await server.line()).hear("hello")
+        assert list(hello.replays) == ["llama", "mixtral"] and "secret" not in str(hello)
+    shut = replace(knows, settings=RemoteTestSettings(diagnose=0))
+    async with linked(server, stoppable, remote_tests=shut.made()):
+        hello = await (await server.line()).hear("hello")
+        assert not hello.diagnoses and not hello.replays, "an agent that tests is awaited in its place"
 
 
 async def test_a_report_comes_back_and_is_kept_for_who_asks_again(

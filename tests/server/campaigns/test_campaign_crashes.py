@@ -25,7 +25,7 @@ from hangdog_proto.client.campaigns import CampaignClient
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.store import actions, campaigns
 from hangdog_server.store.actions import ActionState
-from hangdog_server.store.campaigns import CampaignState
+from hangdog_server.store.campaigns import CampaignState, StoredCampaign
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER, TESTS
 from support.servers import crashing
@@ -50,6 +50,9 @@ breaker_share = 1.0
 [policy]
 test = "auto"
 release = "auto"
+replay = "auto"
+[replay.jobs]
+"*" = ""
 """
 
 pytestmark = [pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(7200)]
@@ -137,11 +140,30 @@ class Isolation(Story):
         return False
 
 
-async def taken_out(where: Path) -> None:
-    """An incident whose verdict takes out both machines."""
+class IsolationReplays(Isolation):
+    """Nobody asks for it either: four machines pass alone, and are replayed as policy says."""
+
+    machines: ClassVar[tuple[str, ...]] = ("m0", "m1", "m2", "m3")
+
+    def test(self, name: str) -> Answer:
+        """Each replay fails that m1 is in, and nothing else does."""
+        return lambda order: report(
+            order.levels[0], "fail" if order.levels[0] == 5 and "m1" in order.members else "pass"
+        )
+
+    def over(self) -> bool:
+        with suppress(HangdogError), CampaignClient(self.address) as client:
+            acts = {line.machine: line for line in client.actions(INCIDENT).lines}
+            back = [name for name, line in acts.items() if line.state == "released"]
+            return len(back) == 3 and "convicted it" in acts["m1"].message
+        return False
+
+
+async def taken_out(where: Path, machines: tuple[str, ...]) -> None:
+    """An incident whose verdict takes out these machines."""
     now = time.time()  # noqa: TID251 - the server that is run has the true clock
     store = Store(where)
-    bodies = {name: [f"start of {name}", ""] for name in ("m0", "m1")}
+    bodies = {name: [f"start of {name}", ""] for name in machines}
     asked = {"asked": dict.fromkeys(bodies), "absent": {}, "job_toml": "", "bodies": bodies}
     await store.begin(Incident(INCIDENT, "llama", now), asked)
     said = replace(NOTHING, kind=Kind.GROUP, confidence=0.97, evict=Eviction(tuple(bodies), 0.97))
@@ -206,20 +228,26 @@ async def told(
     return story
 
 
-async def true_of(store: Store, story: Story, verdicts: int = 0) -> None:
-    """`verdicts` are the lines of the ledger that verdicts wrote."""
-    (campaign,) = await store.ask(campaigns.latest, 9)
-    assert (campaign.state, campaign.convicted) == (CampaignState.DONE, ("m1",)), campaign
-    launches = await store.ask(campaigns.launches, campaign.id)
+async def true_of(store: Store, story: Story, lines: int = 0, held: int = 1) -> None:
+    """`lines` are those of the ledger beside the conviction, `held` the campaigns, of which the last one convicts."""
+    found = sorted(await store.ask(campaigns.latest, 9), key=lambda one: one.began)
+    assert len(found) == held and all(one.state is CampaignState.DONE for one in found), found
+    assert [one.convicted for one in found] == [*[()] * (held - 1), ("m1",)], found
+    launches: list[StoredCampaign] = []
+    names: set[str] = set()
+    for campaign in found:
+        mine = await store.ask(campaigns.launches, campaign.id)
+        launches += mine
+        names |= {f"{campaign.id}-{one.number}" for one in mine}
     assert all(one.came and one.came.result != "inconclusive" for one in launches), launches
-    assert {f"{campaign.id}-{one.number}" for one in launches} == {launch for _, launch in story.done}
+    assert names == {launch for _, launch in story.done}
 
     def count(connection: sa.Connection) -> list[int]:
         tables = (CONVICTIONS, LEDGER, LAUNCHES, TESTS)
         return [connection.execute(sa.select(sa.func.count()).select_from(one)).scalar_one() for one in tables]
 
     tests = sum(len(one.machines) for one in launches)
-    assert await store.ask(count) == [1, 1 + verdicts, len(launches), tests], "nothing is written twice"
+    assert await store.ask(count) == [1, 1 + lines, len(launches), tests], "nothing is written twice"
 
 
 @pytest.mark.parametrize("kind", [Story, Replays])
@@ -241,26 +269,29 @@ async def test_a_server_that_is_killed_anywhere_in_a_campaign(tmp_path: Path, co
                 store.close()
 
 
+@pytest.mark.parametrize("kind", [Isolation, IsolationReplays])
 @pytest.mark.parametrize("count", [SOME, pytest.param(ALL, marks=pytest.mark.soak)])
 async def test_a_server_that_is_killed_anywhere_from_an_eviction_to_the_return_of_the_sound(
-    tmp_path: Path, count: int
+    tmp_path: Path, count: int, kind: type[Isolation]
 ) -> None:
+    held = 2 if kind is IsolationReplays else 1
     dice = random.Random(count)
     async with nursery() as servers:
         for at in range(count):
-            deaths = tuple(dice.randrange(1, POINTS) for _ in range(dice.choice((1, 1, 2))))
+            deaths = tuple(dice.randrange(1, POINTS * held) for _ in range(dice.choice((1, 1, 2))))
             excluded = tmp_path / f"excluded-{at}"
             (tmp_path / "acting.toml").write_text(ACTING.format(excluded))
             where = tmp_path / f"{at}.db"
-            await taken_out(where)
-            story = await told(servers, tmp_path, where, deaths, Isolation)
+            await taken_out(where, kind.machines)
+            story = await told(servers, tmp_path, where, deaths, kind)
             store = Store(where)
             try:
-                await true_of(store, story, verdicts=2)
+                sound = {*kind.machines} - {"m1"}
+                await true_of(store, story, len(kind.machines) + len(sound), held)  # the verdict's, and the cleared
                 acts = {row.machine: row for row in await store.ask(actions.of, INCIDENT)}
-                assert (acts["m0"].state, acts["m0"].who) == (ActionState.RELEASED, "hangdog")
-                assert acts["m1"].state is ActionState.DONE and acts["m1"].message.count("campaign") == 1
-                assert "m1" in excluded.read_text() and "m0" not in excluded.read_text()
+                assert {(acts[name].state, acts[name].who) for name in sound} == {(ActionState.RELEASED, "hangdog")}
+                assert acts["m1"].state is ActionState.DONE and acts["m1"].message.count("campaign") == held
+                assert {*excluded.read_text().split()} & {*kind.machines} == {"m1"}
             except AssertionError as error:
                 error.add_note(f"ends at points {deaths}: {(tmp_path / 'log').read_text()[-3000:]}")
                 raise

@@ -47,14 +47,14 @@ async def test_an_agent_of_before_campaigns_is_never_ordered_anything(on: Stage)
         await old.hello(llama=[0])
         await on.knows("old")
         told = await campaign(on, "old", "m0", levels=[1], budget_s=60.0)
-        with pytest.raises(WrongUse, match="old: its agent, version 1, knows no tests") as caught:
+        with pytest.raises(WrongUse, match="old: its agent, version 1, takes no orders") as caught:
             await campaign(on, "old", levels=[1])
         assert caught.value.code == "nothing-to-test"
         waiting = asyncio.create_task(old.next())
         assert not (await asyncio.wait((waiting,), timeout=0.05))[0]
         waiting.cancel()
     assert told["untested"] == [
-        {"machine": "old", "by": None, "why": "its agent, version 1, knows no tests that a server orders"}
+        {"machine": "old", "by": None, "why": "its agent, version 1, takes no orders to test it"}
     ]
 
 

@@ -1,30 +1,21 @@
 """Machines that were taken out are tested without being asked where policy says so: the guilty one stays out, the sound one comes back."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hangdog_models.actions.caps import Mode
-from hangdog_models.incident import Incident
-from hangdog_models.verdict import Eviction, Kind
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server import isolation_tests
 from hangdog_server.actions import reconcile
-from hangdog_server.actions.backends.actions_config import ActionsConfig, PolicyOfTests
-from hangdog_server.actions.backends.exclude_file import ExcludeFile
-from hangdog_server.store import actions, campaigns
-from hangdog_server.store.actions import ActionRecord
-from support.servers.cast import NOON, Stage, stage
-from support.servers.cast_acting import NOTHING, WIDE
-from support.servers.tested import QUICK, Answer, broken, machine, machines, skipped, sound
+from hangdog_server.actions.backends.actions_config import PolicyOfTests
+from hangdog_server.store import campaigns
+from support.servers.cast_acting import ISOLATING, concluded, evicted, rows, serving, until
+from support.servers.tested import Answer, broken, machine, machines, skipped, sound
 
 pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
-INCIDENT = "0a"
 BOTH = PolicyOfTests(test=True, release=True)
 
 
@@ -32,43 +23,6 @@ BOTH = PolicyOfTests(test=True, release=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation_tests, "TICK_S", 0.05)
     monkeypatch.setattr(reconcile, "TICK_S", 0.05)
-
-
-@asynccontextmanager
-async def serving(folder: Path, testing: PolicyOfTests, mode: Mode = Mode.AUTO) -> AsyncIterator[Stage]:
-    does = ActionsConfig(mode, WIDE, (ExcludeFile(folder / "excluded"),), folder / "stop", testing=testing)
-    async with stage(folder / "s.db", settings=replace(QUICK, returned_s=0.0), does=does) as on:
-        yield on
-
-
-async def evicted(on: Stage, *names: str) -> None:
-    """A verdict that takes these machines out."""
-    bodies = {name: [f"start of {name}", ""] for name in names}
-    asked = {"asked": dict.fromkeys(names), "absent": {}, "job_toml": "", "bodies": bodies}
-    await on.store.begin(Incident(INCIDENT, "llama", NOON - 30.0), asked)
-    said = replace(NOTHING, kind=Kind.GROUP, confidence=0.97, evict=Eviction(names, 0.97))
-    await on.store.judged(INCIDENT, said, NOON)
-
-
-async def rows(on: Stage) -> dict[str, ActionRecord]:
-    return {row.machine: row for row in await on.store.ask(actions.of, INCIDENT)}
-
-
-async def until(on: Stage, **states: str) -> dict[str, ActionRecord]:
-    async with asyncio.timeout(40):
-        while True:
-            found = await rows(on)
-            if {name: str(row.state) for name, row in found.items()} == states:
-                return found
-            await asyncio.sleep(0.05)
-
-
-async def concluded(on: Stage, name: str) -> ActionRecord:
-    """The act on a machine, once it tells what came of the campaign."""
-    async with asyncio.timeout(40):
-        while (row := (await rows(on)).get(name)) is None or "campaign " not in row.message:
-            await asyncio.sleep(0.05)
-    return row
 
 
 def out(folder: Path) -> set[str]:
@@ -79,13 +33,13 @@ async def test_who_is_convicted_stays_out_and_who_passes_comes_back(tmp_path: Pa
     async with serving(tmp_path, BOTH) as on, machines(on, m0=sound, m1=broken(1)):
         await evicted(on, "m0", "m1")
         found = await until(on, m0="released", m1="done")
-        (campaign,) = await on.store.ask(campaigns.about, INCIDENT)
+        (campaign,) = await on.store.ask(campaigns.about, ISOLATING)
         assert (campaign.who, campaign.convicted) == ("hangdog", ("m1",))
         assert f"campaign {campaign.id} found nothing of it" in found["m0"].message and found["m0"].who == "hangdog"
         assert (await concluded(on, "m1")).message.endswith(f"campaign {campaign.id} convicted it")
         assert out(tmp_path) == {"m1"}
         await asyncio.sleep(0.5)
-        assert len(await on.store.ask(campaigns.about, INCIDENT)) == 1
+        assert len(await on.store.ask(campaigns.about, ISOLATING)) == 1
         assert (await rows(on))["m1"].message.count("campaign") == 1, "it is told once"
 
 
@@ -94,7 +48,7 @@ async def test_without_a_word_of_policy_people_test_and_release(tmp_path: Path) 
         await evicted(on, "m0")
         await until(on, m0="done")
         await asyncio.sleep(0.5)
-        assert not await on.store.ask(campaigns.about, INCIDENT)
+        assert not await on.store.ask(campaigns.about, ISOLATING)
     async with serving(tmp_path, PolicyOfTests(test=True)) as on, machines(on, m0=sound):
         row = await concluded(on, "m0")
         await asyncio.sleep(0.5)
@@ -106,7 +60,7 @@ async def test_in_a_dry_run_nobody_is_tested(tmp_path: Path) -> None:
         await evicted(on, "m0")
         await until(on, m0="dry-run")
         await asyncio.sleep(0.5)
-        assert not played["m0"].orders and not await on.store.ask(campaigns.about, INCIDENT)
+        assert not played["m0"].orders and not await on.store.ask(campaigns.about, ISOLATING)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +95,7 @@ async def test_machines_whose_agents_come_back_later_are_tested_with_the_others(
     await out_of_use(tmp_path)
     async with serving(tmp_path, BOTH) as on, machines(on, m1=broken(1)):
         await asyncio.sleep(0.5)
-        assert not await on.store.ask(campaigns.about, INCIDENT)
+        assert not await on.store.ask(campaigns.about, ISOLATING)
         async with machines(on, m0=sound):
             await until(on, m0="released", m1="done")
 
@@ -169,7 +123,7 @@ async def test_the_file_that_stops_everything_stops_this_too(tmp_path: Path) -> 
             await asyncio.sleep(0.01)
         (tmp_path / "stop").touch()
         await asyncio.sleep(0.6)
-        begun = len(await on.store.ask(campaigns.about, INCIDENT))
+        begun = len(await on.store.ask(campaigns.about, ISOLATING))
         (tmp_path / "stop").unlink()
         await until(on, m0="released")
         assert begun <= 1 and played["m0"].orders
@@ -181,4 +135,4 @@ async def test_a_server_that_comes_after_goes_on_and_begins_none_twice(tmp_path:
         await played["m0"].ordered()
     async with serving(tmp_path, BOTH) as on, machines(on, m0=sound):
         await until(on, m0="released")
-        assert len(await on.store.ask(campaigns.about, INCIDENT)) == 1
+        assert len(await on.store.ask(campaigns.about, ISOLATING)) == 1

@@ -1,92 +1,19 @@
 """Campaigns from the command line to the verdict: a real server, real agents, real tests on the CPU, one machine that is broken."""
 
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
 
 import pytest
 
-from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.client.campaigns import CampaignClient
 from support.fakes import ladder
+from support.real.campaign_programs import agents, connected, free, server, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
-
-FAULTS = Path(ladder.__file__).parents[2] / "agent" / "machine_tests" / "faults"
-#: Enough to see, in a second or two of one core; nothing here is about speed.
-SMALL = ("memory_bytes=8388608", "gemm_size_cpu=192", "gemm_repetitions=5", "speed_repetitions=5", "speed_drop_cpu=0.99",
-         "pair_drop_cpu=0.999")  # fmt: skip
-
-
-@contextmanager
-def process(log: IO[bytes], *arguments: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A program of ours, which is told to end afterwards."""
-    command = [sys.executable, "-m", *arguments]
-    with subprocess.Popen(command, env={**os.environ, **environ}, stdout=log, stderr=log) as running:
-        try:
-            yield running
-        finally:
-            running.terminate()
-
-
-@contextmanager
-def server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    with (folder / "server.log").open("ab") as log:
-        where = ("--listen", f"127.0.0.1:{port}", "--store", str(folder / "s.db"))
-        with process(log, "hangdog", "server", *where) as running:
-            yield running
-
-
-@contextmanager
-def agents(folder: Path, port: int, names: Sequence[str], fault: str, victim: str, *more: str) -> Iterator[None]:
-    """One for each name; in the processes of the last one's tests whose command line holds `victim`, torch has a fault.
-
-    `more` are further options of all of them but the first.
-    """
-    broken = {"PYTHONPATH": str(FAULTS), "HANGDOG_TEST_FAULT": fault, "HANGDOG_TEST_VICTIM": victim} if fault else {}
-    sets = [word for one in SMALL for word in ("--set", f"diagnose.{one}")]
-    with ExitStack() as stack:
-        log = stack.enter_context((folder / "agents.log").open("ab"))
-        for name in names:
-            called = (
-                "--server",
-                f"127.0.0.1:{port}",
-                "--machine",
-                name,
-                "--match-env",
-                f"NOBODY_HAS={os.getpid()}",
-                *sets,
-                "--set",
-                "diagnose_abandon_s=600",  # a server may take minutes to start where the machine has much else to do
-                *(more if name != names[0] else ()),
-            )
-            environ = broken if name == names[-1] else {}
-            stack.enter_context(process(log, "hangdog_agent.main", *called, **environ))
-        until(lambda: connected(port) == set(names))
-        yield
-
-
-def connected(port: int) -> set[str]:
-    with CampaignClient(f"127.0.0.1:{port}") as client:
-        try:
-            return {line.name for line in client.machines() if line.connected}
-        except ServerUnreachable:
-            return set()
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 200  # a machine with ten times as much to do as it can is slow, not broken
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def asked_of(port: int, *args: str) -> subprocess.Popen[str]:
@@ -111,12 +38,6 @@ def said(asked: subprocess.Popen[str], words: str) -> str:
     return next(line for line in asked.stderr if words in line)
 
 
-def free() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def test_a_machine_that_computes_wrong_is_convicted_though_the_server_is_killed_in_the_middle(tmp_path: Path) -> None:
     port = free()
     with ExitStack() as stack:
@@ -130,7 +51,7 @@ def test_a_machine_that_computes_wrong_is_convicted_though_the_server_is_killed_
             assert "asking again" in said(asked, "no server answers")
             asked.kill()  # it would wait for minutes, and go on by itself (test_waiting_commands.py)
         with server(tmp_path, port):
-            until(lambda: connected(port) == {"m0", "m1"})
+            until(lambda: connected(tmp_path) == {"m0", "m1"})
             with asked_of(port, "follow", name) as followed:
                 report, progress = followed.communicate()
     document = json.loads(report)
@@ -180,7 +101,7 @@ def test_replays_cross_at_the_machine_that_computes_other_bits_though_the_server
             said(asked, "no server answers")
             asked.kill()
         with server(tmp_path, port):
-            until(lambda: connected(port) == {*names})
+            until(lambda: connected(tmp_path) == {*names})
             with asked_of(port, "follow", name) as followed:
                 report, progress = followed.communicate()
     document = json.loads(report)

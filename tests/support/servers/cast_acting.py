@@ -1,5 +1,6 @@
 """What the tests of acts share: a cluster that is connected, a verdict that is stored, and who leads what follows."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,9 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind
-from hangdog_server.actions.backends.actions_config import ActionsConfig
+from hangdog_server.actions.backends.actions_config import ActionsConfig, PolicyOfTests
 from hangdog_server.actions.backends.backend import Backend, BackendFailed, IsolationCase, MachineMark, Mark
+from hangdog_server.actions.backends.exclude_file import ExcludeFile
 from hangdog_server.actions.checkpoint_copies import Manifests
 from hangdog_server.actions.reconcile import ActionLoop
 from hangdog_server.auth.audit_log import AuditLog
@@ -22,9 +24,10 @@ from hangdog_server.cluster.leadership import Leading
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store import actions
-from hangdog_server.store.actions import ActionState
+from hangdog_server.store.actions import ActionRecord, ActionState
 from hangdog_server.store.store import Store
-from support.servers.cast import NOON, PATIENT, verdict
+from support.servers.cast import NOON, PATIENT, Stage, stage, verdict
+from support.servers.tested import QUICK
 
 NOTHING = verdict(Snapshot(Job("llama"), (Round(0, ()),)), Topology(8, {}, {"a": (Rank(0),)}))
 #: Bounds that are met by no story that is not about them.
@@ -166,3 +169,47 @@ class Moving(Played):
         self.told.append(f"move {run} without {','.join(machines)}")
         self.moving -= 1
         return self.moving < 0
+
+
+#: The incident of the stories about machines that are tested once they are out.
+ISOLATING = "0a"
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, testing: PolicyOfTests, mode: Mode = Mode.AUTO, returned_s: float = 0.0
+) -> AsyncIterator[Stage]:
+    """A server that acts, tests whom it isolated, and waits for nobody who is lost; after a start for so many seconds."""
+    does = ActionsConfig(mode, WIDE, (ExcludeFile(folder / "excluded"),), folder / "stop", testing=testing)
+    async with stage(folder / "s.db", settings=replace(QUICK, returned_s=returned_s), does=does) as on:
+        yield on
+
+
+async def evicted(on: Stage, *names: str) -> None:
+    """A verdict that takes these machines out."""
+    bodies = {name: [f"start of {name}", ""] for name in names}
+    asked = {"asked": dict.fromkeys(names), "absent": {}, "job_toml": "", "bodies": bodies}
+    await on.store.begin(Incident(ISOLATING, "llama", NOON - 30.0), asked)
+    said = replace(NOTHING, kind=Kind.GROUP, confidence=0.97, evict=Eviction(names, 0.97))
+    await on.store.judged(ISOLATING, said, NOON)
+
+
+async def rows(on: Stage) -> dict[str, ActionRecord]:
+    return {row.machine: row for row in await on.store.ask(actions.of, ISOLATING)}
+
+
+async def until(on: Stage, **states: str) -> dict[str, ActionRecord]:
+    async with asyncio.timeout(40):
+        while True:
+            found = await rows(on)
+            if {name: str(row.state) for name, row in found.items()} == states:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def concluded(on: Stage, name: str) -> ActionRecord:
+    """The act on a machine, once it tells what came of the campaign."""
+    async with asyncio.timeout(40):
+        while (row := (await rows(on)).get(name)) is None or "campaign " not in row.message:
+            await asyncio.sleep(0.05)
+    return row

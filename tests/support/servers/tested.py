@@ -105,10 +105,13 @@ class Machine:
 
 
 @asynccontextmanager
-async def machine(on: Stage, name: str, answer: Answer = sound) -> AsyncIterator[Machine]:
-    """A connected machine; leave the block, and its agent is gone."""
+async def machine(
+    on: Stage, name: str, answer: Answer = sound, replays: tuple[str, ...] = ()
+) -> AsyncIterator[Machine]:
+    """A connected machine that knows these replays by name; leave the block, and its agent is gone."""
     async with on.agent(name) as agent:
-        await agent.say(hello=pb.Hello(machine=name, version="1", diagnoses=True, boot=f"start of {name}"))
+        hello = pb.Hello(machine=name, version="1", diagnoses=True, boot=f"start of {name}", replays=replays)
+        await agent.say(hello=hello)
         assert (await agent.next()).HasField("welcome")
         played = Machine(agent, answer)
         playing = asyncio.create_task(played.play())

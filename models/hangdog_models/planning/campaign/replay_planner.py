@@ -20,6 +20,12 @@ PHASES = ("neighbours", "strides", "diagonals")
 LARGEST = 16
 #: With fewer machines no two groups of one machine differ: they would always fail together.
 FEWEST = 3
+#: Seconds without which no replay begins: a program that imports torch has not even started by then.
+LEAST_REPLAY_S = 5.0
+#: Seconds after which agents end any test (diagnose_most_s): what they end would count as a replay that hangs.
+MOST_REPLAY_S = 3600.0
+#: Characters of the name that an administrator gave a replay.
+MOST_NAME = 100
 
 
 def group_size(machines: int, wanted: int = 0) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,8 @@ from msgspec import Meta
 
 from hangdog_models.actions.caps import Caps, Mode
 from hangdog_models.errors import WrongUse
+from hangdog_models.planning.campaign.level_planner import REPLAY_S
+from hangdog_models.planning.campaign.replay_planner import FEWEST, LEAST_REPLAY_S, MOST_NAME, MOST_REPLAY_S
 from hangdog_server.actions.backends.alertmanager import Alertmanager
 from hangdog_server.actions.backends.backend import Backend
 from hangdog_server.actions.backends.exclude_file import ExcludeFile
@@ -20,21 +23,47 @@ from hangdog_server.actions.backends.nvsentinel import SOCKET, NVSentinel
 from hangdog_server.actions.backends.slurm_drain import Slurm
 from hangdog_server.actions.backends.webhook import Webhook
 from hangdog_server.actions.checkpoint_copies import Manifests
+from hangdog_server.settings import ServerSettings
+from hangdog_server.store.machine_history import MOST
 from hangdog_server.toml_config import SettingsTable, Text, document, secret, table
 
 #: Least bytes of a secret: 16 random ones cannot be guessed.
 LEAST = 16
+#: Machines that no campaign exceeds.
+_MACHINES = ServerSettings().campaign_machines
 _HINT = "docs/acting.md has an example"
 _Clock = Callable[[], float]
 _Policy = Literal["ask", "auto"]
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyOfReplays:
+    """What level 5 replays on isolated machines without a person: a name, by the first pattern of `jobs` that fits the job.
+
+    The name "" stands for the small GPT. More than `machines` are not replayed. One replay takes `time_s` seconds at most.
+    A group has `group_size` machines, 0: as many as tell machines apart best.
+    """
+
+    jobs: Mapping[str, str]
+    machines: int
+    time_s: float
+    group_size: int
+
+    def name(self, job: str) -> str | None:
+        """What is replayed for a job; None: nothing."""
+        return next((name for pattern, name in self.jobs.items() if fnmatchcase(job, pattern)), None)
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyOfTests:
-    """Whether isolated machines are tested without a person, and whether those that pass are released without one."""
+    """Whether isolated machines are tested without a person, and whether those that pass are released without one.
+
+    With `replay` level 5 follows without a person where the other levels convicted nobody.
+    """
 
     test: bool = False
     release: bool = False
+    replay: PolicyOfReplays | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +167,28 @@ class CheckpointTable(SettingsTable, frozen=True):
     copies: Text
 
 
+class ReplayTable(SettingsTable, frozen=True):
+    #: Pattern of a job's name -> name of what is replayed.
+    jobs: dict[Text, Annotated[str, Meta(max_length=MOST_NAME)]] = msgspec.field(default_factory=dict)
+    #: A hypothesis of more machines says nothing about any of them, and the more are sound, the more rounds show it.
+    machines: Annotated[int, Meta(ge=FEWEST, le=_MACHINES)] = MOST
+    time_s: Annotated[float, Meta(ge=LEAST_REPLAY_S, le=MOST_REPLAY_S)] = REPLAY_S
+    group_size: Annotated[int, Meta(ge=0, le=_MACHINES)] = 0
+
+    def __post_init__(self) -> None:
+        if self.group_size == 1:
+            raise ValueError("a replay needs groups of two machines or more")
+
+
 class PolicyTable(SettingsTable, frozen=True):
     test: _Policy = "ask"
     release: _Policy = "ask"
+    replay: _Policy = "ask"
 
     def __post_init__(self) -> None:
-        if self.release == "auto" and self.test != "auto":
-            raise ValueError('release = "auto" needs test = "auto"')
+        if "auto" in (self.release, self.replay) and self.test != "auto":
+            what = "release" if self.release == "auto" else "replay"
+            raise ValueError(f'{what} = "auto" needs test = "auto"')
 
 
 class ActingFile(SettingsTable, frozen=True, rename={"exclude_file": ExcludeFile.name}):
@@ -159,6 +203,7 @@ class ActingFile(SettingsTable, frozen=True, rename={"exclude_file": ExcludeFile
     stop: Text = ""
     checkpoint: CheckpointTable = CheckpointTable("")
     policy: PolicyTable = PolicyTable()
+    replay: ReplayTable = ReplayTable()
     none: dict[str, Any] = msgspec.field(default_factory=dict)
     slurm: dict[str, Any] = msgspec.field(default_factory=dict)
     kubernetes: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -166,6 +211,18 @@ class ActingFile(SettingsTable, frozen=True, rename={"exclude_file": ExcludeFile
     webhook: dict[str, Any] = msgspec.field(default_factory=dict)
     alertmanager: dict[str, Any] = msgspec.field(default_factory=dict)
     exclude_file: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.policy.replay == "auto" and not self.replay.jobs:
+            raise ValueError('replay = "auto" needs [replay.jobs], which says what is replayed for which job')
+
+    @property
+    def replays(self) -> PolicyOfReplays | None:
+        """What is replayed without a person; None: nothing."""
+        if self.policy.replay != "auto":
+            return None
+        chosen = self.replay
+        return PolicyOfReplays(chosen.jobs, chosen.machines, chosen.time_s, chosen.group_size)
 
 
 def chosen(path: Path, clock: _Clock) -> ActionsConfig:
@@ -177,5 +234,5 @@ def chosen(path: Path, clock: _Clock) -> ActionsConfig:
         for name in dict.fromkeys(file.actors)
     )
     copies = Manifests(file.checkpoint.copies) if file.checkpoint.copies else None
-    policy = PolicyOfTests(file.policy.test == "auto", file.policy.release == "auto")
+    policy = PolicyOfTests(file.policy.test == "auto", file.policy.release == "auto", file.replays)
     return ActionsConfig(file.mode, file.caps, actors, Path(file.stop or f"{path}.stop"), copies, policy)

@@ -50,6 +50,16 @@ def note(
     restate(connection, incident, at)
 
 
+def clear(connection: sa.Connection, incident: str, job: str, machine: str, at: float) -> None:
+    """Writes, once, that tests found another machine of the incident guilty and nothing of this one that stands accused."""
+    known = _spoken(connection, incident).get(machine)
+    if known is None or known.kind == BY_TESTS or known.mention not in _AGAINST:
+        return
+    line = {"machine": machine, "incident": incident, "job": job, "at": at, "mention": MentionKind.CLEARED}
+    connection.execute(LEDGER.insert().values(**line, probability=0.0, among=1, kind=BY_TESTS))
+    restate(connection, incident, at)
+
+
 def restate(connection: sa.Connection, incident: str, at: float) -> None:
     """Takes back what people say is wrong, and says again what they no longer do."""
     innocent = cleared(connection, incident)

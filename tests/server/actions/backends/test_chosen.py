@@ -60,6 +60,30 @@ def test_what_is_done_without_people_is_said_in_so_many_words(tmp_path: Path) ->
     assert read(tmp_path, "[policy]\ntest = 'auto'\nrelease = 'auto'").testing == PolicyOfTests(test=True, release=True)
 
 
+REPLAYS = """
+[policy]
+test = "auto"
+replay = "auto"
+[replay]
+machines = 16
+time_s = 300
+group_size = 4
+[replay.jobs]
+"llama-*" = "llama"
+"*" = ""
+"""
+
+
+def test_what_is_replayed_for_which_job_is_a_name_by_the_first_pattern(tmp_path: Path) -> None:
+    replay = read(tmp_path, REPLAYS).testing.replay
+    assert replay is not None and (replay.machines, replay.time_s, replay.group_size) == (16, 300.0, 4)
+    assert (replay.name("llama-70b-1"), replay.name("Llama-70b")) == ("llama", "")
+    bare = read(tmp_path, "[policy]\ntest = 'auto'\nreplay = 'auto'\n[replay.jobs]\nllama = 'a'").testing.replay
+    assert bare is not None and (bare.machines, bare.time_s, bare.group_size) == (64, 180.0, 0)
+    assert bare.name("llama-2") is None
+    assert read(tmp_path, REPLAYS.replace('replay = "auto"', "")).testing.replay is None
+
+
 @pytest.mark.parametrize(
     ("text", "code", "named"),
     [
@@ -72,6 +96,15 @@ def test_what_is_done_without_people_is_said_in_so_many_words(tmp_path: Path) ->
         ("[policy]\ntest = true", WRONG, "policy.test: `bool`"),
         ("[policy]\nrelease = 'auto'", WRONG, 'policy: needs test = "auto"'),
         ("[policy]\ntset = 'auto'", UNKNOWN, "policy: `tset` test"),
+        ("[policy]\nreplay = 'auto'", WRONG, 'policy: replay = "auto" needs test = "auto"'),
+        ("[policy]\ntest = 'auto'\nreplay = 'auto'", WRONG, "needs [replay.jobs]"),
+        ("[replay]\nmachines = 2", WRONG, "replay.machines: 3"),
+        ("[replay]\nmachines = 2000", WRONG, "replay.machines: 1024"),
+        ("[replay]\ntime_s = 1", WRONG, "replay.time_s: 5"),
+        ("[replay]\ntime_s = nan", WRONG, "replay.time_s:"),
+        ("[replay]\ngroup_size = 1", WRONG, "replay: two machines"),
+        ("[replay]\ncommand = 'sh'", UNKNOWN, "replay: `command` jobs"),
+        ("[replay.jobs]\nllama = ['sh']", WRONG, "replay.jobs `array`"),
         ("[caps]\nper_houer = 1", UNKNOWN, "caps: `per_houer` per_hour"),
         ("[caps]\nper_hour = true", WRONG, "caps.per_hour: `bool`"),
         ("[caps]\nper_hour = 1.5", WRONG, "caps.per_hour: `float`"),
