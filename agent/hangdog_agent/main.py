@@ -191,6 +191,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="a TOML file of yours with the commands that a server may have replayed here, by name (default: none)",
     )
+    parser.add_argument("--version", action="version", version=f"hangdog-agent {importlib.metadata.version('hangdog')}")
     parser.add_argument("--once", action="store_true", help="print one look at all jobs here as JSON, then exit")
     parser.add_argument(
         "--set",

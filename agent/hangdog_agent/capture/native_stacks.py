@@ -13,7 +13,7 @@ from hangdog_agent.discovery.discover import Process
 from hangdog_models.stack import Frame, Missing, Reason, Thread
 from hangdog_models.training import training_thread
 
-#: Its stack must be the same so long apart, and its pulse must have stopped meanwhile. Seconds.
+#: Its stack must be the same so long apart, and its CPU activity must have stopped meanwhile. Seconds.
 STANDS_S = 0.5
 
 

@@ -133,7 +133,7 @@ def cpu_activity(proc: Proc) -> DoctorFinding:
         what = "the kernel's counters of running threads stand at 0: standstills are noticed by step lines and heartbeats only"
         fix = "sudo sysctl kernel.task_delayacct=1   # on the machine itself; or boot with `delayacct`"
         return DoctorFinding(name, Health.WARN, what, fix)
-    return DoctorFinding(name, Health.OK, "the pulse of trainers can be felt")
+    return DoctorFinding(name, Health.OK, "the CPU activity of trainers can be read")
 
 
 def nvml(proc: Proc, where: RuntimePlace, program: str = _NVML) -> DoctorFinding:
