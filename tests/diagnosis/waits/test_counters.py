@@ -160,12 +160,20 @@ def test_a_host_waiting_for_its_device_with_nothing_under_way_is_held_up_by_it()
 
 
 @pytest.mark.parametrize(
-    ("innermost", "shift", "held_up"),
-    [("augment data.py", 0, True), ("augment data.py", 1, False), ("file_digest hashlib.py", 0, False)],
+    ("innermost", "shift", "looks", "held_up"),
+    [
+        ("augment data.py", 0, 3, True),
+        ("augment data.py", 0, 2, False),
+        ("forward torch/nn/modules/linear.py", 0, 2, True),
+        ("augment data.py", 1, 3, False),
+        ("file_digest hashlib.py", 0, 3, False),
+    ],
 )
-def test_who_runs_in_c_waits_for_its_device_only_where_it_may(innermost: str, shift: int, held_up: bool) -> None:
-    """A hash and a wait for the device spin alike; one of them gets on, or is in a module of Python's own."""
-    verdict = runs_in_c(innermost, shift)
+def test_who_runs_in_c_waits_for_its_device_only_where_it_may(
+    innermost: str, shift: int, looks: int, held_up: bool
+) -> None:
+    """A hash, NumPy and a wait for the device spin alike: they get on, are in a module of Python's own, or end sooner."""
+    verdict = runs_in_c(innermost, shift, looks=looks)
     assert (verdict.because[0].code == "own-device-behind", verdict.evict.machines == ("node-2",)) == (held_up, held_up)
 
 
@@ -176,14 +184,14 @@ def test_who_runs_in_c_computes_where_the_others_let_it_or_no_device_is_known_of
     assert verdict.because[0].code not in ("own-device-behind", "launches-behind") and not verdict.evict.machines
 
 
-def runs_in_c(innermost: str, shift: int, others: str = "metrics", library: str = "nccl") -> Verdict:
-    """Rank 2 at two looks, its line `shift` further in the second, while the others wait for it; all recorded."""
+def runs_in_c(innermost: str, shift: int, others: str = "metrics", library: str = "nccl", looks: int = 2) -> Verdict:
+    """Rank 2 at several looks, its line `shift` further in each, while the others wait for it; all recorded."""
     entry = CollectiveRecord("0", 6, f"{library}:all_reduce", done=True)
     records = tuple(
         replace(nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6), entries=(entry,)) for rank in range(4)
     )
     calls = ["<module> train.py", "step train.py", innermost]
-    runs = [trace(2, calls, state="R", active=True, shift=at * shift) for at in range(2)]
+    runs = [trace(2, calls, state="R", active=True, shift=at * shift) for at in range(looks)]
     story = snapshot(*([*look({"0-1,3": others}), one] for one in runs))
     return diagnose(replace(story, counters=records), FOUR)
 
@@ -307,3 +315,13 @@ def test_ranks_that_left_nothing_may_be_members_of_a_group_that_only_logs_tell_o
     assert stuck_whole([logged(rank, 8) for rank in range(8)], two_machines) == [False]
     verdict = diagnose(replace(snapshot(), counters=tuple(logged(rank, 8) for rank in range(8))), two_machines)
     assert verdict.evict.machines == () and verdict.kind is not Kind.GROUP
+
+
+def test_a_device_that_is_behind_in_one_look_is_evicted_only_where_that_lasts() -> None:
+    """In each step of a healthy job some device is the last to come."""
+    records = tuple(nccl(rank, 9, 6 if rank == 2 else 7, 6) for rank in range(4))
+    once = replace(snapshot(look({"0-3": "item"})), counters=records)
+    stated = replace(once, job=replace(once.job, stalled_s=900.0))
+    dumps = replace(snapshot(), counters=records)
+    found = [diagnose(one, FOUR).evict.machines for one in (once, stated, dumps)]
+    assert found == [(), ("node-2",), ("node-2",)]

@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.hypotheses.single_round import LASTING, restless
 from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks
-from hangdog_models.diagnosis.waits.collective_counters import COUNTED
+from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED
 from hangdog_models.diagnosis.waits.launches_behind import BY_LAUNCHES
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import Waits
@@ -19,6 +19,7 @@ from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
+DEVICE_SEEN_ONCE = likelihood("device_seen_once")
 AWAITED = likelihood("awaited")
 ROOT_STILL = likelihood("root_still")
 ROOT_MOVING = likelihood("root_moving")
@@ -89,6 +90,11 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
                 factors.append(Factor(unread, CAPTURE_FAILED / failed))
             if len(at_work) > (rank in at_work) and not mute and state.activity not in LASTING:
                 factors.append(Factor("other ranks are at work, in the one look there is", OTHERS_AT_WORK))
+            if (
+                state.rule == BY_DEVICE and state.frames and not motion.known
+            ):  # dumps alone are written after a time-out
+                why = "in a healthy step some device is the last as well, and one look cannot tell for how long this one is"
+                factors.append(Factor(why, DEVICE_SEEN_ONCE))
             factors += masked_waits.against(state, them)
             if others >= PHASE_MACHINES:
                 factors.append(Factor(f"{others} other machines have a rank at the very same place", PHASE_OF_JOB))

@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.collectives import BY_HOSTS, PROFILER, RankCounters
-from hangdog_models.diagnosis.observe.activity import RankState
+from hangdog_models.diagnosis.observe.activity import NO_RULE, RankState
 from hangdog_models.diagnosis.observe.call_site import of_standard_library
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
@@ -55,6 +55,7 @@ def count(
     topology: Topology,
     crowd: Container[Rank] = frozenset(),
     getting_on: Container[Rank] = frozenset(),
+    lasting: bool = False,
 ) -> CounterWaits:
     """Reads the counters of one moment.
 
@@ -68,7 +69,8 @@ def count(
     A rank whose dump is missing and whose stack waits is assumed inside; so is one in the `crowd`. Unknown counters are
     no reason to blame it, unless no rank of its machine answers.
 
-    `getting_on`: ranks whose host was seen at several call sites or lines.
+    `getting_on`: ranks whose host was seen at several call sites or lines. `lasting`: many looks, or a stated standstill, show the rest
+    to stand where they are.
     """
     if not records:
         return CounterWaits((), {})
@@ -122,7 +124,7 @@ def count(
         elif rank in awaited and (
             what := hung.get(rank)
             or behind.get(rank)
-            or _own_device(record, seen, rank in crowd, rank in getting_on or rank in let_alone)
+            or _own_device(record, seen, rank in crowd, rank in getting_on or rank in let_alone, lasting)
         ):
             device = seen or RankState(Activity.DEVICE_SYNC, Wait.NONE)
             states[rank] = replace(
@@ -169,14 +171,16 @@ def _meet(hold: GroupWait, look: Look) -> bool:
     return 2 * called > len(hold.inside)
 
 
-def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, at_work: bool) -> str:
+def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, at_work: bool, lasting: bool) -> str:
     """What the host waits for if it waits for its own device with no operation under way there; else empty.
 
     `at_work`: it is known to move on, or the others let it work. Then running in C shows no wait.
     """
     if record.source == PROFILER and _on_hosts(record):  # of a trainer that traces itself: it has no device
         return ""
-    spins = seen is not None and not at_work and spins_in_c(seen) and not _on_hosts(record)
+    # a function that no rule knows may call NumPy as well as a device: that ends sooner
+    calls = seen is not None and (lasting or seen.rule != NO_RULE)
+    spins = seen is not None and not at_work and calls and spins_in_c(seen) and not _on_hosts(record)
     # asleep in a launch: the device's queue is full, and not of collectives
     launches = seen is not None and seen.activity is Activity.LAUNCH and seen.busy is False
     waits = crowd or spins or launches or (seen is not None and seen.wait is Wait.SOME)
