@@ -18,7 +18,6 @@ from hangdog_models.diagnosis.waits.transfers import transfers
 from hangdog_models.diagnosis.waits.waits import OF_ALL, GroupWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
-from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
@@ -151,9 +150,8 @@ def _turns(record: RankCounters) -> dict[str, int]:
 
 
 def _lost(state: RankState) -> bool:
-    """Whether nothing speaks against it: its stack waits, or its capture merely failed."""
-    failed = state.missing is not None and state.missing.reason in MERELY_FAILED and not state.frames
-    return state.waits or (failed and state.activity is Activity.MISSING)
+    """Whether its stack waits. A rank that could not be read may be the one that has not come."""
+    return state.waits
 
 
 def _under_way(record: RankCounters) -> str:
