@@ -45,6 +45,13 @@ def test_where_one_machine_stopped_or_somebody_was_not_seen_the_job_was_not_susp
     assert diagnose(snapshot(but_one, but_one), WIDE).because[0].code != "job-suspended"
 
 
+def test_ranks_that_are_stopped_on_two_machines_are_not_stopped_by_the_code() -> None:
+    stopped = [trace(rank, "user", state="T") for rank in (5, 40)]
+    seen = [*look({"0-4,6-39,41-63": "gather"}), *stopped]
+    verdict = diagnose(snapshot(seen, seen), WIDE)
+    assert (verdict.kind, set(verdict.evict.machines) <= {"node-0", "node-5"}) == (Kind.MACHINE, True)
+
+
 def test_one_that_runs_where_it_loads_in_the_one_look_there_is_loads() -> None:
     for stack in ("loader", "disk"):
         verdict = once(trace(5, stack, active=True, gil=True))

@@ -34,6 +34,8 @@ NAMED_ALONE = 50
 WEIGHED_APART = 3
 #: So many ranks that are behind are described one by one.
 BEHIND_SHOWN = 4
+#: Activities of a process that is not let on by the kernel: the frames it stands in say nothing of why.
+KERNEL_HELD = frozenset({Activity.STOPPED, Activity.DEAD})
 SERVED_MACHINES = likelihood("served_machines")
 TWO_AT_ONCE = likelihood("two_at_once")
 EACH_FURTHER_AT_ONCE = likelihood("each_further_at_once")
@@ -45,6 +47,7 @@ SAME_PLACE_AT_ONCE = likelihood("same_place_at_once")
 TWO_SERVICES = likelihood("two_services")
 CODE_AT_ONE_PLACE = likelihood("code_at_one_place")
 CODE_IN_PLACES = likelihood("code_in_places")
+CODE_BY_KERNEL = likelihood("code_by_kernel")
 CODE_IN_PLACES_STUCK = likelihood("code_in_places_stuck")
 #: Factors that count for each of several machines, not only for the first.
 _UNLIKELY = (DATA_MOVES, SPINS_IN_C)
@@ -66,7 +69,8 @@ def blame_several(
     activities = {look[rank].activity for rank in ranks}
     # the call site of a rank known by counters alone is unknown
     by_counters = all(look[rank].rule in COUNTED for rank in ranks)
-    alike = len({look[rank].place for rank in ranks}) == 1 and not by_counters
+    halted = activities <= KERNEL_HELD
+    alike = len({look[rank].place for rank in ranks}) == 1 and not by_counters and not halted
     many, machines = len(rivals), max(_units(topology), len(rivals))
     share = many / machines
     odds = {unit: prod(factor.times for factor in weighed[unit]) for unit in guilty}
@@ -194,6 +198,8 @@ def _one_cause(
         behind = Factor(f"{len(states)} devices on {many} machines are behind alike: work that takes its time", many)
         return [(Kind.UNDETERMINED, behind)]
     code = Factor(f"code that {many} of {machines} machines run", many * share * CODE_AT_ONE_PLACE)
+    if activities <= KERNEL_HELD:
+        return [(Kind.SOFTWARE, Factor("code that stops processes, or has the kernel hold them", CODE_BY_KERNEL))]
     if activities == {Activity.COMPILE}:
         return [(Kind.UNDETERMINED, Factor(f"{many} of {machines} machines compile, which takes its time", many))]
     if activities <= _SERVED:
