@@ -8,7 +8,7 @@ from hangdog_models.diagnosis.waits.collective_counters import count
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Layout, Topology, build
-from hangdog_models.verdict import Act, Kind, StallCause, Verdict
+from hangdog_models.verdict import Act, Kind, Verdict
 from hangdog_models.views.first_line import headline
 from support.cases.reasons import codes
 from support.cases.stories import first, job, look, snapshot, trace, twice
@@ -50,16 +50,6 @@ def test_the_one_rank_that_left_nothing_is_named_with_those_who_wait_for_it() ->
         Act.COLLECT,
         "the flight recorder dump of rank 15, or its stack",
     )
-
-
-def test_who_left_neither_dump_nor_stack_is_more_likely_gone_than_cut_off() -> None:
-    wide = job(dp=16, per_machine=1)
-    records = [nccl(rank) for rank in range(15)]
-    seen, unseen = look({"0-15": "metrics"}), look({"0-14": "metrics"})
-    with_stack = judged(snapshot(seen, seen), records, wide)
-    without = judged(snapshot(unseen, unseen), records, wide)
-    assert with_stack.causes[StallCause.GROUP] > 0.8 and without.causes[StallCause.GROUP] < 0.6
-    assert without.culprit is not None and without.culprit.ranks == (15,) and without.culprit.probability > 0.9
 
 
 def test_who_left_neither_a_dump_nor_a_stack_and_is_awaited_is_looked_at_first() -> None:

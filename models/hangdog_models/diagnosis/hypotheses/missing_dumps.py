@@ -23,7 +23,6 @@ from hangdog_models.verdict import Kind, VerdictReason
 
 LOST_DUMPS_MOST = likelihood("lost_dumps_most")
 LOST_DUMP_INSIDE = likelihood("lost_dump_inside")
-LOST_DUMP_UNSEEN = likelihood("lost_dump_unseen")
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
@@ -48,7 +47,6 @@ def explain(scene: Scene) -> list[Hypothesis]:
     if len(lost) > LOST_DUMPS_MOST or not _freed(lost, counted).issuperset(inside):
         return []
     late_in = awaited_by_dim(counted)
-    stacks = any(state.frames for state in look.values())
     found = []
     for rank in lost:
         holds = _first([hold for hold in waits.holds_for(rank) if hold.counted], late_in)
@@ -61,8 +59,6 @@ def explain(scene: Scene) -> list[Hypothesis]:
         ]
         if len(lost) > 1:
             factors.append(Factor(f"one of {len(lost)} such ranks", 1 / len(lost)))
-        if stacks and (rank not in look or not look[rank].frames):
-            factors.append(Factor("nor does it have a stack, as others do", LOST_DUMP_UNSEEN))
         if waits.outside(look):
             factors.append(Factor("a rank outside of all collectives explains it better", GROUP_BESIDE_ROOT))
         if motion.still.issuperset(set(ranks) - {rank}):
