@@ -222,6 +222,8 @@ def _who_and_why(culprit: Culprit, verdict: Verdict, unseen: bool) -> str:
     likely.sort(key=lambda one: (-round(one[0], 9), str(one[1]) != str(kind)))
     who, share = _culprit(culprit), percent(culprit.probability)
     does = _holds_up(culprit, verdict.crash, several)
+    if kind is Kind.NONE and verdict.crash is None:
+        does = f"{'keep' if several else 'keeps'} the others waiting"
     if unseen and likely and likely[0][1] is StallCause.UNKNOWN:
         return f"{who} {does} ({share}), and nothing tells why"
     if len(likely) == 1 and percent(likely[0][0]) == share:
