@@ -46,10 +46,13 @@ def test_where_one_machine_stopped_or_somebody_was_not_seen_the_job_was_not_susp
 
 
 def test_ranks_that_are_stopped_on_two_machines_are_not_stopped_by_the_code() -> None:
-    stopped = [trace(rank, "user", state="T") for rank in (5, 40)]
-    seen = [*look({"0-4,6-39,41-63": "gather"}), *stopped]
-    verdict = diagnose(snapshot(seen, seen), WIDE)
-    assert (verdict.kind, set(verdict.evict.machines) <= {"node-0", "node-5"}) == (Kind.MACHINE, True)
+    small = job(dp=8, per_machine=2)
+    for topology, ranks in ((small, (1, 5)), (WIDE, (5, 40))):
+        waiting = [trace(rank, "gather") for rank in range(topology.world_size) if rank not in ranks]
+        seen = [*waiting, *(trace(rank, "user", state="T") for rank in ranks)]
+        verdict = diagnose(snapshot(seen, seen), topology)
+        assert verdict.kind is Kind.MACHINE, topology.world_size
+        assert set(verdict.evict.machines) <= set(topology.machines_of(ranks))
 
 
 def test_one_that_runs_where_it_loads_in_the_one_look_there_is_loads() -> None:
