@@ -32,8 +32,6 @@ from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Verdict
 
-#: So many looks tell a wait for a device from one long call of a library: two may both meet the same call.
-LOOKS_THAT_LAST = 3
 #: The code of a process that the kernel killed.
 KILLED = "out of memory"
 
@@ -69,8 +67,8 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     rings = profiled.count(snapshot.progress, last, topology)
     records = profiled.believed(positions.ordered(snapshot.counters), rings)
     crowd = waits.crowd_of(last, moved, topology) if records else frozenset()
-    lasting = moved.rounds >= LOOKS_THAT_LAST or moved.stated_s is not None
-    counted = collective_counters.count(records, last, topology, crowd, moved.moving | moved.travelling, lasting)
+    getting_on = moved.moving | moved.travelling
+    counted = collective_counters.count(records, last, topology, crowd, getting_on, moved.lasting)
     # A flight recorder shows more than RAS, such as what has ended: RAS adds nothing about its ranks.
     known = {**last, **counted.states}
     ras = ras_waits.hear(snapshot, known, topology, moved, frozenset(hold.group for hold in counted.holds))

@@ -27,6 +27,10 @@ STATED_S = 120.0
 GONE_AT_LEAST, GONE_SHARE = 4, 0.05
 
 
+#: So many rounds tell a wait for a device from one long call of a library: two may both meet the same call.
+ROUNDS_THAT_LAST = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Motion:
     """What moved in the last `rounds` rounds, counted from the last progress seen.
@@ -76,6 +80,11 @@ class Motion:
     @property
     def known(self) -> bool:
         return self.rounds > 1 or self.stated_s is not None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether what does not move has lasted for longer than one call of a library."""
+        return self.rounds >= ROUNDS_THAT_LAST or self.stated_s is not None
 
     @property
     def over(self) -> str:
