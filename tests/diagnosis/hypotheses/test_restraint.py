@@ -52,7 +52,7 @@ def test_ranks_that_are_stopped_on_two_machines_are_not_stopped_by_the_code() ->
         seen = [*waiting, *(trace(rank, "user", state="T") for rank in ranks)]
         verdict = diagnose(snapshot(seen, seen), topology)
         assert verdict.kind is Kind.MACHINE, topology.world_size
-        assert set(verdict.evict.machines) <= set(topology.machines_of(ranks))
+        assert set(verdict.evict.machines) <= set(topology.machines_of(map(Rank, ranks)))
 
 
 def test_one_that_runs_where_it_loads_in_the_one_look_there_is_loads() -> None:
