@@ -1,6 +1,7 @@
 """DCGM's own diagnosis through a fake `dcgmi`: three generations of its answer, garbage, silence, death; what convicts, what not."""
 
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -113,8 +114,8 @@ def test_garbage_and_silence_are_told_and_convict_nobody(said: object, status: i
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("sleep 600", "did not answer within 1 s, in state S"),
-        ("kill -STOP $$", "did not answer within 1 s, in state T"),
+        ("sleep 600", r"did not answer within \d s, in state S"),
+        ("kill -STOP $$", r"did not answer within \d s, in state T"),
         ("kill -SEGV $$", "was ended by SIGSEGV"),
         ("exec yes 0123456789012345678901234567890123456789", "more than 4194304 bytes of output"),
     ],
@@ -124,7 +125,7 @@ def test_a_diagnosis_that_hangs_dies_or_floods_is_contained(script: str, words: 
     began = time.monotonic()
     results = play(level(tmp_path, script), 1.0 if "answer" in words else 30.0)
     assert time.monotonic() - began < 15
-    assert words in results[0].message
+    assert re.search(words, results[0].message)
     assert {one.outcome for one in results} == {LevelOutcome.INCONCLUSIVE}
 
 
