@@ -158,3 +158,9 @@ def test_a_compressed_file_is_bounded_and_damage_is_a_reason() -> None:
     assert found.problem and not found.data
     (cut,) = taken_apart(BundleEntry("rank0.txt.gz", gzip.compress(XID.encode())[:-9]), DEFAULTS)
     assert cut.problem.startswith("damaged")
+
+
+def test_an_output_that_a_thousand_hosts_share_is_not_copied_a_thousand_times() -> None:
+    rule, output = "-" * 16, "x" * 10_000
+    assert by_host.by_host(f"{rule}\nnode[1-1000]\n{rule}\n{output}\n") == {}
+    assert len(by_host.by_host(f"{rule}\nnode[1-8]\n{rule}\n{output}\n")) == 8

@@ -35,9 +35,7 @@ def _text(entry: BundleEntry) -> str:
     """The file as text; empty where it is none."""
     if entry.problem or b"\0" in entry.data[:_HEAD]:
         return ""
-    return (
-        entry.data.decode("utf-8", "surrogateescape") if entry.data.isascii() else entry.data.decode("utf-8", "replace")
-    )
+    return entry.data.decode("utf-8", "replace")
 
 
 def _folder(entry: BundleEntry, host: str) -> tuple[str, ...]:

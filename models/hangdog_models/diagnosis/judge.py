@@ -105,7 +105,8 @@ def _waiting(look: Look, held: waits.Waits, topology: Topology, findings: Sequen
         if (ranks := topology.machines.get(machine, ())) and all(rank in look and look[rank].frames for rank in ranks)
     }
     of_others = {one.machine for one in findings if one.impact is Impact.PROGRAM and one.code != KILLED}
-    strangers.update(seen.keys() - of_others)
+    killed = {one.machine for one in findings if one.code == KILLED}
+    strangers.update((seen.keys() & killed) - of_others)
     roots = {topology.machine(rank) for rank in held.roots if look[rank].frames}
     if not roots or None in roots:
         return frozenset(strangers)

@@ -7,7 +7,7 @@ import pytest
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
-from hangdog_models.verdict import Kind, Verdict
+from hangdog_models.verdict import Kind, StallCause, Verdict
 from support.cases.reasons import codes
 from support.cases.stories import job, look, snapshot
 
@@ -109,3 +109,10 @@ def test_what_ended_another_process_of_a_machine_that_waits_explains_nothing(bea
         assert (verdict.kind, verdict.suspects[0].ranks) == (alone.kind, (5,)), machine
     there = diagnose(replace(held, findings=(finding(Impact.PROGRAM, "node-2"),)), EIGHT)
     assert there.kind is Kind.SOFTWARE, "the rank that does not wait runs there"
+
+
+def test_a_machine_that_runs_slower_is_not_cleared_by_its_ranks_being_seen() -> None:
+    """All wait alike: nothing tells that the one that is late is elsewhere."""
+    held = snapshot(look({"0-7": "metrics"}), look({"0-7": "metrics"}))
+    verdict = diagnose(replace(held, findings=(finding(Impact.SLOWS, "node-1"),)), EIGHT)
+    assert verdict.causes[StallCause.SLOW] > 0.3

@@ -26,8 +26,8 @@ _NO_HOST = re.compile(
 )
 #: Lines of each host at the least where it stands before each, and the share of all lines that must have one.
 _LINES, _SHARE = 2.0, 0.95
-#: Hosts that are told apart.
-MOST_HOSTS = 4096
+#: Hosts that are told apart, and how many times the text all their outputs may be: a header may name a thousand hosts.
+MOST_HOSTS, _GROWS = 4096, 16
 
 
 def by_host(text: str) -> dict[str, str]:
@@ -65,6 +65,7 @@ def _in_blocks(lines: list[str]) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     hosts: list[str] = []
     at = begun = 0
+    left = _GROWS * sum(map(len, lines))
     while at < len(lines):
         line = lines[at]
         if (ansible := _ANSIBLE.fullmatch(line)) is not None:
@@ -76,6 +77,9 @@ def _in_blocks(lines: list[str]) -> dict[str, str]:
             continue
         if not begun and line.strip() and not _BEFORE.match(line):
             return {}  # what stands before the first host is nobody's: this is another text
+        left -= len(hosts) * len(line)
+        if left < 0:
+            return {}
         for host in hosts:
             if host in found or len(found) < MOST_HOSTS:
                 found.setdefault(host, []).append(line)

@@ -38,8 +38,8 @@ _FOREIGN = ('"frames"', '"pg_config"', '"threads"', '"apiVersion"', '"schema"')
 #: A record of ours, of Docker's, of Ray's events and of Kubernetes' has these: other readers know them better.
 _OTHERS = frozenset({"apiVersion", "kind", "items", "pg_config", "schema", "custom_fields"})
 _DOCKER = frozenset({"log", "stream", "time"})
-#: The share of records that must hold a line, and characters of a name.
-_SHARE, _NAME = 0.8, 253
+#: The share of records that must hold a line.
+_SHARE = 0.8
 _LEVELS_DEEP = 4
 _WORD = re.compile(r"[A-Za-z0-9][\w.-]{0,252}")
 _ISO, _UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"), re.compile(r"(?:Z|[+-]00:?00)$")
