@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -52,9 +53,10 @@ class Run:
             command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
 
-    def read_until(self, text: str) -> str:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+    def read_until(self, text: str, stream: IO[str] | None = None) -> str:
+        stream = stream or self.process.stdout
+        assert stream is not None
+        for line in stream:
             if text in line:
                 return line
         pytest.fail(f"the demo ended before it said {text!r}: {self.process.communicate()}")
@@ -105,7 +107,7 @@ def test_the_right_machine_is_named(runs: list[Run], fault: str, seed: int) -> N
     stdout, stderr = run.process.communicate(timeout=RUN_S)
     assert stdout, stderr
     document = json.loads(stdout)
-    assert document["right"], (document["truth"], document["verdict"])
+    assert document["right"], (document, stderr)
     assert run.process.returncode == 0
     assert document["truth"]["rank"] == draw_plan(seed, fault).rank
     verdict, machine = document["verdict"], document["truth"]["machine"]
@@ -117,6 +119,22 @@ def test_the_right_machine_is_named(runs: list[Run], fault: str, seed: int) -> N
     assert "step   1   loss" in stderr
     assert not run.survivors()
     assert not list(run.files.iterdir())
+
+
+def test_a_job_that_merely_pauses_before_its_standstill_is_asked_about_again(runs: list[Run]) -> None:
+    """A busy machine may hold all of it up while loaders still have batches in stock; then the first verdict is none."""
+    run = start(runs, "--fault", "dataloader", "--seed", "2", "--format", "json")
+    told = run.read_until("a fault is injected", run.process.stderr)
+    trainers = [pid for pid, command in run.survivors().items() if "hangdog.demo.job.train" in command]
+    for pid in trainers:
+        os.kill(pid, signal.SIGSTOP)
+    told += run.read_until("hangdog is asked why", run.process.stderr)
+    for pid in trainers:
+        os.kill(pid, signal.SIGCONT)
+    stdout, rest = run.process.communicate(timeout=RUN_S)
+    document = json.loads(stdout)
+    assert "the job went on" in rest, told + rest
+    assert document["right"], (document, told + rest)
 
 
 def test_it_stays_to_be_looked_at_and_the_evidence_it_keeps_gives_the_same_verdict(

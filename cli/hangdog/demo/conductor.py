@@ -65,9 +65,12 @@ def run_demo(
     """
     with Processes(folder) as processes:
         stage = DemoStage(plan, folder, processes, tell, web=f"127.0.0.1:{free_port()}" if stay else "")
-        onset = stage.train_until_stuck()
-        asked = time.monotonic()
-        outcome = DemoOutcome(plan, stage.snapshot(), onset, time.monotonic() - asked)
+        onset_s = stage.train_until_stuck()
+        verdict, verdict_s = stage.ask_why()
+        while (later := stage.went_on_for()) is not None:
+            onset_s = later
+            verdict, verdict_s = stage.ask_why()
+        outcome = DemoOutcome(plan, verdict, onset_s, verdict_s)
         if keep is not None:
             write_bundle(keep, plan.job, stage.capture)
         if stay is not None:
@@ -93,6 +96,7 @@ class DemoStage:
         self._progress = StepReports(
             {rank: process.stdout for rank, process in ranks.items()}, lambda rank: processes.last_line(f"rank-{rank}")
         )
+        self._struck_at = time.monotonic()
 
     def train_until_stuck(self) -> float:
         """Shows the training, breaks a rank in it, and answers for how many seconds the job went on after that."""
@@ -101,21 +105,40 @@ class DemoStage:
             if step is not None and step.number >= plan.after_step:
                 break
         self._tell("a fault is injected somewhere")
-        struck = time.monotonic()
+        self._struck_at = time.monotonic()
         plan.fault.strike(Victim(self._pids[plan.rank], self._folder / f"rank-{plan.rank}", random.Random(plan.seed)))
-        growth = MemoryGrowth(self._pids[plan.rank])
-        for _ in self._steps(ONSET_S, f"the job trains on in spite of the fault {plan.fault.name}"):
+        return self._still_after(self._steps(ONSET_S, f"the job trains on in spite of the fault {plan.fault.name}"))
+
+    def ask_why(self) -> tuple[Verdict, float]:
+        """The verdict of a snapshot, asked for as a person on call would, and the seconds it took.
+
+        Raises OurFault when there is none.
+        """
+        self._tell(f"no rank has finished a step for {self._progress.since_step_s():.0f} s: hangdog is asked why")
+        asked = time.monotonic()
+        command = ("snapshot", "--server", self._server, "--job", self._plan.job, "--format", "json")
+        verdict = from_json(self._json_output("snapshot", self._run("snapshot", "hangdog", *command)))
+        return verdict, time.monotonic() - asked
+
+    def went_on_for(self) -> float | None:
+        """As `train_until_stuck`, if a step was finished since hangdog was asked; else None.
+
+        A busy machine may hold all ranks up while their loaders still have batches. That is not the fault's standstill.
+        """
+        steps = self._steps(ONSET_S, f"the job trains on in spite of the fault {self._plan.fault.name}")
+        if next(steps) is None:
+            return None
+        self._tell("the job went on: what hangdog was asked about was a pause")
+        return self._still_after(steps)
+
+    def _still_after(self, steps: Iterator[TrainingStep | None]) -> float:
+        """Follows the steps to the standstill; the seconds from the fault to the last of them."""
+        growth = MemoryGrowth(self._pids[self._plan.rank])
+        for _ in steps:
             resting_s = growth.stable_s()
             if self._progress.stalled() and resting_s > QUIET_S:
                 break
-        silent = self._progress.since_step_s()
-        self._tell(f"no rank has finished a step for {silent:.0f} s: hangdog is asked why")
-        return max(0.0, time.monotonic() - silent - struck)
-
-    def snapshot(self) -> Verdict:
-        """The verdict of a snapshot, asked for as a person on call would; raises OurFault when there is none."""
-        command = ("snapshot", "--server", self._server, "--job", self._plan.job, "--format", "json")
-        return from_json(self._json_output("snapshot", self._run("snapshot", "hangdog", *command)))
+        return max(0.0, time.monotonic() - self._progress.since_step_s() - self._struck_at)
 
     def capture(self, name: str) -> dict[str, Any]:
         """What the agent of one machine sees now, as the JSON object it prints."""
