@@ -155,3 +155,15 @@ def test_a_rank_of_which_only_counters_are_known_is_no_side_of_its_own() -> None
     counters = RankCounters(Rank(2), {"0": 7}, {"0": 6}, (entry,), {}, {"0": "default_pg"}, source=WATCHDOG)
     verdict = diagnose(replace(story, counters=(counters,)), job(dp=8))
     assert verdict.kind is not Kind.SOFTWARE
+
+
+def test_a_pipeline_whose_tensor_peer_left_no_stack_shows_no_lost_message() -> None:
+    """Rank 3 was not captured. Its pipeline waits for it; the other one waits for a stage whose device waits for it."""
+    shape = job(tp=4, dp=4, pp=4, per_machine=4)
+    stacks = {rank: message("recv_forward") for rank in (18, 19, 34, 35, 50, 51)} | {2: message("send_forward")}
+    seen = [trace(rank, stacks.get(rank, sync("clip"))) for rank in range(64) if rank != 3]
+    verdict = diagnose(twice(seen), shape)
+    assert verdict.culprit is not None and verdict.culprit.ranks == (3,)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+    complete = diagnose(twice([*seen, trace(3, message("send_forward"))]), shape)
+    assert complete.culprit is None or complete.culprit.ranks != (3,)

@@ -52,6 +52,17 @@ def test_the_one_rank_that_left_nothing_is_named_with_those_who_wait_for_it() ->
     )
 
 
+def test_a_rank_that_left_neither_stack_nor_dump_is_no_member_that_joined() -> None:
+    """Its machine was read, so its process has ended, if not two files were lost. A refused capture shows no such thing."""
+    wide = job(dp=16, per_machine=4)
+    records = [nccl(rank) for rank in range(15)]
+    ended = judged(snapshot(*2 * [look({"0-14": "metrics"})]), records, wide)
+    assert ended.culprit is not None and ended.culprit.ranks == (15,)
+    assert (ended.kind, ended.evict.machines) == (Kind.UNDETERMINED, ())
+    refused = judged(snapshot(*2 * [look({"0-14": "metrics", "15": "not permitted"})]), records, wide)
+    assert refused.kind is Kind.GROUP
+
+
 def test_who_left_neither_a_dump_nor_a_stack_and_is_awaited_is_looked_at_first() -> None:
     """Gloo's recorder does not tell what has begun, and stacks tell who waits: either way it is the first to look at."""
     counted = [RankCounters(Rank(r), {"0": 7}, {"0": 6}, (), {}, {}) for r in (0, 1, 3)]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hangdog_models.diagnosis.hypotheses.behind_unseen import behind_unseen
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.masked_waits import BARRIERS
 from hangdog_models.diagnosis.hypotheses.reason_text import stands
@@ -64,13 +65,14 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     if waits.outside(look) or not silent_ranks(look, topology).isdisjoint(waits.roots):
         return []
     joined = {rank for hold in waits.holds if hold.joined and not hold.inferred for rank in hold.inside}
+    explained = joined | behind_unseen(look, waits, topology)
     sides: dict[tuple[object, ...], list[Rank]] = {}
     seen = any(look[rank].frames for rank in waits.waiting)
     for rank in waits.waiting:
         state = look[rank]
         if seen and not state.frames:
             continue  # its counters name an operation, which may be the one that the others' frames show as a place
-        if state.wait in (Wait.GROUP, Wait.PEER) and rank not in joined:
+        if state.wait in (Wait.GROUP, Wait.PEER) and rank not in explained:
             sides.setdefault(_side(state), []).append(rank)
     unnamed = [rank for rank in waits.waiting if look[rank].wait not in (Wait.GROUP, Wait.PEER)]
     # then the frames of the other side name no operation: direction and cause stay open
@@ -80,7 +82,7 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     order = sorted([*sides.values(), *([unnamed] if undirected else [])], key=lambda ranks: (len(ranks), ranks[0]))
     last = _end_of_waits(order, look, waits, topology) if len(sides) + bool(unnamed) > 2 else []
     if last:
-        rest = sorted({*waits.waiting}.difference(last, joined))
+        rest = sorted({*waits.waiting}.difference(last, explained))
         order = sorted([last, rest], key=lambda ranks: (len(ranks), ranks[0]))
     odd, other = order[0], order[-1]
     alone = len(order[1]) > len(odd) and len(odd) * 2 < len(waits.waiting)

@@ -19,10 +19,13 @@ from hangdog_models.diagnosis.waits.lost_dumps import awaited_by_dim, follows
 from hangdog_models.diagnosis.waits.waits import GroupWait, Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
+from hangdog_models.stack import Reason
+from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, VerdictReason
 
 LOST_DUMPS_MOST = likelihood("lost_dumps_most")
 LOST_DUMP_INSIDE = likelihood("lost_dump_inside")
+LEFT_NOTHING_INSIDE = likelihood("left_nothing_inside")
 
 
 def explain(scene: Scene) -> list[Hypothesis]:
@@ -57,6 +60,9 @@ def explain(scene: Scene) -> list[Hypothesis]:
             Factor(f"if {ranks_of([rank])}, whose counters are lost, has joined, too", LOST_DUMP_INSIDE),
             Factor("share of the waiting ranks it explains", len(reached) / max(1, len(waits.waiting))),
         ]
+        if _left_nothing(rank, look, topology):
+            gone = "its stack is missing as well, and others of its machine left theirs: a process that ended leaves none"
+            factors.append(Factor(gone, LEFT_NOTHING_INSIDE))
         if len(lost) > 1:
             factors.append(Factor(f"one of {len(lost)} such ranks", 1 / len(lost)))
         if waits.outside(look):
@@ -77,6 +83,15 @@ def explain(scene: Scene) -> list[Hypothesis]:
         unit = topology.machine(rank) or f"rank {rank}"
         found.append(Hypothesis(Kind.SOFTWARE, (*factors, code), (rank,), (unit,), because))
     return found
+
+
+def _left_nothing(rank: Rank, look: Look, topology: Topology) -> bool:
+    """Whether neither stack nor error of a rank came, while stacks of others on its machine did."""
+    state = look.get(rank)
+    if state is not None and (state.missing is None or state.missing.reason is not Reason.NO_EVIDENCE):
+        return False
+    others = topology.machines.get(topology.machine(rank) or "", ())
+    return any(one != rank and one in look and look[one].frames for one in others)
 
 
 def _freed(lost: Sequence[Rank], counted: Sequence[GroupWait]) -> set[Rank]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
+from hangdog_models.diagnosis.hypotheses.behind_unseen import behind_unseen
 from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.masked_waits import BARRIERS
 from hangdog_models.diagnosis.observe.activity import RankState, sites
@@ -73,7 +74,9 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
     counted = any(hold.counted for hold in waits.holds)
     if len(clusters) < 2 or barred or outside or counted or len(topology.machines) < 2:
         return NOBODY
-    unseen = waits.reached_from(rank for rank in waits.roots if merely_failed(look[rank]))  # no capture: explained
+    # no capture: explained
+    unseen = waits.reached_from(rank for rank in waits.roots if merely_failed(look[rank]))
+    unseen |= behind_unseen(look, waits, topology)
     ranks = tuple(rank for rank in _odd(clusters, topology) if rank not in unseen)
     met = _met(look, topology)
     odd = frozenset(ranks)
@@ -177,8 +180,9 @@ def _message(
     cluster_of = {rank: number for number, cluster in enumerate(clusters) for rank in cluster.ranks}
 
     def alone(rank: Rank) -> bool:
-        seen = [peer for peer in topology.group(TENSOR, rank) or () if peer != rank and peer in cluster_of]
-        return bool(seen) and all(cluster_of[peer] != cluster_of.get(rank) for peer in seen)
+        peers = [peer for peer in topology.group(TENSOR, rank) or () if peer != rank]
+        seen = all(peer in cluster_of for peer in peers)  # it may wait for one that left no stack
+        return bool(peers) and seen and all(cluster_of[peer] != cluster_of.get(rank) for peer in peers)
 
     tensor = TENSOR in topology.groups
     found = [pair for pair in met if (any(map(alone, pair)) if tensor else odd.issuperset(pair))]
@@ -205,8 +209,12 @@ def _meet(here: frozenset[tuple[str, ...]], there: frozenset[tuple[str, ...]]) -
 
 
 def _closed(look: Look, topology: Topology) -> tuple[Rank, ...]:
-    """The only pipeline of more than two whose stages all wait for messages, if it is on few enough machines."""
+    """The only pipeline of more than two whose stages all wait for messages, if it is on few enough machines.
+
+    One with a stage that was not seen may be another such pipeline, and wait for that stage.
+    """
     pipelines = topology.groups.get(PIPELINE, ())
-    found = [group for group in pipelines if all(rank in look and look[rank].wait is Wait.PEER for rank in group)]
-    one = found[0] if len(found) == 1 and len(pipelines) > 2 else ()
+    seen = {group: [rank for rank in group if rank in look and look[rank].frames] for group in pipelines}
+    found = [group for group, some in seen.items() if some and all(look[rank].wait is Wait.PEER for rank in some)]
+    one = found[0] if len(found) == 1 and len(pipelines) > 2 and len(seen[found[0]]) == len(found[0]) else ()
     return one if len(topology.machines_of(one)) <= WIDEST_SHARE * len(topology.machines) else ()
