@@ -113,6 +113,11 @@ def got_on(before: RankCounters, after: RankCounters) -> bool:
     return collectives or any(number > messages.get(group, number) for group, number in _last_messages(after).items())
 
 
+def stood_still(before: RankCounters, after: RankCounters) -> bool:
+    """Whether one rank completed nothing between two of its records, and did not begin anew either."""
+    return before.completed == after.completed and _last_messages(before) == _last_messages(after)
+
+
 def _last_messages(record: RankCounters) -> dict[str, int]:
     """The newest completed send or receive of each group."""
     newest: dict[str, int] = {}

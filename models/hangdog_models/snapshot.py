@@ -56,6 +56,7 @@ class Snapshot:
     - `ras`: reports of NCCL RAS on one job, from old to new.
     - `findings`: what logs and hardware report.
     - `got_on`: ranks that completed operations between the last two rounds with a flight record of them.
+    - `stood`: ranks that completed none between these.
     - `past`: earlier known incidents, by their kind.
     - `exits`: the ends of trainers, if the job crashed.
     - `log_ends`: how far logs reach, which dates their events.
@@ -71,6 +72,7 @@ class Snapshot:
     findings: tuple[Finding, ...] = ()
     account: Account = Account()
     got_on: tuple[Rank, ...] = ()
+    stood: tuple[Rank, ...] = ()
     past: tuple[Family, ...] = ()
     exits: tuple[Exit, ...] = ()
     log_ends: tuple[LogEnd, ...] = ()
@@ -130,6 +132,7 @@ def merged(parts: Iterable[Snapshot]) -> Snapshot:
         findings=tuple(findings[key] for key in sorted(findings)),
         account=_summed(part.account for part in them),
         got_on=tuple(sorted({rank for part in them for rank in part.got_on})),
+        stood=tuple(sorted({rank for part in them for rank in part.stood})),
         checked=max(part.checked for part in them),
         numbers=tuple(sorted({one for part in them for one in part.numbers}, key=repr)),
         progress=_fullest(

@@ -24,20 +24,20 @@ def rounds(*completed: tuple[int, ...]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("completed", "got_on"),
+    ("completed", "got_on", "stood"),
     [
-        (((4, 4, 4, 4), (6, 6, 6, 6)), (0, 1, 2, 3)),
-        (((4, 4, 4, 4), (4, 4, 4, 4)), ()),
-        (((4, 4, 4, 4), (6, 6, 6, 6), (6, 6, 6, 6)), ()),  # it hangs since
-        (((4, 4, 4, 4), (0, 0, 0, 0)), ()),  # it began anew
-        (((6, 6, 6, 6),), ()),
+        (((4, 4, 4, 4), (6, 6, 6, 6)), (0, 1, 2, 3), ()),
+        (((4, 4, 4, 4), (4, 4, 4, 4)), (), (0, 1, 2, 3)),
+        (((4, 4, 4, 4), (6, 6, 6, 6), (6, 6, 6, 6)), (), (0, 1, 2, 3)),  # it hangs since
+        (((4, 4, 4, 4), (0, 0, 0, 0)), (), ()),  # it began anew
+        (((6, 6, 6, 6),), (), ()),
     ],
 )
 def test_a_job_that_completes_operations_between_the_last_two_rounds_moves(
-    fill: Fill, completed: tuple[tuple[int, ...], ...], got_on: tuple[int, ...]
+    fill: Fill, completed: tuple[tuple[int, ...], ...], got_on: tuple[int, ...], stood: tuple[int, ...]
 ) -> None:
     snapshot, layout = open_bundle(fill(rounds(*completed)))
-    assert snapshot.got_on == got_on
+    assert (snapshot.got_on, snapshot.stood) == (got_on, stood)
     assert len(snapshot.account.unreadable) == 4 * max(0, len(completed) - 2)  # the last two rounds are used
     topology, _ = build(layout, snapshot.highest_rank())
     verdict = diagnose(snapshot, topology)

@@ -244,7 +244,10 @@ def test_ranks_on_their_way_out_are_victims_of_a_dead_one() -> None:
 
 def test_a_program_that_ended_by_itself_is_named() -> None:
     traces = [*look({"0-2": "metrics"}), trace(3, ["_shutdown threading.py"])]
-    assert first(diagnose(twice(traces), job(dp=4, per_machine=1))) == (3,)
+    verdict = diagnose(twice(traces), job(dp=4, per_machine=1))
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (3,), ())
+    assert 0.5 < verdict.confidence < 0.65
+    assert 0.07 < verdict.causes[StallCause.DEPENDENCY] < 0.13 and verdict.causes[StallCause.MACHINE] < 0.35
 
 
 def test_a_peer_outside_of_the_job_that_does_not_answer_is_a_dependency() -> None:

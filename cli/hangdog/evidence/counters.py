@@ -5,15 +5,17 @@ from dataclasses import replace
 
 from hangdog.evidence.content import Logged, ReadRequest, RingFile
 from hangdog.evidence.placed import Placed
-from hangdog_models.collectives import INSPECTOR, RankCounters, RasReport, got_on
+from hangdog_models.collectives import INSPECTOR, RankCounters, RasReport, got_on, stood_still
 from hangdog_models.progress.collective_progress import RankProgress
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import united
 from hangdog_models.reading.logs import nameless
 
 
-def got_on_ranks(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> tuple[Rank, ...]:
-    """The ranks that completed operations between the last two rounds that hold a flight record of them.
+def got_on_ranks(
+    ordered: Sequence[Placed], unused: MutableMapping[str, str]
+) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
+    """The ranks that completed operations between the last two rounds with a flight record, and those that stood still.
 
     The records of the round before the last one, of which nothing else is taken, leave `unused`.
     """
@@ -23,13 +25,16 @@ def got_on_ranks(ordered: Sequence[Placed], unused: MutableMapping[str, str]) ->
             inside = by_rank.setdefault(placed.content.rank, {})
             inside.setdefault(placed.name.round, (placed.name.path, placed.content))
     found: list[Rank] = []
+    stood: list[Rank] = []
     for rank, rounds in sorted(by_rank.items()):
         if len(rounds) > 1:
             (path, before), (_, after) = (rounds[at] for at in sorted(rounds)[-2:])
             unused.pop(path, None)
             if got_on(before, after):
                 found.append(rank)
-    return tuple(found)
+            elif stood_still(before, after):
+                stood.append(rank)
+    return tuple(found), tuple(stood)
 
 
 def counters_of(ordered: Sequence[Placed], unused: MutableMapping[str, str]) -> tuple[RankCounters, ...]:

@@ -183,7 +183,7 @@ def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple
     )
     snapshot = Snapshot(
         job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account,
-        assembly.got_on, log_ends=assembly.log_ends, progress=assembly.progress,
+        assembly.got_on, assembly.stood, log_ends=assembly.log_ends, progress=assembly.progress,
     )  # fmt: skip
     return snapshot, with_seen(layout, assembly.records, assembly.ras)
 

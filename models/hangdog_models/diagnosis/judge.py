@@ -78,7 +78,19 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     captured = max(sum(state.activity is not Activity.MISSING for state in look.values()), ras.answered)
     clusters = clustering(options.clustering)(look, topology)
     odd = outliers.find(clusters, look, held, topology)
-    scene = Scene(look, held, moved, topology, records, clusters, odd, contradictions, captured, stalled_s)
+    scene = Scene(
+        look,
+        held,
+        moved,
+        topology,
+        records,
+        clusters,
+        odd,
+        contradictions,
+        captured,
+        stalled_s,
+        frozenset(snapshot.stood),
+    )
     seen = any(state.frames for state in look.values())
     by_reports = ras_reports.weighed(explain(scene), scene, snapshot, once=ras.once)
     found = wrong_numbers.unproven(by_reports, snapshot)

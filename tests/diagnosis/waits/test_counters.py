@@ -12,8 +12,8 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import packaged
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Kind, Verdict
-from support.cases.stories import job, look, snapshot, trace
+from hangdog_models.verdict import Act, Kind, Verdict
+from support.cases.stories import job, look, snapshot, trace, twice
 
 FOUR = job(dp=4, per_machine=1)
 
@@ -135,7 +135,7 @@ def test_hosts_that_ran_ahead_are_all_in_the_oldest_operation() -> None:
 def test_a_device_that_has_not_started_what_its_host_launched_is_behind_and_named() -> None:
     """All hosts read the loss back; rank 2's GPU never began the all-reduce that all of them launched."""
     records = [nccl(rank, 9, 6 if rank == 2 else 7, 6) for rank in range(4)]
-    story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))
+    story = snapshot(*3 * [look({"0-3": "item"})])
     assert counted(records) == [("dp", (0, 1, 3), (2,))]
     verdict = diagnose(replace(story, counters=tuple(records)), FOUR)
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
@@ -164,7 +164,7 @@ def test_a_host_waiting_for_its_device_with_nothing_under_way_is_held_up_by_it()
     [
         ("augment data.py", 0, 3, True),
         ("augment data.py", 0, 2, False),
-        ("forward torch/nn/modules/linear.py", 0, 2, True),
+        ("forward torch/nn/modules/linear.py", 0, 3, True),
         ("augment data.py", 1, 3, False),
         ("file_digest hashlib.py", 0, 3, False),
     ],
@@ -200,7 +200,7 @@ def test_a_launch_that_lasts_with_nothing_under_way_is_held_up_by_the_device_or_
     """A full queue is no excuse where the device has done all that any group was given."""
     forward = trace(2, ["<module> train.py", "_call_impl torch/nn/modules/module.py", "forward model.py"], state="S")
 
-    story = snapshot(*2 * [[*look({"0-1,3": "item"}), forward]])
+    story = snapshot(*3 * [[*look({"0-1,3": "item"}), forward]])
     records = tuple(nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6) for rank in range(4))
     verdict = diagnose(replace(story, counters=records), FOUR)
     assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-2",))
@@ -315,6 +315,22 @@ def test_ranks_that_left_nothing_may_be_members_of_a_group_that_only_logs_tell_o
     assert stuck_whole([logged(rank, 8) for rank in range(8)], two_machines) == [False]
     verdict = diagnose(replace(snapshot(), counters=tuple(logged(rank, 8) for rank in range(8))), two_machines)
     assert verdict.evict.machines == () and verdict.kind is not Kind.GROUP
+
+
+def test_counters_of_one_moment_evict_nobody() -> None:
+    """Two looks may both meet the sync of a healthy step, and one rank's device is the last in it."""
+    records = tuple(nccl(rank, 9, 6 if rank == 2 else 7, 6) for rank in range(4))
+    one_moment = replace(twice(look({"0-3": "item"})), counters=records)
+    verdict = diagnose(one_moment, FOUR)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ())
+    assert 0.7 < verdict.confidence < 0.85
+    assert verdict.next[0].do is Act.COLLECT and "flight recorder dumps" in verdict.next[0].why
+    for known in (
+        replace(one_moment, stood=tuple(map(Rank, range(4)))),
+        replace(snapshot(*3 * [look({"0-3": "item"})]), counters=records),
+        replace(one_moment, job=replace(one_moment.job, stalled_s=60.0)),
+    ):
+        assert diagnose(known, FOUR).evict.machines == ("node-2",)
 
 
 def test_a_device_that_is_behind_in_one_look_is_evicted_only_where_that_lasts() -> None:

@@ -146,7 +146,8 @@ def test_records_of_its_own_tell_more_than_its_launches() -> None:
         for rank, last in enumerate((90, 89, *[90] * 6))
     )
     story = replace(twice(HELD_UP), counters=records)
-    verdict = judged(report({1: 6649}), story=story)
+    assert judged(report({1: 6649}), story=story).suspects[0].ranks == (1,)
+    verdict = judged(report({1: 6649}), story=replace(story, job=replace(story.job, stalled_s=60.0)))
     assert (verdict.suspects[0].ranks, verdict.evict.machines) == ((1,), ("node-0",))
 
 

@@ -31,7 +31,6 @@ def _odds(name: str) -> Odds:
 ODDS: Mapping[Activity, Odds] = {
     Activity.STOPPED: _odds("doing_stopped"),
     Activity.DEAD: _odds("doing_dead"),
-    Activity.TEARDOWN: _odds("doing_teardown"),
     Activity.STORAGE: _odds("doing_storage"),
     Activity.GIL: _odds("doing_gil"),
     Activity.LAUNCH: _odds("doing_launch"),
@@ -50,6 +49,7 @@ _CAUSES: Mapping[Activity, Mapping[str, float]] = {
     Activity.CHECKPOINT: by_cause("why_at_a_checkpoint"),
     Activity.COMPILE: by_cause("why_compiling"),
     Activity.DATALOADER: by_cause("why_at_its_loader"),
+    Activity.TEARDOWN: by_cause("why_on_its_way_out"),
 }
 WHY_IN_AN_OPERATOR = by_cause("why_in_an_operator")
 WHY_BEHIND_IN_ALL_TO_ALL = by_cause("why_behind_in_all_to_all")

@@ -17,9 +17,7 @@ def behind_unseen(look: Look, waits: Waits, topology: Topology) -> frozenset[Ran
     if not failed:
         return frozenset()
     peers = {peer for rank in failed for peer in topology.group("tp", rank) or () if peer not in failed}
-    awaiting = [
-        hold for hold in waits.holds if hold.awaited and hold.dim not in (None, WORLD) and not hold.inferred
-    ]
+    awaiting = [hold for hold in waits.holds if hold.awaited and hold.dim not in (None, WORLD) and not hold.inferred]
     found = failed | peers
     grown = True
     while grown:

@@ -61,7 +61,9 @@ def explain(scene: Scene) -> list[Hypothesis]:
             Factor("share of the waiting ranks it explains", len(reached) / max(1, len(waits.waiting))),
         ]
         if _left_nothing(rank, look, topology):
-            gone = "its stack is missing as well, and others of its machine left theirs: a process that ended leaves none"
+            gone = (
+                "its stack is missing as well, and others of its machine left theirs: a process that ended leaves none"
+            )
             factors.append(Factor(gone, LEFT_NOTHING_INSIDE))
         if len(lost) > 1:
             factors.append(Factor(f"one of {len(lost)} such ranks", 1 / len(lost)))

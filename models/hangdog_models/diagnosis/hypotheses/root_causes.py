@@ -27,6 +27,17 @@ _WRITER = Rank(0)
 #: How functions begin by which native code calls a device.
 _OF_DEVICES = ("cuda", "cuStream", "cuCtx", "cuEvent", "cuMem", "c10::cuda", "hip", "urEvent")
 WHY_IN_A_DUTY = by_cause("why_in_a_duty")
+WHY_DEVICE_IN_ONE_MOMENT = by_cause("why_device_in_one_moment")
+#: What would tell a device that hangs from the one that is last in each step.
+ONE_MOMENT = (
+    VerdictReason(
+        "device-in-one-moment",
+        "its device is behind in dumps of one moment: in each step of a healthy job some device is",
+    ),
+    VerdictReason(
+        "collect-looks", "collect next: a second look with flight recorder dumps, which shows whether it gets on"
+    ),
+)
 WHY_ALL_ARE_SERVED = by_cause("why_all_are_served")
 WHY_MANY_ARE_SERVED = by_cause("why_many_are_served")
 #: How to tell work from an endless loop.
@@ -58,6 +69,9 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     # if the call site of one of several ranks has other causes, too, the machine is in doubt
     rank = next((rank for rank in blamed.ranks if causes_of(scene.look[rank])), blamed.ranks[0])
     lead = scene.look[rank]
+    if lead.rule == BY_DEVICE and lead.frames and causes_of(lead) is None and not scene.device_lasts(rank):
+        causes = _shared_out(replace(blamed, reasons=(*blamed.reasons, *ONE_MOMENT)), WHY_DEVICE_IN_ONE_MOMENT)
+        return _as_kind(causes, Kind.NONE, Kind.UNDETERMINED, ONE_MOMENT)
     if (does := _own_duty(rank, lead, scene)) is not None:
         stands = _at_one_line(rank, lead, scene) and scene.stalled_s is not None and not _brief(scene)
         return _duty(blamed, rank, does, scene, looped=stands)

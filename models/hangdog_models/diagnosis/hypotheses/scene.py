@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hangdog_models.collectives import RankCounters
+from hangdog_models.collectives import FLIGHT_RECORDER, RankCounters
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
 from hangdog_models.diagnosis.hypotheses.outliers import Apart
 from hangdog_models.diagnosis.observe.motion import Look, Motion
@@ -30,6 +30,7 @@ class Scene:
     - `contradictions`: where stacks and counters contradict each other.
     - `captured`: the number of ranks with any evidence, at most the world size.
     - `stalled_s`: the seconds for which nothing had moved, as stated or as rounds minutes apart show; None if unknown.
+    - `stood`: ranks whose flight records of two rounds show that they completed nothing in between.
     """
 
     look: Look
@@ -42,3 +43,14 @@ class Scene:
     contradictions: Sequence[Contradiction]
     captured: int
     stalled_s: float | None = None
+    stood: frozenset[Rank] = frozenset()
+
+    def device_lasts(self, rank: Rank) -> bool:
+        """Whether it is known for longer than one moment how far the device of a rank is.
+
+        Two looks may both meet a healthy job where each step waits for its devices. A recorder's dumps of one moment then
+        name whoever is last. A watchdog that gave up, and a profiler's rings, tell how long an operation has lasted.
+        """
+        if self.motion.lasting or self.stalled_s is not None or rank in self.stood:
+            return True
+        return not any(one.rank == rank and one.source == FLIGHT_RECORDER for one in self.records)
