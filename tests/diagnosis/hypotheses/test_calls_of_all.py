@@ -2,6 +2,7 @@
 
 from hangdog_models.diagnosis.judge import diagnose, investigate
 from hangdog_models.verdict import Kind
+from support.cases.reasons import codes
 from support.cases.stories import C10D, first, job, look, snapshot, trace, twice
 
 ELSEWHERE = ["<module> train.py", "finish loop.py", f"barrier {C10D}"]
@@ -12,6 +13,18 @@ def test_a_barrier_is_of_all_though_those_at_it_are_a_group_of_their_own() -> No
     verdict = diagnose(twice(look({"0-3,8-15": "item", "4-7": "barrier"})), job(tp=4, dp=4, per_machine=4))
     assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())
     assert verdict.culprit is not None and verdict.culprit.ranks == (4, 5, 6, 7)
+
+
+def test_a_side_that_is_one_whole_group_may_be_stuck_in_its_own_operation() -> None:
+    """The other half has gone on to a call of all: code that parts them, or an all-reduce of the odd ranks that hangs."""
+    odd = ",".join(str(rank) for rank in range(1, 16, 2))
+    even = ",".join(str(rank) for rank in range(0, 16, 2))
+    shape = job(tp=2, dp=8, per_machine=4)
+    verdict = diagnose(twice(look({odd: "item", even: "barrier"})), shape)
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.UNDETERMINED, tuple(range(1, 16, 2)), ())
+    assert "whole-group-apart" in codes(verdict.suspects[0].because)
+    other = diagnose(twice(look({odd: "item", even: "barrier"})), job(dp=16, per_machine=4))
+    assert other.kind is Kind.SOFTWARE, "no group of the job is that half"
 
 
 def test_who_is_at_a_barrier_is_on_one_side_whatever_line_it_came_from() -> None:

@@ -118,6 +118,9 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
     because = (parted_so, *(_AT_ITS_DEVICE if at_device and not crossed else (_NOBODY_OUTSIDE,)))
     if not alone:
         code = Hypothesis(Kind.SOFTWARE, tuple(factors), reasons=because)
+        stuck = [hold for side in (odd, other) if (hold := _whole_group(side, look, topology)) is not None]
+        if len(stuck) == 1:
+            return [code, _stuck(stuck[0], sides_of, factors)]
         if Wait.PEER not in (look[odd[0]].wait, look[other[0]].wait):
             return [code]
         # A sender need not wait: what one half waits for may have been sent and lost. Frames look equal either way.
@@ -138,6 +141,26 @@ def _sides(look: Look, waits: Waits, motion: Motion, topology: Topology) -> list
         lost = (VerdictReason("message-may-be-lost", f"{sides_of}: what was sent may be lost"),)
         return [code, Hypothesis(Kind.GROUP, tuple(factors), reasons=lost)]
     return [code]
+
+
+def _whole_group(side: Sequence[Rank], look: Look, topology: Topology) -> GroupWait | None:
+    """The group of which a side is all members, none more: these may be in an operation of their own that hangs.
+
+    Not if they are in a call of all ranks, which others have not come to.
+    """
+    if look[side[0]].operation in OF_ALL:
+        return None
+    members = tuple(sorted(side))
+    dims = [dim for dim in topology.dims if dim != WORLD and members in topology.groups.get(dim, ())]
+    return GroupWait(dims[0], members, (), stands(look[side[0]])) if dims else None
+
+
+def _stuck(hold: GroupWait, sides_of: str, factors: Sequence[Factor]) -> Hypothesis:
+    """The others wait for the ranks of one group, and these for what does not complete among them."""
+    text = (
+        f"{sides_of}: {ranks_of(hold.inside)} are all of one {hold.dim} group, which may be stuck in its own operation"
+    )
+    return Hypothesis(Kind.GROUP, tuple(factors), hold.inside, (), (VerdictReason("whole-group-apart", text),), hold)
 
 
 def _end_of_waits(sides: Sequence[list[Rank]], look: Look, waits: Waits, topology: Topology) -> list[Rank]:

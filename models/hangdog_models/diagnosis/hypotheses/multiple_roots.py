@@ -25,6 +25,7 @@ from hangdog_models.diagnosis.stragglers.sample_lengths import replica
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
+from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity, Kind, VerdictReason
 
@@ -69,7 +70,7 @@ def blame_several(
     activities = {look[rank].activity for rank in ranks}
     # the call site of a rank known by counters alone is unknown
     by_counters = all(look[rank].rule in COUNTED for rank in ranks)
-    halted = activities <= KERNEL_HELD
+    halted = all(_held_by_kernel(look[rank]) for rank in ranks)
     alike = len({look[rank].place for rank in ranks}) == 1 and not by_counters and not halted
     many, machines = len(rivals), max(_units(topology), len(rivals))
     share = many / machines
@@ -125,6 +126,12 @@ def blame_several(
         for each in _common(Hypothesis(kind, (*top, factor), ranks, tuple(rivals), why), scene)
     ]
     return found
+
+
+def _held_by_kernel(state: RankState) -> bool:
+    """Whether the kernel does not let it on: it is stopped or dead, or asleep in a driver, where no signal reaches it."""
+    in_driver = state.missing is not None and state.missing.reason is Reason.UNINTERRUPTIBLE and not state.frames
+    return state.activity in KERNEL_HELD or (in_driver and state.activity is Activity.DEVICE_SYNC)
 
 
 def _each_by_its_causes(
@@ -198,7 +205,7 @@ def _one_cause(
         behind = Factor(f"{len(states)} devices on {many} machines are behind alike: work that takes its time", many)
         return [(Kind.UNDETERMINED, behind)]
     code = Factor(f"code that {many} of {machines} machines run", many * share * CODE_AT_ONE_PLACE)
-    if activities <= KERNEL_HELD:
+    if all(map(_held_by_kernel, states)):
         return [(Kind.SOFTWARE, Factor("code that stops processes, or has the kernel hold them", CODE_BY_KERNEL))]
     if activities == {Activity.COMPILE}:
         return [(Kind.UNDETERMINED, Factor(f"{many} of {machines} machines compile, which takes its time", many))]
