@@ -61,9 +61,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
             Factor("share of the waiting ranks it explains", len(reached) / max(1, len(waits.waiting))),
         ]
         if _left_nothing(rank, look, topology):
-            gone = (
-                "its stack is missing as well, and others of its machine left theirs: a process that ended leaves none"
-            )
+            gone = "its stack is missing as well, and all others left theirs: a process that ended leaves none"
             factors.append(Factor(gone, LEFT_NOTHING_INSIDE))
         if len(lost) > 1:
             factors.append(Factor(f"one of {len(lost)} such ranks", 1 / len(lost)))
@@ -88,12 +86,16 @@ def explain(scene: Scene) -> list[Hypothesis]:
 
 
 def _left_nothing(rank: Rank, look: Look, topology: Topology) -> bool:
-    """Whether neither stack nor error of a rank came, while stacks of others on its machine did."""
+    """Whether neither stack nor error of a rank came, while its machine was read and the stacks of all others came.
+
+    Where several stacks are lost the collection loses some, and one of them may well be that of an awaited rank.
+    """
     state = look.get(rank)
     if state is not None and (state.missing is None or state.missing.reason is not Reason.NO_EVIDENCE):
         return False
-    others = topology.machines.get(topology.machine(rank) or "", ())
-    return any(one != rank and one in look and look[one].frames for one in others)
+    seen = {one for one, there in look.items() if there.frames}
+    mates = topology.machines.get(topology.machine(rank) or "", ())
+    return len(seen) == topology.world_size - 1 and rank not in seen and not seen.isdisjoint(mates)
 
 
 def _freed(lost: Sequence[Rank], counted: Sequence[GroupWait]) -> set[Rank]:

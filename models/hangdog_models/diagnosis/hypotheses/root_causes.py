@@ -69,7 +69,7 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     # if the call site of one of several ranks has other causes, too, the machine is in doubt
     rank = next((rank for rank in blamed.ranks if causes_of(scene.look[rank])), blamed.ranks[0])
     lead = scene.look[rank]
-    if lead.rule == BY_DEVICE and lead.frames and causes_of(lead) is None and not scene.device_lasts(rank):
+    if lead.rule == BY_DEVICE and lead.frames and causes_of(lead) is None and scene.device_in_one_moment(rank):
         causes = _shared_out(replace(blamed, reasons=(*blamed.reasons, *ONE_MOMENT)), WHY_DEVICE_IN_ONE_MOMENT)
         return _as_kind(causes, Kind.NONE, Kind.UNDETERMINED, ONE_MOMENT)
     if (does := _own_duty(rank, lead, scene)) is not None:

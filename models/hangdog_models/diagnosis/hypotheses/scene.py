@@ -45,12 +45,12 @@ class Scene:
     stalled_s: float | None = None
     stood: frozenset[Rank] = frozenset()
 
-    def device_lasts(self, rank: Rank) -> bool:
-        """Whether it is known for longer than one moment how far the device of a rank is.
+    def device_in_one_moment(self, rank: Rank) -> bool:
+        """Whether several looks show a rank unchanged, but one moment alone tells how far its device is.
 
         Two looks may both meet a healthy job where each step waits for its devices. A recorder's dumps of one moment then
         name whoever is last. A watchdog that gave up, and a profiler's rings, tell how long an operation has lasted.
         """
-        if self.motion.lasting or self.stalled_s is not None or rank in self.stood:
-            return True
-        return not any(one.rank == rank and one.source == FLIGHT_RECORDER for one in self.records)
+        if not self.motion.known or self.motion.lasting or self.stalled_s is not None or rank in self.stood:
+            return False
+        return any(one.rank == rank and one.source == FLIGHT_RECORDER for one in self.records)
