@@ -52,6 +52,19 @@ def test_the_one_rank_that_left_nothing_is_named_with_those_who_wait_for_it() ->
     )
 
 
+def test_machines_of_which_nothing_came_are_looked_at_first() -> None:
+    """All that were seen wait in the end of a step, and their stacks name nobody: an open question that begins there."""
+    wide = job(dp=16, per_machine=4)
+    verdict = diagnose(twice(look({"0-3,8-11": "item"})), wide)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
+    assert verdict.culprit is not None and verdict.culprit.machines == ("node-1",)
+    assert 0.2 < verdict.culprit.probability < 0.35
+    assert any("nothing came of node-1 and node-3" in line.text for line in verdict.because)
+    assert verdict.next[0].do is Act.COLLECT and "4-7,12-15" in verdict.next[0].why
+    busy = diagnose(twice(look({"0-3,8-10": "item", "11": "loader"})), wide)
+    assert busy.culprit is not None and busy.culprit.ranks == (11,), "somebody was seen outside"
+
+
 def test_a_rank_that_left_neither_stack_nor_dump_is_no_member_that_joined() -> None:
     """Its machine was read, so its process has ended, if not two files were lost. A refused capture shows no such thing."""
     wide = job(dp=16, per_machine=4)

@@ -32,6 +32,7 @@ from hangdog_models.verdict import Activity, Kind, VerdictReason
 CULPRIT_UNSEEN = likelihood("culprit_unseen")
 CULPRIT_UNCAPTURED = likelihood("culprit_uncaptured")
 CULPRIT_AMONG_MISSING = likelihood("culprit_among_missing")
+CULPRIT_AMONG_ABSENT_MACHINES = likelihood("culprit_among_absent_machines")
 HEALTHY_MOMENT = likelihood("healthy_moment")
 JOB_AT_WORK = likelihood("job_at_work")
 MOMENT_AMONG_FEW = likelihood("moment_among_few")
@@ -55,6 +56,8 @@ def explain_unseen(scene: Scene) -> list[Hypothesis]:
     inside = proven(scene)
     whole = unseen(scene.captured, scene.topology.world_size, inside=inside)
     units = {} if inside else _left(scene)
+    if not units and not inside:
+        return _among_absent(whole, scene)
     if not units or len(units) > NAMED_ALONE:
         return [whole]
     part = CULPRIT_AMONG_MISSING / len(units)
@@ -173,6 +176,30 @@ def _left(scene: Scene) -> Mapping[str, tuple[Rank, ...]]:
     for rank in missing:
         units.setdefault(topology.machine(rank) or f"rank {rank}", []).append(rank)
     return {unit: tuple(ranks) for unit, ranks in units.items()}
+
+
+def _among_absent(whole: Hypothesis, scene: Scene) -> list[Hypothesis]:
+    """The machines of which nothing came, where each rank that was seen waits and did not move: rather one of these.
+
+    The waits do not say for whom, so something between the seen ranks may be broken as well.
+    """
+    look, waits, topology = scene.look, scene.waits, scene.topology
+    seen = {rank for rank, state in look.items() if state.activity is not Activity.MISSING}
+    absent = {name: ranks for name, ranks in topology.machines.items() if ranks and seen.isdisjoint(ranks)}
+    lost = sum(map(len, absent.values()))
+    if not scene.motion.known or not absent or len(absent) > NAMED_ALONE or lost + len(seen) != topology.world_size:
+        return [whole]
+    if waits.outside(look) or not seen.issubset(waits.waiting) or not seen:
+        return [whole]
+    names = " and ".join(sorted(absent)) if len(absent) <= 2 else counted(len(absent), "machine")
+    text = f"each rank that was seen waits, and nothing came of {names}: look there first"
+    because = (VerdictReason("machine-left-nothing", text),)
+    part = CULPRIT_AMONG_ABSENT_MACHINES / len(absent)
+    found = [
+        replace(whole, ranks=tuple(ranks), units=(name,), reasons=because, shares=(part,))
+        for name, ranks in sorted(absent.items(), key=lambda item: item[1])
+    ]
+    return [*found, replace(whole, shares=(1 - part * len(found),))]
 
 
 def _seen(look: Look) -> list[tuple[RankState, list[Rank]]]:
