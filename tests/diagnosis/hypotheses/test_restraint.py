@@ -57,9 +57,8 @@ def test_ranks_that_are_stopped_on_two_machines_are_not_stopped_by_the_code() ->
 
 def test_two_ranks_that_sleep_in_the_driver_are_not_there_by_the_code() -> None:
     """No signal reaches them, so the machines have to be started anew either way."""
-    wchan = {"state": "D", "wchan": "uvm_va_space_down_read"}
     waiting = [trace(rank, "gather") for rank in range(WIDE.world_size) if rank not in (5, 40)]
-    held = [trace(rank, "uninterruptible sleep", **wchan) for rank in (5, 40)]
+    held = [trace(rank, "uninterruptible sleep", state="D", wchan="uvm_va_space_down_read") for rank in (5, 40)]
     verdict = diagnose(twice([*waiting, *held]), WIDE)
     assert (verdict.kind, verdict.culprit and verdict.culprit.ranks) == (Kind.MACHINE, (5, 40))
     assert verdict.causes[StallCause.SOFTWARE] < 0.3

@@ -53,6 +53,21 @@ def test_who_works_while_many_wait_at_places_that_no_rule_knows_is_named_and_not
     assert answer.suspects[0].probability <= 0.9 and NO_RULE_KNOWS in answer.reasons
 
 
+def test_nearly_all_in_one_call_of_c_wait_there_for_who_is_elsewhere() -> None:
+    """PyTorch's gradient norm reads a number back from the device: all but one rank stand in it, in one look after another."""
+    norm = RankState(Activity.COMPUTE, Wait.NONE, operation="clip_grad_norm_", label="step", rule="operator", busy=True)
+    loads = RankState(Activity.DATALOADER, Wait.NONE, label="advance")
+    others = [(RankState(Activity.COMPUTE, Wait.NONE, label=str(at), rule="operator", busy=True)) for at in range(4)]
+    turn = look(
+        (others[0], range(16)), (others[1], range(16, 32)), (others[2], range(32, 48)), (others[3], range(48, 64))
+    )
+    answer = find([look((norm, ()), (loads, [21])), turn] * 4, JOB, rounds=8)
+    assert answer.kind is Kind.SLOW and answer.suspects[0].ranks == (21,)
+    assert (answer.suspects[0].late, answer.suspects[0].probability <= 0.9) == (4, True), "where all work nobody waits"
+    half = [look((norm, ()), (others[1], range(32)), (loads, [41])), turn] * 4
+    assert find(half, JOB, rounds=8).kind is not Kind.SLOW, "half of them may compute"
+
+
 def test_the_ranks_of_one_machine_at_a_place_of_their_own_do_not_wait_there() -> None:
     looks = [look((unnamed(f"wait {at}"), ()), (unnamed("kernel"), range(16, 24))) for at in range(5)]
     answer = find(looks, JOB)

@@ -9,7 +9,7 @@ from hangdog_models.counts import counted
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.stragglers import lateness, sequential_test
-from hangdog_models.diagnosis.stragglers.lateness import LATE, Ballot
+from hangdog_models.diagnosis.stragglers.lateness import IN_TIME, LATE, Ballot
 from hangdog_models.diagnosis.stragglers.sequential_test import Pattern
 from hangdog_models.ranks import Rank, format_ranks
 from hangdog_models.rules.likelihoods import by_cause, likelihood
@@ -239,7 +239,8 @@ def _named(strong: Iterable[tuple[float, Ballot, int]], used: int, topology: Top
             taken.update(machines)
             odds = sum(entry[0] for entry in entries)
             _, ballot, at = max(entries, key=lambda entry: entry[0])
-            late = sum(votes[at] == LATE for votes in ballot.votes[:used])
+            # where all are late nobody waits for anybody
+            late = sum(votes[at] == LATE and IN_TIME in votes for votes in ballot.votes[:used])
             dim = ballot.dim if len(machines) > 1 else None
             found.append((odds, Degrader(ballot.ranks(at), machines, odds / (1 + odds), late, used, dim)))
     return sorted(found, key=lambda entry: (-entry[0], entry[1].ranks))

@@ -23,6 +23,8 @@ FREED_AT_LEAST = 2
 SERVED_AT_LEAST = 2
 #: Of so many ranks of a stage one at most is an outlier. When many move on at once, more are elsewhere.
 APART_SHARE = 8
+#: Of ranks that compute each is in another call most of the time. So many in one call of C wait there for their devices.
+TOGETHER_SHARE = 0.75
 #: The speed of these is unknown: they have left, cannot be captured, or compile, which depends on caches.
 _UNSEEN = (Activity.MISSING, Activity.DEAD, Activity.STOPPED, Activity.TEARDOWN, Activity.COMPILE)
 
@@ -173,12 +175,17 @@ def _vote(state: RankState, crowds: Container[str]) -> int:
 
 
 def _waits(state: RankState, crowds: Container[str]) -> bool:
-    return state.waits or (_unnamed(state) and state.label in crowds)
+    return state.waits or ((_unnamed(state) or _in_c(state)) and state.label in crowds)
 
 
 def _unnamed(state: RankState) -> bool:
     """Whether neither a rule nor the kernel shows what it does: it may wait."""
     return not state.waits and state.rule == NO_RULE and state.activity in (Activity.UNKNOWN, Activity.COMPUTE)
+
+
+def _in_c(state: RankState) -> bool:
+    """Whether it runs in one call of C, where an operator that reads its device back runs as well."""
+    return state.activity is Activity.COMPUTE and bool(state.busy) and not state.interpreting
 
 
 def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
@@ -207,20 +214,27 @@ def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
 
 
 def _crowds(look: Look, topology: Topology) -> frozenset[str]:
-    """The unknown call sites at which many ranks are: there they wait. Empty if most ranks wait by the rules.
+    """The call sites at which many ranks are for no known wait: there they wait. Empty if most ranks wait by the rules.
 
-    The cause of slowness is on one machine, and the ranks that wait for it are on all.
+    These are call sites that no rule knows, and one call of C in which nearly all ranks are at once. The cause of slowness is
+    on one machine, and the ranks that wait for it are on all.
     """
     seen = [(state, ranks) for state, ranks in sites(look) if state.activity not in _UNSEEN]
     if 2 * sum(len(ranks) for state, ranks in seen if state.waits) > sum(len(ranks) for _, ranks in seen):
         return frozenset()
     places: dict[str, list[Rank]] = {}
+    together: dict[str, list[Rank]] = {}
     for state, ranks in seen:
         if _unnamed(state):
             places.setdefault(state.label, []).extend(ranks)
-    return frozenset(
+        elif _in_c(state):
+            together.setdefault(state.label, []).extend(ranks)
+    most = max(CROWD_LEAST, TOGETHER_SHARE * sum(len(ranks) for _, ranks in seen))
+    crowds = [
         label for label, ranks in places.items() if len(ranks) >= CROWD_LEAST and len(hosts(ranks, topology)) != 1
-    )
+    ]
+    crowds += [label for label, ranks in together.items() if len(ranks) >= most and len(hosts(ranks, topology)) != 1]
+    return frozenset(crowds)
 
 
 def _majorities(members: Sequence[tuple[Rank, ...]], cast: Sequence[bytes]) -> list[bytes]:
