@@ -209,3 +209,22 @@ def test_where_whom_all_waited_for_waits_for_another_one_the_job_moves() -> None
 
     assert verdict(5, 18).kind is Kind.NONE
     assert verdict(5, 5).kind is not Kind.NONE
+
+
+def test_workers_that_come_and_go_say_nothing_of_the_one_that_stands() -> None:
+    """Replicas of a service take requests and end them while one worker stands in the user's code, in three looks."""
+    poll = ["<module> serve.py", "acquire_read vllm/distributed/device_communicators/shm_broadcast.py"]
+    idle = [*poll, "wait vllm/distributed/device_communicators/shm_broadcast.py", "poll zmq/sugar/poll.py"]
+    shape = job(dp=16, per_machine=4)
+
+    def at(busy: set[int], stuck: str = "user") -> list[ProcessTrace]:
+        others = [trace(rank, "item" if rank in busy else idle) for rank in range(16) if rank != 5]
+        return [*others, trace(5, stuck, state="R", active=True)]
+
+    three = [at({0, 1, 2, 3}), at({8, 9, 10, 11}), at({12, 13, 14, 15})]
+    verdict = diagnose(snapshot(*three), shape)
+    assert verdict.culprit is not None and verdict.culprit.ranks == (5,)
+    assert verdict.kind is not Kind.NONE and verdict.evict.machines == ()
+    assert diagnose(snapshot(*three[:2]), shape).kind is Kind.NONE, "two looks may both meet one request"
+    moves = [at({0, 1}), at({8, 9}, "item"), at({12, 13})]
+    assert diagnose(snapshot(*moves), shape).kind is Kind.NONE

@@ -21,9 +21,9 @@ from hangdog_models.diagnosis.hypotheses.root_causes import MOMENT_S
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_IN_STUCK_GROUP, proven
 from hangdog_models.diagnosis.observe.activity import LOCK_FILE, RankState, sites
-from hangdog_models.diagnosis.observe.motion import Look, Motion
-from hangdog_models.diagnosis.rank_words import ranks_of
-from hangdog_models.diagnosis.waits.waits import Waits
+from hangdog_models.diagnosis.observe.motion import Look, Motion, is_idle
+from hangdog_models.diagnosis.rank_words import are, ranks_of
+from hangdog_models.diagnosis.waits.waits import CROWD_LEAST, Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.topology import Topology
@@ -42,6 +42,8 @@ PLACES_AT_REST_IN_STAGES = likelihood("places_at_rest_in_stages")
 SPREAD_POWER = likelihood("spread_power")
 LEFT_LOCK = likelihood("left_lock")
 ALL_STOPPED = likelihood("all_stopped")
+LAST_AT_WORK = likelihood("last_at_work")
+LAST_SHARE = likelihood("last_share")
 SLOW_STEP = likelihood("slow_step")
 SLOW_STEP_POWER = likelihood("slow_step_power")
 
@@ -109,6 +111,24 @@ def explain_suspended(scene: Scene) -> list[Hypothesis]:
     how = "SIGCONT, `scontrol resume` or unpausing its containers lets it go on"
     because = VerdictReason("job-suspended", f"{words}: a person or a scheduler suspends a job like that; {how}")
     return [Hypothesis(Kind.DEPENDENCY, odds(words, ALL_STOPPED), reasons=(because,))]
+
+
+def explain_last_at_work(scene: Scene) -> list[Hypothesis]:
+    """The few ranks at work while all others are idle: workers of a service, or of rollouts, wait for the last of them.
+
+    The longest request ends last in a sound job, too. So who it is is known, and why stays open.
+    """
+    seen = {rank: state for rank, state in scene.look.items() if state.frames}
+    idle = {rank for rank, state in seen.items() if is_idle(state)}
+    busy = tuple(sorted(seen.keys() - idle))
+    if not busy or len(idle) < CROWD_LEAST or len(busy) > LAST_SHARE * len(idle) or not scene.motion.known:
+        return []
+    if scene.waits.outside(scene.look):
+        return []  # its own activity says more
+    text = f"all others wait to be told what to do: {ranks_of(busy)} {are(busy)} the last at work, or stuck in it"
+    units = tuple(dict.fromkeys(scene.topology.machine(rank) or f"rank {rank}" for rank in busy))
+    because = (VerdictReason("last-at-work", text),)
+    return [Hypothesis(Kind.UNDETERMINED, odds(text, LAST_AT_WORK), busy, units, because)]
 
 
 def explain_slow_step(scene: Scene) -> list[Hypothesis]:
@@ -214,6 +234,7 @@ EXPLANATIONS: tuple[Callable[[Scene], Sequence[Hypothesis]], ...] = (
     stuck_groups.explain,
     explain_moment,
     explain_slow_step,
+    explain_last_at_work,
     explain_left_lock,
     explain_suspended,
     disagreement.explain,

@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.hypotheses.behind_unseen import behind_unseen
 from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.masked_waits import BARRIERS
 from hangdog_models.diagnosis.observe.activity import RankState, sites
-from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.observe.motion import Look, is_idle
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
@@ -70,6 +70,7 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
     2025).
     """
     barred = any(cluster.sample.operation in BARRIERS for cluster in clusters)
+    barred = barred or any(map(is_idle, look.values()))  # who waits to be told what to do is in nothing with the others
     outside = not all(_may_wait(look[rank]) for rank in waits.roots) or silent_ranks(look, topology)
     counted = any(hold.counted for hold in waits.holds)
     if len(clusters) < 2 or barred or outside or counted or len(topology.machines) < 2:

@@ -6,6 +6,7 @@ from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis, odds
 from hangdog_models.diagnosis.hypotheses.outliers import PIPELINE, TENSOR, Apart
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.stuck_groups import GROUP_APART, GROUP_APART_BY_CODE
+from hangdog_models.diagnosis.observe.motion import is_idle
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
@@ -18,10 +19,15 @@ MESSAGE_LOST_BY_CODE = likelihood("message_lost_by_code")
 LED_APART = likelihood("led_apart")
 LED_APART_BY_CODE = likelihood("led_apart_by_code")
 FIRST_BY_RELATION = likelihood("first_by_relation")
+ALONE_ELSEWHERE = likelihood("alone_elsewhere")
 #: What distinguishes code from hardware.
 TELLS = VerdictReason(
     "dumps-would-tell",
     "code whose calls differ between these ranks shows the same stacks: flight recorder dumps tell which it is",
+)
+
+COLLECT_COUNTERS = VerdictReason(
+    "collect-counters", "collect next: flight recorder dumps or NCCL RAS, which count who entered which collective"
 )
 
 
@@ -44,7 +50,7 @@ def explain(scene: Scene) -> list[Hypothesis]:
     )
     best = found.candidates[0] if found.candidates else None
     if best is None or (len(best.ranks) == 1 and not best.relations):
-        return []  # a single outlier without a relation runs other code, as 18 of 19 such ones did
+        return [_elsewhere(best.ranks[0], scene)] if best is not None and _stood(best.ranks[0], scene) else []
     return [_related(best, topology)]
 
 
@@ -80,6 +86,21 @@ def _both(hold: GroupWait, reason: VerdictReason, hardware: float, code: float) 
     because = (reason, TELLS)
     group = Hypothesis(Kind.GROUP, odds(reason.text, hardware), hold.inside, (), because, hold)
     return [group, Hypothesis(Kind.SOFTWARE, odds(reason.text, code), reasons=because)]
+
+
+def _stood(rank: Rank, scene: Scene) -> bool:
+    """Whether it stands for longer than two looks may both meet by chance, and none is idle, which is no wait."""
+    if rank not in scene.motion.still or any(map(is_idle, scene.look.values())):
+        return False
+    return scene.motion.lasting or scene.stalled_s is not None
+
+
+def _elsewhere(rank: Rank, scene: Scene) -> Hypothesis:
+    """One rank waits at a place of its own, and all others at others: it runs other code, as 18 of 19 simulated ones did."""
+    text = f"{ranks_of((rank,))} waits at a place of its own, and stands in no relation to where the others wait"
+    unit = scene.topology.machine(rank) or f"rank {rank}"
+    because = (VerdictReason("alone-elsewhere", text), TELLS, COLLECT_COUNTERS)
+    return Hypothesis(Kind.SOFTWARE, odds(text, ALONE_ELSEWHERE), (rank,), (unit,), because)
 
 
 def _related(best: Candidate, topology: Topology) -> Hypothesis:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -101,8 +102,9 @@ def observe(looks: Sequence[Look], work: Work = NO_WORK) -> Motion:
     start = 0
     freed: tuple[Rank, ...] = ()
     stirring: tuple[Rank, ...] = ()
+    apart = _of_a_pool(looks)
     for at in range(1, len(looks)):
-        freed, stirring = _progress(looks[at - 1], looks[at])
+        freed, stirring = _progress(looks[at - 1], looks[at], apart)
         if freed or (stirring and at < len(looks) - 1):
             start = at
     kinds: dict[str, list[Rank]] = {"still": [], "moving": [], "travelling": [], "": []}
@@ -224,8 +226,37 @@ def _digest(state: RankState) -> str:
     return state.signature.digest if state.signature else ""
 
 
-def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
-    """The ranks freed from waits between two rounds, and those whose stacks changed; each empty below its threshold."""
+def _of_a_pool(looks: Sequence[Look]) -> AbstractSet[Rank]:
+    """The ranks that were seen idle, where one that waits for no other stands at one line in all of many rounds.
+
+    A worker of a pool takes a request and ends it, whatever becomes of the request of another worker. So its coming and
+    going says nothing of the one that stands. Who waits for a lock of the job's is no such worker.
+    """
+    if len(looks) < ROUNDS_THAT_LAST:
+        return frozenset()
+    idle = {rank for look in looks for rank, state in look.items() if is_idle(state)}
+    stands = idle and any(
+        rank not in idle
+        and state.frames
+        and not state.waits
+        and all(rank in look and alike(look[rank], state) for look in looks)
+        for rank, state in looks[0].items()
+    )
+    return idle if stands else frozenset()
+
+
+def is_idle(state: RankState) -> bool:
+    """Whether it waits to be told what to do, as the workers of a service do."""
+    return state.activity is Activity.IDLE and state.awaits is None and bool(state.frames)
+
+
+def _progress(
+    before: Look, after: Look, apart: AbstractSet[Rank] = frozenset()
+) -> tuple[tuple[Rank, ...], tuple[Rank, ...]]:
+    """The ranks freed from waits between two rounds, and those whose stacks changed; each empty below its threshold.
+
+    `apart`: ranks of which no change counts.
+    """
     held = _held(before, after)
     freed: list[Rank] = []
     left: list[Rank] = []
@@ -234,7 +265,7 @@ def _progress(before: Look, after: Look) -> tuple[tuple[Rank, ...], tuple[Rank, 
     seen = 0
     for rank, then in before.items():
         now = after.get(rank)
-        if now is None or not then.frames or not now.frames:
+        if now is None or not then.frames or not now.frames or rank in apart:
             continue
         seen += 1
         if then is not now and then.frames != now.frames and not alike(then, now):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hangdog_models.diagnosis.observe.activity import CHILD, LOCK_FILE, SERVICES, RankState, sites
-from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.observe.motion import Look, Motion, is_idle
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 from hangdog_models.topology import WORLD, Topology
@@ -178,7 +178,10 @@ def _crowd(sites: Sequence[Site], motion: Motion, topology: Topology) -> set[Ran
             )
             polls = state.operation == LOCK_FILE
             calm, moving = places.setdefault((state.label, LOCK_FILE) if polls else key, ([], []))
-            calm.extend(rank for rank in ranks if rank not in motion.moving and rank not in motion.travelling)
+            stirs = (
+                frozenset() if is_idle(state) else motion.moving | motion.travelling
+            )  # who is idle came from somewhere
+            calm.extend(rank for rank in ranks if rank not in stirs)
             moving.extend(rank for rank in ranks if rank in motion.moving or (polls and rank in motion.travelling))
     alone = len(topology.machines) < 2
     unseen = {rank for state, ranks in sites if state.activity is Activity.MISSING for rank in ranks}
