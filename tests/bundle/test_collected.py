@@ -51,6 +51,13 @@ def test_lines_that_begin_with_a_host_are_the_hosts() -> None:
     assert found["node1"].splitlines()[1:3] == ["  indented", ""]
 
 
+def test_one_host_alone_is_one_where_its_system_log_names_it_again() -> None:
+    lines = f"gpu-b02: Nov 27 10:20:58 gpu-b02 kernel: {XID}\ngpu-b02: 2026-11-27T10:20:59+00:00 gpu-b02 kernel: next\n"
+    assert list(by_host.by_host(lines)) == ["gpu-b02"]
+    for other in (lines.replace(": Nov", ": on Nov"), lines.replace(" gpu-b02 ", " gpu-b03 "), "loss: 3\nloss: 4\n"):
+        assert by_host.by_host(other) == {}
+
+
 @pytest.mark.parametrize("text", [DSHBAK, CLUSH])
 def test_blocks_of_hosts_that_printed_the_same_are_each_hosts(text: str) -> None:
     found = {host: said.split() for host, said in by_host.by_host(text).items()}

@@ -143,3 +143,12 @@ def test_a_worker_that_vanished_was_not_killed_for_memory_by_rays_list_of_what_m
 def test_fields_of_an_exception_before_belong_to_that_one() -> None:
     before = ACTOR.format(name="RayActorError", ip="10.7.0.4", what="owner has died.")
     assert {one.machine for one in findings(f"{before}The actor is dead because its {NODE}\n")} == {""}
+
+
+@pytest.mark.parametrize(
+    "error", ["RendezvousConnectionError: The connection to the C10d store has failed.", "RendezvousTimeoutError"]
+)
+def test_a_launcher_that_fails_before_it_starts_a_rank_leaves_a_log_of_the_job(error: str) -> None:
+    """A whole log of torchrun of torch 1.9 held no other mark (pytorch/pytorch issue 64926)."""
+    text = f"[INFO] Starting elastic_operator with launch configs:\n  entrypoint : main.py\n{error}\n"
+    assert training_log.recognises(text) and not training_log.recognises(text.replace("Rendezvous", ""))

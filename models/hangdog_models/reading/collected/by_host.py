@@ -26,6 +26,8 @@ _NO_HOST = re.compile(
 )
 #: Lines of each host at the least where it stands before each, and the share of all lines that must have one.
 _LINES, _SHARE = 2.0, 0.95
+#: The date of a line of a system log, and its host.
+_SYSTEM_LOG = re.compile(rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d|\d{{4}}-\d\d-\d\dT\S{{8,40}}) ({_HOST}) ")
 #: Hosts that are told apart, and how many times the text all their outputs may be: a header may name a thousand hosts.
 MOST_HOSTS, _GROWS = 4096, 16
 
@@ -56,9 +58,17 @@ def _by_line(lines: list[str]) -> dict[str, str]:
         bool(names) and names.most_common(1)[0][1] == len(found) and all(any(map(str.isdigit, one)) for one in found)
     )
     count = sum(map(len, found.values()))
-    if len(found) < 2 or not alike or (count < _LINES * len(found) and count != len(found)):
+    several = len(found) > 1 and alike and (count >= _LINES * len(found) or count == len(found))
+    if not several and not (len(found) == 1 and _of_its_own_log(*found.items())):
         return {}
     return {host: "\n".join(output) + "\n" for host, output in found.items()}
+
+
+def _of_its_own_log(one: tuple[str, list[str]]) -> bool:
+    """Whether each line is of a system log that names the same host again: what `pdsh -w gpu-b02 dmesg` prints of one."""
+    host, output = one
+    named = [_SYSTEM_LOG.match(line) for line in output if line]
+    return bool(named) and all(match is not None and match[1] == host for match in named)
 
 
 def _in_blocks(lines: list[str]) -> dict[str, str]:

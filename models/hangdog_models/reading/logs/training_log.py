@@ -27,7 +27,7 @@ _MARKS = (
     "CUDA out of memory", "cudaError", "DistBackendError", "worker_count=", "ast enqueued", "Detected mismatch between",
     "[c10d]", "Traceback (most recent call last)", "[rank", "first observed failure", "torch.distributed",
     "torch/distributed", "monitoredBarrier", "DataLoader worker", "store based barrier", "site-packages/torch/",
-    "torchrun", "NCCL version", "desync", "srun: error:", "srun: Job step aborted", "slurmstepd: error:", "salloc: error: Node failure on ",
+    "torchrun", "RendezvousConnectionError", "RendezvousTimeoutError", "NCCL version", "desync", "srun: error:", "srun: Job step aborted", "slurmstepd: error:", "salloc: error: Node failure on ",
     "DUE TO JOB NOT ENDING WITH SIGNALS", " (local_rank: ", "/elastic/errors.html",
     "tensors were submitted to be reduced", "[missing ranks:", "may be stuck: participant", "Not all ranks joining collective",
     "missing_ranks", "imed out task names:", "XlaRuntimeError", "coordination service", "Accelerator device halted",
