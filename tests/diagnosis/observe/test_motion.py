@@ -228,3 +228,20 @@ def test_workers_that_come_and_go_say_nothing_of_the_one_that_stands() -> None:
     assert diagnose(snapshot(*three[:2]), shape).kind is Kind.NONE, "two looks may both meet one request"
     moves = [at({0, 1}), at({8, 9}, "item"), at({12, 13})]
     assert diagnose(snapshot(*moves), shape).kind is Kind.NONE
+
+
+def test_where_only_those_move_whom_all_others_wait_for_they_are_named() -> None:
+    """The ranks of one machine still import while all others stand at the store, and nobody was let go."""
+    shape = job(dp=32, per_machine=8)
+
+    def at(place: str, imports: int) -> list[ProcessTrace]:
+        stack = ["<module> train.py", "prepare data.py", place]
+        return [*look({f"{imports}-31": "start"}), *(trace(rank, stack) for rank in range(imports))]
+
+    def judged(imports: int) -> Verdict:
+        return diagnose(snapshot(at("read pathlib.py", imports), at("decode codecs.py", imports)), shape)
+
+    verdict = judged(8)
+    assert verdict.culprit is not None and verdict.culprit.machines == ("node-0",)
+    assert verdict.evict.machines == ()
+    assert (judged(12).kind, judged(12).culprit) == (Kind.NONE, None), "they are on two machines"

@@ -28,7 +28,8 @@ def judge(case: Case) -> Verdict | None:
     if any(state.activity in (Activity.STOPPED, Activity.DEAD) for state in case.look.values()):
         return None
     stuck = any(r in motion.still and _stands(case.look[r]) for r in case.waits.roots)
-    moved = motion.freed or motion.stepped or (() if stuck and len(motion.stirring) < ALIVE_RANKS else motion.stirring)
+    stirring = () if (stuck and len(motion.stirring) < ALIVE_RANKS) or _awaited_alone(case) else motion.stirring
+    moved = motion.freed or motion.stepped or stirring
     behind = any(r in motion.still and case.look[r].rule == BY_DEVICE for r in case.waits.roots)
     if behind and not stuck and not moved and len(motion.travelling) >= FREED_AT_LEAST:
         moved = tuple(sorted(motion.travelling))  # ranks held up by a hung device do not move on
@@ -67,6 +68,16 @@ def judge(case: Case) -> Verdict | None:
     suspects = _suspects(late)
     lines = (because, *(line for one in suspects for line in one.because))
     return written(case, Kind.NONE, late.sound, lines, suspects, Eviction(), _causes(late.kind, late.sound), None)
+
+
+def _awaited_alone(case: Case) -> bool:
+    """Whether only the ranks that all others wait for move, as long as these are on one machine.
+
+    The job then makes no progress but what they make, and who they are is known.
+    """
+    stirring = set(case.motion.stirring)
+    machines = case.topology.machines_of(sorted(stirring))
+    return bool(stirring) and len(machines) == 1 < len(case.topology.machines) and stirring <= set(case.waits.roots)
 
 
 def _suspects(late: Slowness) -> tuple[Suspect, ...]:
