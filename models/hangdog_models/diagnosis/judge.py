@@ -17,7 +17,7 @@ from hangdog_models.diagnosis.findings import (
 from hangdog_models.diagnosis.hypotheses import contradiction, outliers
 from hangdog_models.diagnosis.hypotheses.explanations import explain
 from hangdog_models.diagnosis.hypotheses.scene import Scene
-from hangdog_models.diagnosis.observe import activity, call_lines, motion, work, writers
+from hangdog_models.diagnosis.observe import activity, call_lines, motion, store_barrier, work, writers
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.rank_state_reader import RankStateReader
 from hangdog_models.diagnosis.options import DEFAULTS, Options
@@ -63,7 +63,7 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
         stalled_s = seen_s
     snapshot = kept_records.current(snapshot, stalled_s, worked.stepped)
     last, moved = writers.tell_passing(_last(looks), looks, moved)
-    last = call_lines.tell_apart(last, moved, topology)
+    last = store_barrier.tell_late(call_lines.tell_apart(last, moved, topology))
     rings = profiled.count(snapshot.progress, last, topology)
     records = profiled.believed(positions.ordered(snapshot.counters), rings)
     crowd = waits.crowd_of(last, moved, topology) if records else frozenset()

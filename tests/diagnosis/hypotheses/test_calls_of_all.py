@@ -1,7 +1,9 @@
 """Barriers and start-up: calls that programs make for all ranks, wherever they stand and whatever groups a job has."""
 
+import pytest
+
 from hangdog_models.diagnosis.judge import diagnose, investigate
-from hangdog_models.verdict import Kind
+from hangdog_models.verdict import Kind, StallCause, Verdict
 from support.cases.reasons import codes
 from support.cases.stories import C10D, first, job, look, snapshot, trace, twice
 
@@ -53,6 +55,23 @@ def test_a_store_that_lets_nobody_in_is_a_dependency_though_one_stack_failed_onc
     everybody = look({"0-7": "start"})
     verdict = diagnose(snapshot([*everybody[:7], trace(7, "timed out")], everybody), job(dp=8))
     assert (verdict.kind, verdict.evict.machines) == (Kind.DEPENDENCY, ())
+
+
+def test_who_has_not_come_to_the_barrier_of_a_new_group_is_late_for_it() -> None:
+    """Both are inside init_process_group (torch 1.8 to 2.13): it makes the communicator, and then meets at the store."""
+    makes = ["<module> train.py", f"init_process_group {C10D}", f"_new_process_group_helper {C10D}"]
+    meets = [*makes[:2], f"_store_based_barrier {C10D}"]
+
+    def judged(*late: int) -> Verdict:
+        return diagnose(twice([trace(rank, makes if rank in late else meets) for rank in range(16)]), job(dp=16))
+
+    verdict = judged(5)
+    assert verdict.culprit is not None and verdict.culprit.ranks == (5,)
+    assert verdict.evict.machines == ()
+    shares = [round(verdict.causes[cause], 2) for cause in (StallCause.MACHINE, StallCause.SOFTWARE, StallCause.SLOW)]
+    assert shares == pytest.approx([0.42, 0.26, 0.05], abs=0.011)
+    assert judged().kind is Kind.DEPENDENCY and judged(*range(16)).kind is Kind.DEPENDENCY
+    assert judged(*range(6)).culprit is None, "too many to be late"
 
 
 def test_waits_of_several_groups_are_followed_to_the_rank_that_left_the_loop() -> None:

@@ -50,6 +50,7 @@ _CAUSES: Mapping[Activity, Mapping[str, float]] = {
     Activity.COMPILE: by_cause("why_compiling"),
     Activity.DATALOADER: by_cause("why_at_its_loader"),
     Activity.TEARDOWN: by_cause("why_on_its_way_out"),
+    Activity.RENDEZVOUS: by_cause("why_late_at_the_start"),
 }
 WHY_IN_AN_OPERATOR = by_cause("why_in_an_operator")
 WHY_BEHIND_IN_ALL_TO_ALL = by_cause("why_behind_in_all_to_all")

@@ -51,6 +51,7 @@ class Scene:
         Two looks may both meet a healthy job where each step waits for its devices. A recorder's dumps of one moment then
         name whoever is last. A watchdog that gave up, and a profiler's rings, tell how long an operation has lasted.
         """
-        if not self.motion.known or self.motion.lasting or self.stalled_s is not None or rank in self.stood:
+        lasting = self.motion.lasting and not self.motion.moved_on  # a job that moved a moment ago may be slow
+        if not self.motion.known or lasting or self.stalled_s is not None or rank in self.stood:
             return False
         return any(one.rank == rank and one.source == FLIGHT_RECORDER for one in self.records)
