@@ -325,8 +325,9 @@ def test_counters_of_one_moment_evict_nobody() -> None:
     assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ())
     assert 0.7 < verdict.confidence < 0.85
     assert verdict.next[0].do is Act.COLLECT and "flight recorder dumps" in verdict.next[0].why
-    moved = snapshot(look({"0-3": "gather"}), *3 * [look({"0-3": "item"})])
-    assert diagnose(replace(moved, counters=records), FOUR).evict.machines == (), "it moved before, so it may be slow"
+    for looks, evicted in ((4, ()), (6, ("node-2",))):  # it moved before, so it may be slow
+        moved = snapshot(look({"0-3": "gather"}), *looks * [look({"0-3": "item"})])
+        assert diagnose(replace(moved, counters=records), FOUR).evict.machines == evicted
     for known in (
         replace(one_moment, stood=tuple(map(Rank, range(4)))),
         replace(snapshot(*3 * [look({"0-3": "item"})]), counters=records),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hangdog_models.collectives import FLIGHT_RECORDER, RankCounters
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
 from hangdog_models.diagnosis.hypotheses.outliers import Apart
-from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.observe.motion import ROUNDS_THAT_LAST, Look, Motion
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Topology
@@ -51,7 +51,8 @@ class Scene:
         Two looks may both meet a healthy job where each step waits for its devices. A recorder's dumps of one moment then
         name whoever is last. A watchdog that gave up, and a profiler's rings, tell how long an operation has lasted.
         """
-        lasting = self.motion.lasting and not self.motion.moved_on  # a job that moved a moment ago may be slow
-        if not self.motion.known or lasting or self.stalled_s is not None or rank in self.stood:
+        motion = self.motion  # a job that moved a moment ago may be slow: it takes twice as many looks
+        lasting = motion.lasting and (not motion.moved_on or motion.rounds >= 2 * ROUNDS_THAT_LAST)
+        if not motion.known or lasting or self.stalled_s is not None or rank in self.stood:
             return False
         return any(one.rank == rank and one.source == FLIGHT_RECORDER for one in self.records)
