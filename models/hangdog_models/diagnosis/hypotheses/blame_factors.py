@@ -8,14 +8,13 @@ from hangdog_models.diagnosis.hypotheses.reason_text import where
 from hangdog_models.diagnosis.hypotheses.single_round import LASTING, restless
 from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, Motion
-from hangdog_models.diagnosis.observe.silence import silent_ranks
+from hangdog_models.diagnosis.observe.silence import merely_failed, silent_ranks
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED
 from hangdog_models.diagnosis.waits.launches_behind import BY_LAUNCHES
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
-from hangdog_models.stack import MERELY_FAILED
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
@@ -151,12 +150,6 @@ def _where_of(look: Look, topology: Topology) -> dict[tuple[object, ...], set[st
 def spins(state: RankState) -> bool:
     """Whether it runs in C without the interpreter's lock, as a read-back from the device does."""
     return state.activity is Activity.COMPUTE and bool(state.busy) and not state.interpreting
-
-
-def merely_failed(state: RankState) -> bool:
-    """Nothing is known of it, for reasons that lie in the capture."""
-    missing = state.missing
-    return state.activity is Activity.MISSING and missing is not None and missing.reason in MERELY_FAILED
 
 
 def _factors(

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangdog_models.diagnosis.hypotheses.behind_unseen import behind_unseen
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.masked_waits import BARRIERS
 from hangdog_models.diagnosis.hypotheses.reason_text import stands
@@ -12,6 +11,7 @@ from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks
 from hangdog_models.diagnosis.rank_words import are, ranks_of
+from hangdog_models.diagnosis.waits.behind_unseen import behind_unseen
 from hangdog_models.diagnosis.waits.waits import OF_ALL, GroupWait, Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood

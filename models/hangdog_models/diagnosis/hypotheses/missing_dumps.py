@@ -2,7 +2,6 @@
 
 from collections.abc import Container, Mapping, Sequence
 
-from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.stuck_groups import (
@@ -13,7 +12,7 @@ from hangdog_models.diagnosis.hypotheses.stuck_groups import (
     LOST_COUNTERS_BY_CODE,
 )
 from hangdog_models.diagnosis.observe.motion import Look
-from hangdog_models.diagnosis.observe.silence import silent_ranks
+from hangdog_models.diagnosis.observe.silence import merely_failed, silent_ranks
 from hangdog_models.diagnosis.rank_words import ranks_of, wait
 from hangdog_models.diagnosis.waits.lost_dumps import awaited_by_dim, follows
 from hangdog_models.diagnosis.waits.waits import GroupWait, Waits

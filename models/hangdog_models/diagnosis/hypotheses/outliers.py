@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hangdog_models.diagnosis.clustering.exact_clusters import Cluster
-from hangdog_models.diagnosis.hypotheses.behind_unseen import behind_unseen
-from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.masked_waits import BARRIERS
 from hangdog_models.diagnosis.observe.activity import RankState, sites
 from hangdog_models.diagnosis.observe.motion import Look, is_idle
-from hangdog_models.diagnosis.observe.silence import silent_ranks
+from hangdog_models.diagnosis.observe.silence import merely_failed, silent_ranks
+from hangdog_models.diagnosis.waits.behind_unseen import behind_unseen
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood

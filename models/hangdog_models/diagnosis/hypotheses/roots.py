@@ -14,7 +14,6 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import (
     UNAWAITED,
     WAITING_MOST,
     WAITING_REMARKABLE,
-    merely_failed,
     moves_data,
     spins,
     weigh,
@@ -30,6 +29,7 @@ from hangdog_models.diagnosis.hypotheses.single_round import held
 from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_IN_STUCK_GROUP, proven
 from hangdog_models.diagnosis.observe.activity import SERVICES, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.observe.silence import merely_failed
 from hangdog_models.diagnosis.stragglers.sample_lengths import replica
 from hangdog_models.diagnosis.waits.collective_counters import BY_COUNTERS
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS

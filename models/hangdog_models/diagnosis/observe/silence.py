@@ -1,12 +1,19 @@
 """Machines none of whose ranks could be reached: then the machine is silent, not one process."""
 
+from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.ranks import Rank
-from hangdog_models.stack import Reason
+from hangdog_models.stack import MERELY_FAILED, Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
 _GONE = (Reason.NO_AGENT, Reason.TIMED_OUT)
+
+
+def merely_failed(state: RankState) -> bool:
+    """Nothing is known of it, for reasons that lie in the capture."""
+    missing = state.missing
+    return state.activity is Activity.MISSING and missing is not None and missing.reason in MERELY_FAILED
 
 
 def silent(machine: str, look: Look, topology: Topology) -> bool:

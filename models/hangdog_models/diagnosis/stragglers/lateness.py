@@ -17,14 +17,13 @@ from hangdog_models.verdict import Activity
 IN_TIME, LATE, UNSEEN = 0, 1, 2
 
 SERVICE_WIDESPREAD = likelihood("service_widespread")
+TOGETHER_SHARE = likelihood("together_share")
 #: So many ranks must have left a wait for a round to show a new moment. One alone may be a torn read of its stack.
 FREED_AT_LEAST = 2
 #: From so many late ranks that wait for a service on, it is to blame.
 SERVED_AT_LEAST = 2
 #: Of so many ranks of a stage one at most is an outlier. When many move on at once, more are elsewhere.
 APART_SHARE = 8
-#: Of ranks that compute each is in another call most of the time. So many in one call of C wait there for their devices.
-TOGETHER_SHARE = 0.75
 #: The speed of these is unknown: they have left, cannot be captured, or compile, which depends on caches.
 _UNSEEN = (Activity.MISSING, Activity.DEAD, Activity.STOPPED, Activity.TEARDOWN, Activity.COMPILE)
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from math import floor
 
 from hangdog_models.diagnosis.findings import logged_ends, ras_reports, wrong_numbers
-from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
 from hangdog_models.diagnosis.observe.activity import CHILD, NO_RULE, RankState
 from hangdog_models.diagnosis.observe.rank_state_reader import WORKERS
+from hangdog_models.diagnosis.observe.silence import merely_failed
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.diagnosis.verdict import eviction, isolation, log_summary
 from hangdog_models.diagnosis.verdict.case import Case

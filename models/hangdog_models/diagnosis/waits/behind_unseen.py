@@ -1,7 +1,7 @@
 """Ranks that a rank without a capture holds up as far as one can see: they show no fault of their own."""
 
-from hangdog_models.diagnosis.hypotheses.blame_factors import merely_failed
 from hangdog_models.diagnosis.observe.motion import Look
+from hangdog_models.diagnosis.observe.silence import merely_failed
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import WORLD, Topology
