@@ -1,5 +1,5 @@
 """`python -m hangdog` is the `hangdog` command."""
 
-from hangdog.main import main
+from hangdog.start import main
 
 main()
