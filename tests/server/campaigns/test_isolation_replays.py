@@ -81,7 +81,7 @@ async def test_who_fails_in_a_job_alone_stays_out_and_the_others_come_back(tmp_p
 async def test_a_sound_set_comes_back_after_both_and_not_between_them(tmp_path: Path) -> None:
     waits = asyncio.Event()
     silent: Answer = lambda order: sound(order) if 5 not in order.levels or waits.is_set() else None
-    async with serving(tmp_path, ALL) as on:
+    async with serving(tmp_path, ALL, lost_s=30.0) as on:  # that long they may be away
         async with four(on, silent):
             await evicted(on, *FOUR)
             await held(on, 2)

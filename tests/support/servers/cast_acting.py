@@ -177,11 +177,13 @@ ISOLATING = "0a"
 
 @asynccontextmanager
 async def serving(
-    folder: Path, testing: PolicyOfTests, mode: Mode = Mode.AUTO, returned_s: float = 0.0
+    folder: Path, testing: PolicyOfTests, mode: Mode = Mode.AUTO, returned_s: float = 0.0, lost_s: float | None = None
 ) -> AsyncIterator[Stage]:
-    """A server that acts, tests whom it isolated, and waits for nobody who is lost; after a start for so many seconds."""
+    """A server that acts, tests whom it isolated, and hardly waits for who is lost; after a start for so many seconds."""
     does = ActionsConfig(mode, WIDE, (ExcludeFile(folder / "excluded"),), folder / "stop", testing=testing)
-    async with stage(folder / "s.db", settings=replace(QUICK, returned_s=returned_s), does=does) as on:
+    waits = QUICK.campaign_lost_s if lost_s is None else lost_s
+    settings = replace(QUICK, returned_s=returned_s, campaign_lost_s=waits)
+    async with stage(folder / "s.db", settings=settings, does=does) as on:
         yield on
 
 
