@@ -224,6 +224,19 @@ def test_it_stands_in_for_the_resident_agent_and_gives_its_place_back(
     assert lines == ([asked, stopped, agent, started] if resident == "0" else [asked, agent])
 
 
+def test_a_signal_right_after_its_start_leaves_no_agent_behind(machine: dict[str, str], tmp_path: Path) -> None:
+    """On a busy machine a shell may read its next line long after it has started a program."""
+    busy = tmp_path / "busy.sbatch"
+    text = TESTER.read_text("utf-8")
+    assert text.count(" &\n") == 1
+    busy.write_text(text.replace(" &\n", " &\nsleep 0.5\n"), "utf-8")
+    with subprocess.Popen([SHELL, busy], env=machine, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as script:
+        until(lambda: any(line.startswith("apptainer") for line in words(machine)))
+        script.send_signal(signal.SIGTERM)
+        script.communicate(timeout=20)  # whoever is left holds its output open
+    assert words(machine)[-1] == "systemctl  start hangdog-agent.service"
+
+
 def test_a_program_for_level_5_is_named_by_a_file_of_the_machine(machine: dict[str, str]) -> None:
     environ = machine | {"HANGDOG_REPLAYS": "/etc/hangdog/replays.toml", "HANGDOG_APPTAINER": "systemctl"}
     done = subprocess.run([SHELL, TESTER], env=environ, capture_output=True, timeout=20, check=False)
