@@ -7,6 +7,7 @@ from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.masked_waits import BARRIERS
 from hangdog_models.diagnosis.hypotheses.reason_text import stands
 from hangdog_models.diagnosis.hypotheses.scene import Scene
+from hangdog_models.diagnosis.hypotheses.structure import COLLECT_COUNTERS
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import silent_ranks
@@ -40,9 +41,7 @@ _NOBODY_OUTSIDE = VerdictReason(
 #: The same where one side waits for its device: that may be busy with the very operation of the others.
 _AT_ITS_DEVICE = (
     VerdictReason("device-may-hang", "a device or a transfer that hangs holds ranks up so as well"),
-    VerdictReason(
-        "collect-counters", "collect next: flight recorder dumps or NCCL RAS, which count who entered which collective"
-    ),
+    COLLECT_COUNTERS,
 )
 
 
