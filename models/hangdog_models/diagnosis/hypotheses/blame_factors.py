@@ -6,7 +6,7 @@ from hangdog_models.diagnosis.hypotheses.activity_odds import LOAD, causes_of, o
 from hangdog_models.diagnosis.hypotheses.hypothesis import Factor
 from hangdog_models.diagnosis.hypotheses.reason_text import where
 from hangdog_models.diagnosis.hypotheses.single_round import LASTING, restless
-from hangdog_models.diagnosis.observe.activity import RankState, sites
+from hangdog_models.diagnosis.observe.activity import RankState, sites, spins
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import merely_failed, silent_ranks
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED
@@ -145,11 +145,6 @@ def _where_of(look: Look, topology: Topology) -> dict[tuple[object, ...], set[st
             found.setdefault(state.place, set()).update(on)
             found.setdefault((state.activity,), set()).update(on)
     return found
-
-
-def spins(state: RankState) -> bool:
-    """Whether it runs in C without the interpreter's lock, as a read-back from the device does."""
-    return state.activity is Activity.COMPUTE and bool(state.busy) and not state.interpreting
 
 
 def _factors(

@@ -15,7 +15,6 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import (
     WAITING_MOST,
     WAITING_REMARKABLE,
     moves_data,
-    spins,
     weigh,
     works_for_all,
 )
@@ -27,7 +26,7 @@ from hangdog_models.diagnosis.hypotheses.root_causes import by_cause_of
 from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.hypotheses.single_round import held
 from hangdog_models.diagnosis.hypotheses.stuck_groups import NOT_IN_STUCK_GROUP, proven
-from hangdog_models.diagnosis.observe.activity import SERVICES, RankState
+from hangdog_models.diagnosis.observe.activity import SERVICES, RankState, spins
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.observe.silence import merely_failed
 from hangdog_models.diagnosis.stragglers.sample_lengths import replica

@@ -278,3 +278,8 @@ def _autograd(trace: ProcessTrace, rules: RuleSet) -> CallSite | None:
             if place.rule is not None:
                 return place
     return None
+
+
+def spins(state: RankState) -> bool:
+    """Whether it runs in C without the interpreter's lock, as a read-back from the device does."""
+    return state.activity is Activity.COMPUTE and bool(state.busy) and not state.interpreting

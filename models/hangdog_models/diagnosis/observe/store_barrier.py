@@ -3,20 +3,19 @@
 from dataclasses import replace
 
 from hangdog_models.diagnosis.observe.activity import RankState, sites
+from hangdog_models.diagnosis.observe.call_lines import CROWD_LEAST
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import Wait
 
 #: The last call of `init_process_group` and `new_group`: it ends once every member has counted itself at the store.
 _BARRIER = "_store_based_barrier"
-#: So many ranks at the barrier, and more than twice as many as elsewhere, show that the rest is late.
-_AT_BARRIER = 3
 
 
 def tell_late(look: Look) -> Look:
     """The round, with late ranks as ranks that wait for none.
 
-    All of them are in the start of a process group, which is a wait for the others as long as nobody is known to be past
+    A crowd at the barrier, more than twice as many as elsewhere, shows that the rest is late. All of them are in the start of a process group, which is a wait for the others as long as nobody is known to be past
     what the late ones are in.
     """
     came = 0
@@ -28,7 +27,7 @@ def tell_late(look: Look) -> Look:
             else:
                 late.append((state, ranks))
     count = sum(len(ranks) for _, ranks in late)
-    if not late or came < _AT_BARRIER or came <= 2 * count:
+    if not late or came < CROWD_LEAST or came <= 2 * count:
         return look
     apart: dict[Rank, RankState] = {}
     for state, ranks in late:

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from hangdog_models.diagnosis.observe.activity import NO_RULE, SERVICES, RankState, sites
+from hangdog_models.diagnosis.observe.activity import NO_RULE, SERVICES, RankState, sites, spins
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.waits.waits import CROWD_LEAST
 from hangdog_models.ranks import Rank
@@ -174,17 +174,12 @@ def _vote(state: RankState, crowds: Container[str]) -> int:
 
 
 def _waits(state: RankState, crowds: Container[str]) -> bool:
-    return state.waits or ((_unnamed(state) or _in_c(state)) and state.label in crowds)
+    return state.waits or ((_unnamed(state) or spins(state)) and state.label in crowds)
 
 
 def _unnamed(state: RankState) -> bool:
     """Whether neither a rule nor the kernel shows what it does: it may wait."""
     return not state.waits and state.rule == NO_RULE and state.activity in (Activity.UNKNOWN, Activity.COMPUTE)
-
-
-def _in_c(state: RankState) -> bool:
-    """Whether it runs in one call of C, where an operator that reads its device back runs as well."""
-    return state.activity is Activity.COMPUTE and bool(state.busy) and not state.interpreting
 
 
 def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
@@ -226,7 +221,7 @@ def _crowds(look: Look, topology: Topology) -> frozenset[str]:
     for state, ranks in seen:
         if _unnamed(state):
             places.setdefault(state.label, []).extend(ranks)
-        elif _in_c(state):
+        elif spins(state):
             together.setdefault(state.label, []).extend(ranks)
     most = max(CROWD_LEAST, TOGETHER_SHARE * sum(len(ranks) for _, ranks in seen))
     crowds = [

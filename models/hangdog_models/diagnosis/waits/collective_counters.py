@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hangdog_models.collectives import BY_HOSTS, PROFILER, RankCounters
-from hangdog_models.diagnosis.observe.activity import NO_RULE, RankState
+from hangdog_models.diagnosis.observe.activity import NO_RULE, RankState, spins
 from hangdog_models.diagnosis.observe.call_site import of_standard_library
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.observe.silence import silent_ranks
@@ -178,10 +178,10 @@ def _own_device(record: RankCounters, seen: RankState | None, crowd: bool, at_wo
         return ""
     # a function that no rule knows may call NumPy as well as a device: that ends sooner
     calls = seen is not None and (lasting or seen.rule != NO_RULE)
-    spins = seen is not None and not at_work and calls and spins_in_c(seen) and not _on_hosts(record)
+    runs = seen is not None and not at_work and calls and spins_in_c(seen) and not _on_hosts(record)
     # asleep in a launch: the device's queue is full, and not of collectives
     launches = seen is not None and seen.activity is Activity.LAUNCH and seen.busy is False
-    waits = crowd or spins or launches or (seen is not None and seen.wait is Wait.SOME)
+    waits = crowd or runs or launches or (seen is not None and seen.wait is Wait.SOME)
     under_way = any(count > record.completed.get(group, -1) for group, count in record.enqueued.items())
     # NCCL always notes what has ended, and what has begun only if collectives are timed
     known = any(count >= 0 for counts in (record.started, record.completed) for count in counts.values())
@@ -198,8 +198,7 @@ def spins_in_c(state: RankState) -> bool:
 
     Modules of Python's own are excepted: hashing or compressing runs in one call of C as well.
     """
-    calls = state.activity is Activity.COMPUTE and bool(state.busy) and not state.interpreting
-    return calls and not _in_pythons_own(state)
+    return spins(state) and not _in_pythons_own(state)
 
 
 def _in_pythons_own(state: RankState) -> bool:
