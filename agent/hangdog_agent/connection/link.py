@@ -358,9 +358,9 @@ class Link:
 
 
 def comparable_signs(signs: StallSigns) -> object:
-    """What signs say, apart from the seconds that pass."""
+    """What signs say, apart from the seconds that pass; crowding by halves, for it changes the server's patience."""
     return {
-        job: {rank: (sign.doing, sign.overdue, sign.stopped) for rank, sign in shown.items()}
+        job: {rank: (sign.doing, sign.overdue, sign.stopped, round(2 * sign.crowding)) for rank, sign in shown.items()}
         for job, shown in signs.items()
     }
 

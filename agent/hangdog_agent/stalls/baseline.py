@@ -6,8 +6,9 @@ from hangdog_agent.discovery.cpu_activity import CpuActivity, CpuSample, dozes, 
 
 #: Intervals remembered: the baseline of now counts, not that of the slow first steps.
 REMEMBERED = 16
-#: CPU samples over which waits for a core are counted: as long as the shortest timeout of a rank at work.
-_BEATS = 8
+#: Waits for a core are counted over so long: the shortest timeout of a rank at work. Samples come every few seconds while all
+#: is well, and what training crowded says nothing of the stall after it. Seconds.
+_RECENT_S = 8.0
 #: A thread that hardly wants to run does not show CPU contention. Share of the time.
 _WANTS_SHARE = 0.1
 #: A timeout grows by this factor at most: if the fault itself makes the contention, it must be looked at in the end.
@@ -19,7 +20,7 @@ class Baseline:
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._samples: deque[CpuSample] = deque(maxlen=_BEATS + 1)
+        self._samples: deque[CpuSample] = deque()
         self._mode = CpuActivity.ACTIVE
         self._since: float | None = None
         self._active_s = 0.0
@@ -32,6 +33,8 @@ class Baseline:
         if before is not None and sample.at <= before.at:
             return
         self._samples.append(sample)
+        while len(self._samples) > 2 and sample.at - self._samples[1].at >= _RECENT_S:
+            self._samples.popleft()
         if before is None:
             return
         if sample.wakes > before.wakes:

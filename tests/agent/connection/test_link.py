@@ -14,13 +14,16 @@ import pytest
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.pyspy import PySpy
 from hangdog_agent.capture.settings import CaptureSettings
+from hangdog_agent.connection.link import comparable_signs
 from hangdog_agent.connection.session import backoff, within
 from hangdog_agent.connection.settings import LinkSettings
 from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.stalls.monitor import StallMonitor
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.planning.slowdown import Slowdown, StepPace
+from hangdog_models.ranks import Rank
 from hangdog_models.stack import Reason
+from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_proto.codec import dedup, findings
 from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.codec.traces import unpack
@@ -68,6 +71,15 @@ async def test_light_looks_come_no_faster_than_the_settings_say(server: Server, 
                 times.append(loop.time())
             assert [answer.order for answer in answers] == ["a", "b", "c"] and all(answer.last for answer in answers)
             assert times[2] - times[0] > 1.2, "begun a second apart each, though a look takes a while"
+
+
+def test_signs_are_said_again_when_cores_are_free_again_and_not_for_every_second() -> None:
+    def signs(seconds: float, crowding: float) -> dict[str, dict[Rank, Sign]]:
+        return {"j": {Rank(2): Sign(Doing.COMPILING, seconds, crowding=crowding)}}
+
+    crowded = comparable_signs(signs(5.0, 1.9))
+    assert crowded != comparable_signs(signs(5.0, 1.0)), "the server would be patient for twice as long"
+    assert crowded == comparable_signs(signs(6.0, 1.95))
 
 
 async def test_it_is_heard_of_again_and_again(stoppable: Tools) -> None:

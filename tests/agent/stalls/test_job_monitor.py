@@ -280,6 +280,20 @@ def test_crowded_cores_are_told_from_free_ones_by_who_waits_for_one() -> None:
     assert baseline.crowding == 4.0, "for ever is too long"
 
 
+@pytest.mark.parametrize("beat_s", [1.0, 3.0])
+def test_crowded_cores_are_forgotten_in_the_same_seconds_however_rarely_they_are_sampled(beat_s: float) -> None:
+    baseline = Baseline(settle_s=1.0)
+    times = [beat_s * beat for beat in range(round(24 / beat_s))]
+    for at in times:
+        baseline.add(CpuSample(at, 0.3 * at, 0.6 * at, int(10 * at)))
+    last = times[-1]
+    for second in range(1, 12):  # it is sampled every second from the moment it is in doubt
+        baseline.add(CpuSample(last + second, 0.3 * last + second, 0.6 * last, int(10 * last) + second))
+        if second == 4:
+            assert baseline.crowding > 1.1, "half of what counts was crowded"
+    assert baseline.crowding == 1.0
+
+
 def moving(machine: Machine) -> frozenset[Rank]:
     return machine.monitor.moving(machine.now, machine.signs())
 
