@@ -67,6 +67,13 @@ def test_a_log_that_was_copied_from_a_terminal_is_as_it_was_written(width: int, 
     assert broken != LOG and rejoined(broken) == LOG
 
 
+@pytest.mark.parametrize("sign", ["`", "> "])
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_sign_that_somebody_put_before_the_first_line_hides_no_edge(width: int, sign: str) -> None:
+    """As in huggingface/open-r1#620: one line is longer than the edge, for a quotation begins there."""
+    assert rejoined(sign + wrapped(LOG, width)) == sign + LOG
+
+
 def test_the_evidence_is_read_as_it_was_printed() -> None:
     (whole,) = read_contents(name_of("job.log"), LOG.encode(), DEFAULTS)
     (broken,) = read_contents(name_of("job.log"), wrapped(LOG, 120).encode(), DEFAULTS)

@@ -7,6 +7,7 @@ frame is broken in a place where no tool ends a line: inside of its brackets, or
 """
 
 import re
+from collections import Counter
 
 #: Columns of a terminal. A shorter text was folded for a reader, a longer one comes from no screen.
 _NARROWEST, _WIDEST = 40, 500
@@ -14,6 +15,8 @@ _NARROWEST, _WIDEST = 40, 500
 LARGEST = 1 << 22
 #: Full lines that must be there, of which one in three ends inside of a word; and full lines that go on for each one that does not.
 _FEW, _ONE_IN, _FOR_EACH = 3, 3, 4
+#: Characters by which single lines may be longer than the edge: a quotation mark, or the sign of a quoted text.
+_ADDED = 2
 #: How a line begins that continues none: with a time, a prefix, a header, a frame, a level, or the name of a program.
 _BEGINS = re.compile(
     r"\[|\(|\||\+[-=]|[-=~+*]{3}|\d{4}[-/]\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} {1,2}\d{1,2} |[IWEF]\d{4} |[\w.-]{1,100}:\d{1,9}:\d{1,9} \[|File \"|Traceback |Thread |Process |Current thread"
@@ -78,10 +81,19 @@ def _unboxed(lines: list[str]) -> list[str]:
 
 
 def _at_edge(lines: list[str]) -> list[str]:
-    width = max(map(len, lines))
+    """The lines joined at the edge that most tells; who pastes a text may add a sign to a line of it, which is longer then."""
+    lengths = Counter(map(len, lines))
+    longest = max(lengths)
+    for width in sorted((n for n, often in lengths.items() if often >= _FEW and n >= longest - _ADDED), reverse=True):
+        if (joined := _at_width(lines, width)) is not lines:
+            return joined
+    return lines
+
+
+def _at_width(lines: list[str], width: int) -> list[str]:
     if not _NARROWEST <= width <= _WIDEST:
         return lines
-    full = [number for number, line in enumerate(lines[:-1]) if len(line) == width]
+    full = [number for number, line in enumerate(lines[:-1]) if len(line) >= width]
     if len(full) < _FEW:
         return lines
     marked = all(lines[number].endswith(_MARK) for number in full)

@@ -87,6 +87,21 @@ INTERNAL = """\
 |                           | GPU0: Pass                                     |
 |                           | GPU1: Pass                                     |
 """
+#: https://github.com/NVIDIA/go-dcgm/issues/52: the head is cut off, and another program had the GPU for itself
+TAIL = """\
++-----  Hardware  ----------+------------------------------------------------+
+| GPU Memory                | Pass - GPU: 1                                  |
+|                           | Fail - GPU: 0                                  |
+| Warning                   | GPU 0 Error using CUDA API cuCtxCreate Check   |
+|                           | DCGM and system logs for errors. Reset GPU. R  |
+|                           | estart DCGM. Rerun diagnostics. Unable to cre  |
+|                           | ate CUDA context: 'CUDA-capable device(s) is/  |
+|                           | are busy or unavailable'.                      |
+| Info                      | GPU 1 GPU to Host bandwidth:  12.33 GB/s, GPU  |
+|                           |  1 Host to GPU bandwidth:  13.15 GB/s, GPU 1   |
+|                           | bidirectional bandwidth: 22.63 GB/s            |
++---------------------------+------------------------------------------------+
+"""
 #: https://github.com/NVIDIA/DCGM/issues/55, DCGM 3.0.4: nothing of level 3 ran
 SKIPPED = """\
 +-----  Integration  -------+------------------------------------------------+
@@ -112,6 +127,7 @@ def read(text: str) -> list[tuple[Impact, str, str]]:
         (HEAD + FABRIC + FOOT, [(Impact.SUSPECTS, "DCGM GPU Memory", "0"), (Impact.SUSPECTS, "DCGM GPU Memory", "1")]),
         (HEAD + INTERNAL + FOOT, [(Impact.TELLS_NOTHING, "DCGM pcie", "")]),
         (HEAD + SKIPPED + FOOT, []),
+        (TAIL, [(Impact.TELLS_NOTHING, "DCGM GPU Memory", "0")]),
     ],
 )
 def test_public_tables(text: str, findings: list[tuple[Impact, str, str]]) -> None:

@@ -78,10 +78,40 @@ def test_a_name_without_an_exit_code_ended_nothing() -> None:
     assert findings("  Process name: [[20417,1],5]\n" + "so much for that\n" * 9 + "  Exit code:    1\n") == []
 
 
-def test_a_process_that_left_without_a_word_is_named_with_its_machine() -> None:
-    text = "mpirun has exited due to process rank 5 with PID 0 on\nnode gpu-k exiting improperly. There are three reasons this could occur:\n"
-    (finding,) = findings(text)
-    assert (finding.code, finding.impact, finding.rank, finding.machine) == ("aborted", Impact.VICTIM, 5, "gpu-k")
+@pytest.mark.parametrize(
+    "rest", [" There are three reasons this could occur:", "\nimproperly. There are three reasons this could occur:"]
+)
+@pytest.mark.parametrize("before", ["on\nnode gpu-k", "on node gpu-k"])
+def test_a_process_that_left_without_a_word_is_named_with_its_machine(before: str, rest: str) -> None:
+    words = "exiting improperly." if rest.startswith(" ") else "exiting"
+    (finding,) = findings(f"prterun has exited due to process rank 5 with PID 903 {before} {words}{rest}\n")
+    assert (finding.code, finding.impact, finding.rank, finding.machine) == (
+        "first observed failure", Impact.VICTIM, 5, "gpu-k",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # aws/aws-parallelcluster#301, Open MPI 2
+        " ORTE has lost communication with its daemon located on node:\n\n   hostname:  gpu-k\n\n This is usually due to",
+        # open-mpi/ompi#6618, openpmix/prrte#2694
+        "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[11,0],0] on node gpu-a\n  Remote daemon: [[11,0],1] on node gpu-k\n",
+        "PRTE has lost communication with a remote daemon.\n\n  HNP daemon   : [prterun-gpu-a-71@0,0] on node gpu-a\n"
+        "  Remote daemon: [prterun-gpu-a-71@0,1] on node gpu-k\n",
+    ],
+)
+def test_a_launcher_that_lost_its_daemon_says_where(text: str) -> None:
+    assert training_log.recognises(text)
+    assert [(one.code, one.impact, one.machine) for one in findings(text)] == [
+        ("launcher lost a daemon", Impact.VICTIM, "gpu-k")
+    ]
+
+
+def test_a_host_name_of_something_else_is_no_lost_daemon() -> None:
+    lost = " ORTE has lost communication with its daemon located on node:\n"
+    assert findings(lost + "so much for that\n" * 5 + "   hostname:  gpu-k\n") == []
+    assert findings("Traceback (most recent call last)\n   hostname:  gpu-k\n") == []
 
 
 @pytest.mark.parametrize(("of", "count"), [("MPI_COMM_WORLD", 1), ("MPI COMMUNICATOR 4 DUP FROM 0", 0)])

@@ -132,6 +132,27 @@ def document(message: str, trace: object, timestamp: object = "1700000000") -> o
     return json.loads(json.dumps(text))
 
 
+def test_ranks_that_disagree_are_told_though_only_a_later_entry_of_the_list_is_left() -> None:
+    """As in pytorch/pytorch#148976: a barrier, and no blank between its number and its name."""
+    told = (
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint"
+        "(SequenceNumber=1OpType=BARRIER), but Rank 2 is running collective: CollectiveFingerPrint(SequenceNumber=0OpType=BARRIER)."
+    )
+    entry = LIST.format(exitcode="1", message=TRACE.format(error=told)).partition("Root Cause")[2]
+    whole = LIST.format(exitcode="1", message=TRACE.format(error=told))
+    for text in ("train.py FAILED\nFailures:\n[1]:" + entry.partition("[0]:")[2], whole):
+        found = [one for stream in training_log.read(text, None) for one in stream.findings]
+        (said,) = [one for one in found if one.code == "mismatched collectives"]
+        assert said.impact is Impact.PROGRAM and said.ranks == (1, 2)
+        assert "rank 1: barrier as number 1; rank 2: barrier as number 0" in said.what
+
+
+def test_the_first_end_is_told_with_its_machine_where_that_has_a_name() -> None:
+    text = LIST.format(exitcode="-11", message="Signal received by PID 99")
+    assert "saw rank 11 on gpu-1 end first" in findings(text)[0].what
+    assert "saw rank 11 end first" in findings(text.replace(": gpu-1", ": localhost"))[0].what
+
+
 def test_an_error_file_is_the_end_of_its_process() -> None:
     trace = (
         'Traceback (most recent call last):\n  File "train.py", line 8, in main\n    step()\nValueError: bad batch\n'

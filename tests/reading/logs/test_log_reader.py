@@ -264,7 +264,7 @@ def test_the_first_failure_that_the_launcher_saw_is_a_victim() -> None:
     )
     (finding,) = findings(text, None)
     assert (finding.machine, finding.rank, finding.impact, finding.ranks) == ("gpu-a", 7, Impact.VICTIM, ())
-    assert "rank 7 end first, with exit code -9" in finding.what
+    assert "rank 7 on gpu-a end first, with exit code -9" in finding.what
 
 
 TRACEBACK = '{p}Traceback (most recent call last):\n{p}  File "t.py", line 3, in <module>\n{p}    main()\n{p}{error}\n'

@@ -14,6 +14,11 @@ from hangdog_models.reading.stacks.dumped_process import lines_of
 KEY = "DCGM GPU Diagnostic"
 
 _HEAD = re.compile(r"^[ \t]{0,16}\|\s{0,40}Diagnostic\s{1,40}\|\s{0,40}Result\s{1,60}\|", re.MULTILINE)
+#: A section of which the table's head is cut off, and a result in it.
+_TITLED = re.compile(
+    r"^[ \t]{0,16}[|+]-----  (?:Deployment|Metadata|Hardware|Integration|Stress)  -{1,60}\+-{20,80}\+\s{1,40}\|[^|\n]{1,60}\|\s{1,8}(?:Pass|Fail|Skip|Warn)\b",
+    re.MULTILINE,
+)
 #: Its lines have 78 columns; what is much longer is another tool's.
 _WIDEST = 200
 #: Characters of text in a row.
@@ -52,8 +57,8 @@ class _Test:
 
 
 def recognises(text: str) -> bool:
-    """Whether a text holds the head of the table."""
-    return _HEAD.search(text) is not None
+    """Whether a text holds the head of the table, or the title of one of its sections with a test below it."""
+    return _HEAD.search(text) is not None or _TITLED.search(text) is not None
 
 
 def read(text: str) -> dict[str, object]:

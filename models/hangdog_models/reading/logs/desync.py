@@ -20,7 +20,7 @@ _JOINED = re.compile(_NUMBERS + r" joined but didn't finish collective #(\d{1,20
 _NEVER = re.compile(r"ranks " + _NUMBERS + r" are the lagging ranks")
 _PRINT = re.compile(
     r"Rank (\d{1,7}) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
-    r"(?:SequenceNumber=(\d{1,20}), )?OpType=(\w{1,64})(?:, TensorShape=\[([\d, ]{0,400})\])?(?:, TensorDtypes=(\w{1,64}))?"
+    r"(?:SequenceNumber=(\d{1,20})(?:, )?)?OpType=(\w{1,64})(?:, TensorShape=\[([\d, ]{0,400})\])?(?:, TensorDtypes=(\w{1,64}))?"
 )
 
 

@@ -34,6 +34,10 @@ _NO_CONSEQUENCES = frozenset({"GPU out of memory"})
 _OF_A_CONNECTION = frozenset({"connection lost", "NCCL remote error", "NCCL system error"})
 #: Impacts of a device that failed: the watchdog's own number tells whose it is, where the line bears no other.
 _OF_A_DEVICE = (Impact.CONVICTS, Impact.RESET)
+#: Of a line that says by itself that ranks disagree.
+_MISMATCH = "Detected mismatch"
+#: Names that torchrun gives a machine that has none.
+_NO_NAMES = ("localhost", "localhost.localdomain")
 _MOSTLY = "whoever ends first is mostly a victim"
 
 
@@ -66,6 +70,8 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
         process.host = process.host or line.host
         process.addresses.update(nccl_log.own_addresses(text))
     process.address = process.address or line.address
+    if _MISMATCH in text:  # also where torchrun's list quotes it
+        _take_report(process, line, limits)
     if process.first_failure.take(text):
         if not process.first_failure.lines:
             _take_first_failure(process, line.at_s, limits)
@@ -81,7 +87,7 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
         process.arrivals.take(text)
     if "[PG " in text or "WorkNCCL(" in text or "ast enqueued" in text:
         watchdog.take(process.watched, text, watchdog.group_of(text, limits), limits)
-    if "collective" in text:
+    if "collective" in text and _MISMATCH not in text:
         _take_report(process, line, limits)
     gave_up = any(not work.failed for work in process.watched.timed_out)
     if process.failed_at is None and (gave_up or process.checked):
@@ -149,7 +155,7 @@ def _take_report(process: LogProcess, line: LogLine, limits: Limits) -> None:
         process.lags.append(lag)
     quoted = list(desync.fingerprints(line.text, CHECKED, limits))
     # `Running collective: CollectiveFingerPrint(` alone is no mismatch: that is printed before every collective.
-    if "Detected mismatch" in line.text or quoted:
+    if _MISMATCH in line.text or quoted:
         if quoted and process.rank is not None and quoted[0][0] != process.rank:
             quoted = []  # the numbers are those inside some group: whose they are cannot be told
         process.checked.update(quoted)
@@ -225,6 +231,7 @@ def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits)
     failure = process.first_failure
     host = text_of(failure.host, limits)
     who = "a process" if failure.rank is None else f"rank {failure.rank}"
+    who += f" on {host}" if host and host not in _NO_NAMES else ""
     (rank,) = desync.ranks_in("" if failure.rank is None else str(failure.rank))[:1] or (None,)
     code, impact, why = SIGNALS.get(failure.exitcode, ("first observed failure", Impact.VICTIM, _MOSTLY))
     what = f"the launcher saw {who} end first, with exit code {text_of(failure.exitcode, limits)}: {why}"

@@ -34,7 +34,7 @@ _MARKS = (
     "*** SIGSEGV", "*** SIGABRT", "*** SIGBUS", "*** SIGFPE", "*** SIGILL", "*** SIGTERM", "] Signal: ", "] Caught signal ",
     "torch_npu", " EI00", "EI0002:", "EI0006:", "runtime result =", "broadcast block found", "EngineCore", "watchdog_timeout=",
     "CUDA_ERROR_", "cuda runtime error", "cudaGetDeviceCount", "HIP error", "HW Exception by GPU", "Memory access fault by GPU",
-    "loss scale already at minimum", "/job:jax_worker/", "XlaRuntimeError", "!!!! FATAL ERROR !!!!", "ORTE has lost communication",
+    "loss scale already at minimum", "/job:jax_worker/", "XlaRuntimeError", "!!!! FATAL ERROR !!!!", "ORTE has lost communication", "PRTE has lost communication",
     "noticed that process rank", "has exited due to process rank", "Process name: [", "MPI_ABORT was invoked", "exits with return code",
     "SLICE_FAILURE_", "TPU session error", "hccl fftsplus task timeout", "NET/OFI ", "got completion with error:", "Peer host id: ",
     "and may be stuck. ", "due to async NCCL error", "DeepEP timeout check failed", "GLOBAL_RANK: ", "Prolog failure on node", "Prolog hung on node", "ray.exceptions.", "The actor is dead because", "A worker died or was killed", "killed due to memory pressure", "MPI communication peer process", "has been marked dead because", "TCPStore", '"label":"RAY_NODE_REMOVED"', '"label":"RAYLET_MARKED_DEAD"',

@@ -14,14 +14,14 @@ from hangdog_models.ranks import MAX_RANK, Rank
 #: Parts of lines that open such a report, or of lines in it that stand alone.
 HINTS = (
     "noticed that process rank", "has exited due to process rank", "Process name: [", "MPI_ABORT was invoked",
-    "failed (exitcode: ", "exits with return code = -",
+    "failed (exitcode: ", "exits with return code = -", "its daemon located on node:",
 )  # fmt: skip
 _HOST = r"(?P<host>[A-Za-z0-9][\w.-]{0,252})"
 _SIGNALLED = re.compile(
     rf"noticed that process rank (?P<rank>\d{{1,7}}) with PID (?P<pid>\d{{1,10}}) on node {_HOST} exited on signal (?P<signal>\d{{1,3}})\b"
 )
 _LEFT = re.compile(r"has exited due to process rank (?P<rank>\d{1,7}) with PID (?P<pid>\d{1,10}) on")
-_LEFT_ON = re.compile(rf"(?:.{{0,400}} on )?\s{{0,8}}node {_HOST} exiting ")
+_LEFT_ON = re.compile(rf"(?:.{{0,400}} on )?\s{{0,8}}node {_HOST} exiting\b")
 #: `[[34520,1],3]` of Open MPI, `[prterun-host-71@1,3]` of PRRTE: the job of the launcher, and the rank in it.
 _NAMED = re.compile(
     r"\s{0,16}Process name: \[(?:\[\d{1,10},\d{1,10}\]|[\w.-]{1,255}@\d{1,10}),(?P<rank>\d{1,7})\]\s{0,8}$"
@@ -34,8 +34,16 @@ _TORCHRUN = re.compile(
 _DEEPSPEED = re.compile(
     r"\blaunch\.py:\d{1,5}:\w{1,40}\] .{1,6000} exits with return code = (?P<code>-\d{1,3})\s{0,8}$"
 )
+#: Open MPI up to 4: the name stands two lines below. Newer ones name it in the same line, as the table of lines knows.
+_DAEMON = re.compile(r"lost communication with its daemon located on node:")
+_HOSTNAME = re.compile(rf"\s{{0,16}}hostname:\s{{1,16}}{_HOST}\s{{0,8}}$")
+_LOST = (
+    "mpirun lost its daemon on this machine: it was killed, or the machine or its network went away; look there first"
+)
 _UNKNOWN = ("first observed failure", Impact.VICTIM, "whoever ends first is mostly a victim")
 _ABORTED = ("aborted", Impact.VICTIM, "it gave itself up; why stands before that in its log")
+#: In the place of an exit code: it left before it was done with MPI, or was ended by MPI_ABORT, and mpirun does not know which.
+_WORDLESS = 0
 #: A shell adds this to the number of the signal that ended a program.
 _OF_A_SIGNAL = 128
 #: Lines within which a report of two lines goes on, and reports that are kept: a job may be started several times.
@@ -44,12 +52,16 @@ _PATIENCE, _MOST = 3, 8
 
 @dataclass(slots=True)
 class LauncherEndings:
-    """The reports in one log. `lines` of one that has begun may still come, whose rank and process are `begun`."""
+    """The reports in one log. `lines` of one that has begun may still come, whose rank and process are `begun`.
+
+    `lost`: it is of a daemon, which has no rank.
+    """
 
     found: dict[tuple[str, Rank | None, str], Finding] = field(default_factory=dict)
     of_torchrun: list[Finding] = field(default_factory=list)
     lines: int = 0
     begun: tuple[str, str] = ("", "")
+    lost: bool = False
 
     def take(self, line: str) -> bool:
         """Notes a line; true if it belongs to a report."""
@@ -60,10 +72,12 @@ class LauncherEndings:
         if found := _SIGNALLED.search(line):
             self._keep(found["rank"], found["pid"], found["host"], -int(found["signal"]))
         elif found := _LEFT.search(line):
-            self.lines, self.begun = _PATIENCE, (found["rank"], found["pid"])
+            self.lines, self.begun, self.lost = _PATIENCE, (found["rank"], found["pid"]), False
             self._goes_on(line)
         elif found := _NAMED.match(line):
-            self.lines, self.begun = _PATIENCE, (found["rank"], "")
+            self.lines, self.begun, self.lost = _PATIENCE, (found["rank"], ""), False
+        elif _DAEMON.search(line):
+            self.lines, self.lost = _PATIENCE, True
         elif found := _ABORT.search(line):
             self._keep(found["rank"], "", "", None)
         elif found := _TORCHRUN.search(line):
@@ -79,9 +93,15 @@ class LauncherEndings:
 
     def _goes_on(self, line: str) -> bool:
         self.lines -= 1
+        if self.lost:
+            if found := _HOSTNAME.match(line):
+                self.lines = 0
+                one = Finding("", "launcher lost a daemon", Impact.VICTIM, _LOST, found["host"])
+                self.found.setdefault((one.code, None, one.machine), one)
+            return found is not None
         if found := _LEFT_ON.match(line) if self.begun[1] else _CODE.match(line):
-            code = int(found["code"]) if "code" in found.groupdict() else None
-            self._keep(*self.begun, found.groupdict().get("host", ""), code)
+            named = found.groupdict()
+            self._keep(*self.begun, named.get("host", ""), int(named["code"]) if "code" in named else _WORDLESS)
             self.lines = 0
         return found is not None
 
@@ -101,8 +121,8 @@ class LauncherEndings:
 
 
 def _finding(who: str, rank: Rank | None, host: str, code: int | None) -> Finding:
-    """How a process ended: by its exit code, which is negative for a signal; None: it called MPI_ABORT or left without a word."""
+    """How a process ended: by its exit code, which is negative for a signal; None: it called MPI_ABORT."""
     number = _OF_A_SIGNAL - code if code is not None and code > _OF_A_SIGNAL else code
     name, impact, why = SIGNALS.get(str(number), _ABORTED if number in (None, -6) else _UNKNOWN)
-    how = "" if code is None else f", by signal {-code}" if code < 0 else f", with exit code {code}"
+    how = "" if not code else f", by signal {-code}" if code < 0 else f", with exit code {code}"
     return Finding("", name, impact, f"the launcher saw {who} end first{how}: {why}", host, rank)
