@@ -97,8 +97,10 @@ def test_a_process_that_left_without_a_word_is_named_with_its_machine(before: st
         " ORTE has lost communication with its daemon located on node:\n\n   hostname:  gpu-k\n\n This is usually due to",
         # open-mpi/ompi#6618, openpmix/prrte#2694
         "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[11,0],0] on node gpu-a\n  Remote daemon: [[11,0],1] on node gpu-k\n",
-        "PRTE has lost communication with a remote daemon.\n\n  HNP daemon   : [prterun-gpu-a-71@0,0] on node gpu-a\n"
-        "  Remote daemon: [prterun-gpu-a-71@0,1] on node gpu-k\n",
+        (
+            "PRTE has lost communication with a remote daemon.\n\n  HNP daemon   : [prterun-gpu-a-71@0,0] on node gpu-a\n"
+            "  Remote daemon: [prterun-gpu-a-71@0,1] on node gpu-k\n"
+        ),
     ],
 )
 def test_a_launcher_that_lost_its_daemon_says_where(text: str) -> None:
