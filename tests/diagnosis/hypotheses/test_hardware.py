@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangdog_models.diagnosis.findings import hardware
-from hangdog_models.findings import Finding, Impact
+from hangdog_models.findings import KUBERNETES, SLURM, Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Layout, Topology, build
 
@@ -113,6 +113,20 @@ def test_what_most_machines_have_is_no_machines_fault(
     own = found(Impact.CONVICTS, "node-0", "Xid 79")
     if machines > 1:
         assert "Xid 79" in hardware.weigh([*findings, own], job(machines))["node-0"].reason.text
+
+
+@pytest.mark.parametrize(
+    ("source", "having", "shared"),
+    [(SLURM, 3, False), (SLURM, 5, True), (KUBERNETES, 4, True), ("kernel log", 9, False)],
+)
+def test_many_machines_that_a_scheduler_lists_alike_are_the_clusters_where_nothing_tells_the_jobs(
+    source: str, having: int, shared: bool
+) -> None:
+    """As `sinfo` of a whole cluster does, in elasticluster/elasticluster#272."""
+    findings = [found(Impact.RESET, f"gpu-{n}", "node lost", source=source) for n in range(having)]
+    nothing = build(Layout(), None)[0]
+    assert (not hardware.weigh(findings, nothing)) is shared
+    assert any(f"on {having} machines" in words for words in hardware.shared(findings, nothing)) is shared
 
 
 def test_a_fatal_event_is_not_shared_with_those_who_have_a_harmless_one_of_its_code() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hangdog_models.diagnosis.findings.event_dates import weight
 from hangdog_models.diagnosis.findings.finding_reasons import reason_of
-from hangdog_models.findings import Finding, Impact
+from hangdog_models.findings import CLUSTER_WIDE, Finding, Impact
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.rules.policy import OLD_S, STALE_S
@@ -77,8 +77,9 @@ def kinds(findings: Sequence[Finding], topology: Topology) -> Mapping[str, tuple
 def shared(findings: Sequence[Finding], topology: Topology) -> tuple[str, ...]:
     """What most machines show alike, a sentence each: it was ruled out as any machine's fault."""
     placed = _fresh(_placed(findings, topology))
+    total = f" of {len(topology.machines)}" if topology.machines else ""
     return tuple(
-        f"{code} ({source}) stands on {count} of {len(topology.machines)} machines: no machine's own fault"
+        f"{code} ({source}) stands on {count}{total} machines: no machine's own fault"
         for (source, code, _), count in sorted(_common(placed, topology).items())
     )
 
@@ -138,10 +139,13 @@ def _clock(machine: str, finding: Finding) -> tuple[object, float]:
 
 
 def _common(placed: Iterable[tuple[str, Finding]], topology: Topology) -> dict[_Sort, int]:
-    """What all or most machines of the job show, with their number. A fatal event is distinct from a harmless one."""
+    """What all or most machines of the job show, with their number. A fatal event is distinct from a harmless one.
+
+    Where nothing tells the job's machines, many that a scheduler lists alike are the cluster's, and no one of them is accused.
+    """
     on: dict[_Sort, set[str]] = {}
     for machine, finding in placed:
-        if machine in topology.machines:
+        if machine in topology.machines or (not topology.machines and finding.source in CLUSTER_WIDE):
             on.setdefault(_sort(finding), set()).add(machine)
     total = len(topology.machines)
     return {
@@ -149,7 +153,7 @@ def _common(placed: Iterable[tuple[str, Finding]], topology: Topology) -> dict[_
         for sort, machines in on.items()
         if len(machines) > 1
         and 2 * len(machines) > total
-        and (not sort[2] or len(machines) == total or len(machines) >= COMMON_FAULT_MACHINES)
+        and (not (sort[2] or not total) or len(machines) == total or len(machines) >= COMMON_FAULT_MACHINES)
     }
 
 
