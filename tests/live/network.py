@@ -56,6 +56,10 @@ class Network:
         """From now on every packet between the two sides is lost, and neither of them is told."""
         _ip("-n", self.side("switch"), "link", "set", SIDES[1], "nomaster")
 
+    def turn_off(self, side: str) -> None:
+        """From now on the interface of a side is down, as by hand or with its cable."""
+        _ip("-n", self.side(side), "link", "set", INTERFACE, "down")
+
     def join(self) -> None:
         """From now on packets pass again."""
         _ip("-n", self.side("switch"), "link", "set", SIDES[1], "master", "br0")

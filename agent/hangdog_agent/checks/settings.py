@@ -14,6 +14,8 @@ class CheckSettings:
     #: All of a GPU: error counts, remapped rows, links, fabric.
     gpu_full_s: float = 60.0
     network_every_s: float = 30.0
+    #: Some small files for each interface; a hang is looked at some ten seconds after it began.
+    interfaces_every_s: float = 10.0
     #: The kernel itself gives an NFS server 60 s before it repeats a request.
     nfs_every_s: float = 30.0
     #: A hang is looked at some ten seconds after it began, and by then this has been looked at.

@@ -7,6 +7,7 @@ from hangdog_agent.checks.check_scheduler import Checks
 from hangdog_agent.checks.check_state import Notes
 from hangdog_agent.checks.disk import Disks
 from hangdog_agent.checks.gpus.gpu import Gpus
+from hangdog_agent.checks.interfaces import Interfaces
 from hangdog_agent.checks.kernel_log import Kernel
 from hangdog_agent.checks.memory import MemoryCheck
 from hangdog_agent.checks.network import Network
@@ -30,6 +31,7 @@ def standard(
     kernel = Kernel(places, settings, notes, gpus.at)
     others = (
         Network(places, settings, notes),
+        Interfaces(places, settings),
         Nfs(places, settings, trainers),
         Tcp(places, settings, trainers),
         Disks(places, settings, lambda: tuple(kernel.complaints)),

@@ -2,14 +2,17 @@
 
 A process that hangs or is stopped still acknowledges, for its kernel does. So what stays unacknowledged was lost on the way,
 or the machine at the other end is gone: no program does that. RDMA traffic is not seen here.
+
+Whose end it is shows where a machine has no way to the other end any more: its own interface is down, and took its routes along.
 """
 
+import contextlib
 import ipaddress
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangdog_agent.checks.check_paths import CheckPaths, names, text
@@ -35,8 +38,10 @@ _ESTABLISHED, _RETRANSMITS, _PROBES = "01", "01", "04"
 #: The kernel gives a connection up after some 15 of these: more is nonsense.
 _MOST_TIMES = 1 << 16
 _WHOLE = re.compile(r"\d{1,20}", re.ASCII)
-#: What the kernel counts as either of them runs out.
-_COUNTED = ("TCPTimeouts", "TCPWinProbe")
+#: A route by which nothing may go (RTF_REJECT).
+_REJECTS = 0x0200
+#: What the kernel counts as either of them runs out, by file; where the own interface is down, it only counts that there is no way.
+_COUNTED = {"netstat": ("TcpExt:", ("TCPTimeouts", "TCPWinProbe")), "snmp": ("Ip:", ("OutNoRoutes",))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +55,15 @@ class Unacknowledged:
 
 @dataclass(frozen=True, slots=True)
 class _TcpSeen:
-    """A namespace's past: the time-outs it had counted as its table was read, when that was, and what was found there."""
+    """A namespace's past: the time-outs it had counted as its table was read, when that was, and what was found there.
+
+    `cut_off` are the other ends to which it has no way.
+    """
 
     time_outs: int | None = None
     read_at: float = float("-inf")
     lost: tuple[tuple[Rank, Unacknowledged], ...] = ()
+    cut_off: frozenset[str] = frozenset()
 
 
 class Tcp:
@@ -93,7 +102,9 @@ class Tcp:
             for rank, one in seen.lost:
                 reported.setdefault(one.end, []).append((rank, one))
         worst = sorted(reported.items(), key=lambda item: (-max(one.times for _, one in item[1]), item[0]))
-        return tuple(self._result(end, lost, moment) for end, lost in worst[:_MOST_ENDS])
+        unanswered = tuple(self._result(end, lost, moment) for end, lost in worst[:_MOST_ENDS])
+        cut_off = sorted({end for seen in self._seen.values() for end in seen.cut_off})[:_MOST_ENDS]
+        return (*unanswered, *(self._cut_off(end, moment) for end in cut_off))
 
     def close(self) -> None:
         pass
@@ -108,17 +119,26 @@ class Tcp:
         stated = "TCP unacknowledged", Impact.UNACKNOWLEDGED, words
         return state(self.name, _SOURCE, Component(CheckKind.PEER, end), stated, moment)
 
+    def _cut_off(self, end: str, moment: Moment) -> CheckResult:
+        words = (
+            f"this machine has no route to {end}, to which its trainers are connected: an interface of its own is down"
+        )
+        stated = "no route to a peer", Impact.SUSPECTS, words
+        return state(self.name, _SOURCE, Component(CheckKind.PEER, end), stated, moment)
+
     def _look(self, trainers: Mapping[int, Rank], seen: _TcpSeen, moment: Moment) -> _TcpSeen:
         """What a namespace shows now; what it showed before where its table need not, or may not yet, be read."""
         pid = next(iter(trainers))
-        count = time_outs(text(self._proc / str(pid) / "net/netstat"))
+        net = self._proc / str(pid) / "net"
+        count = time_outs({name: text(net / name) for name in _COUNTED})
         due = seen.lost or count is None or count != seen.time_outs
         if not due or self._owed >= _SHARE * self.every_s:
             return seen
         began = time.thread_time()
         lost = tuple(self._owned(trainers, self._unacknowledged(pid)))
+        cut_off = without_route({one.end for _, one in lost}, text(net / "route")) if lost else frozenset()
         self._owed += time.thread_time() - began  # of this thread alone: on a busy machine it waits for a core, too
-        return _TcpSeen(count, moment.now, lost)
+        return _TcpSeen(count, moment.now, lost, cut_off)
 
     def _namespaces(self) -> dict[str, dict[int, Rank]]:
         """The training processes of each network namespace; those that are gone are in none."""
@@ -155,11 +175,17 @@ class Tcp:
                     yield rank, one
 
 
-def time_outs(read: str | int) -> int | None:
-    """How often data was sent again after a time-out in a namespace, by its `net/netstat`; None where it does not tell."""
-    lines = [line.split() for line in read.splitlines() if line.startswith("TcpExt:")] if isinstance(read, str) else []
-    reported = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}
-    counts = [reported[name] for name in _COUNTED if name in reported]
+def time_outs(read: Mapping[str, str | int]) -> int | None:
+    """How often a namespace's data was sent again after a time-out, or had no way to go, by `net/netstat` and `net/snmp`.
+
+    None where they do not tell.
+    """
+    counts: list[str] = []
+    for name, (head, wanted) in _COUNTED.items():
+        table = read.get(name, 0)
+        lines = [line.split() for line in table.splitlines() if line.startswith(head)] if isinstance(table, str) else []
+        reported = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}
+        counts += [reported[key] for key in wanted if key in reported]
     return sum(map(int, counts)) if counts and all(map(_WHOLE.fullmatch, counts)) else None
 
 
@@ -179,6 +205,24 @@ def parse(read: str) -> Iterator[Unacknowledged]:
         end = address(words[2].partition(":")[0])
         if end and 0 < times < _MOST_TIMES and inode.isdigit():
             yield Unacknowledged(end, times, inode)
+
+
+def without_route(ends: Collection[str], read: str | int) -> frozenset[str]:
+    """Those of some addresses, of version 4, that no route of a namespace's `net/route` leads to; none where it does not tell."""
+    if not isinstance(read, str) or not read.startswith("Iface"):
+        return frozenset()
+    routes: list[tuple[int, int]] = []
+    for row in map(str.split, read.splitlines()[1:]):
+        with contextlib.suppress(ValueError, IndexError):
+            if not int(row[3], 16) & _REJECTS:
+                routes.append((int(row[1], 16), int(row[7], 16)))
+    found: set[str] = set()
+    for end in ends:
+        parsed = ipaddress.ip_address(end)
+        number = int.from_bytes(parsed.packed, sys.byteorder)  # as the kernel prints routes
+        if parsed.version == 4 and not any(number & mask == network for network, mask in routes):
+            found.add(end)
+    return frozenset(found)
 
 
 def address(written: str) -> str:

@@ -265,7 +265,7 @@ def test_notes_that_cannot_be_written_are_told_once(tmp_path: Path, caplog: pyte
 
 def test_all_checks_together_on_this_machine(tmp_path: Path) -> None:
     checks, _ = standard(PATIENT, CheckPaths(state=tmp_path))
-    assert checks.due(0.0) == ("kernel", "gpu", "network", "nfs", "tcp", "disk", "memory", "pcie")
+    assert checks.due(0.0) == ("kernel", "gpu", "network", "interfaces", "nfs", "tcp", "disk", "memory", "pcie")
     first = checks.tick(1e6, 1.8e9)
     assert not [result for result in first if result.code in ("check failed", "check hangs")]
     assert all(len(why) > 10 for why in checks.unsupported().values())

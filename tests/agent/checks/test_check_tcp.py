@@ -16,7 +16,7 @@ import pytest
 from hangdog_agent.checks.check_paths import CheckPaths
 from hangdog_agent.checks.check_result import CheckResult, CheckVerdict, Moment
 from hangdog_agent.checks.settings import CheckSettings
-from hangdog_agent.checks.tcp import Tcp, Unacknowledged, address, parse, time_outs
+from hangdog_agent.checks.tcp import Tcp, Unacknowledged, address, parse, time_outs, without_route
 from hangdog_models.findings import Impact
 from hangdog_models.ranks import Rank
 from live.network import ADDRESS, Network
@@ -167,10 +167,54 @@ def test_tables_that_take_long_are_read_in_turns_and_what_was_seen_stands_meanwh
 def test_the_kernels_tables_are_read() -> None:
     assert list(parse(HEAD + row())) == [Unacknowledged("10.9.9.2", 5, "77")]
     assert list(parse(HEAD + row(timer="04", probes=6))) == [Unacknowledged("10.9.9.2", 6, "77")]
-    assert time_outs("TcpExt: A TCPTimeouts TCPWinProbe\nTcpExt: 1 23 4\n") == 27
-    assert [time_outs(read) for read in ("", "TcpExt: A\nTcpExt: 1\n", "TcpExt: TCPTimeouts\n", 13)] == [None] * 4
+    assert time_outs({"netstat": "TcpExt: A TCPTimeouts TCPWinProbe\nTcpExt: 1 23 4\n"}) == 27
+    assert (
+        time_outs(
+            {"netstat": "TcpExt: TCPTimeouts\nTcpExt: 2\n", "snmp": "Ip: A OutNoRoutes\nIp: 1 5\nTcp: A\nTcp: 9\n"}
+        )
+        == 7
+    )
+    garbage = ("", "TcpExt: A\nTcpExt: 1\n", "TcpExt: TCPTimeouts\n", 13, "TcpExt: TCPTimeouts\nTcpExt: x\n")
+    assert [time_outs({"netstat": read}) for read in garbage] == [None] * 5
     mapped = "00000000" * 2 + ("FFFF0000" if sys.byteorder == "little" else "0000FFFF") + hexadecimal("10.0.0.7")
     assert [address(written) for written in (mapped, "zz", "", "0" * 10)] == ["10.0.0.7", "", "", ""]
+
+
+ROUTES = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+
+
+def route(network: str, mask: str, flags: str = "0001") -> str:
+    return f"eth1\t{hexadecimal(network)}\t00000000\t{flags}\t0\t0\t0\t{hexadecimal(mask)}\t0\t0\t0\n"
+
+
+@pytest.mark.parametrize(
+    ("routes", "cut_off"),
+    [
+        ("", ["10.9.9.2"]),
+        (route("10.9.8.0", "255.255.255.0"), ["10.9.9.2"]),
+        (route("0.0.0.0", "0.0.0.0", "0201"), ["10.9.9.2"]),  # a route that refuses
+        (route("10.9.9.0", "255.255.255.0"), []),
+        (route("10.9.9.2", "255.255.255.255"), []),
+        (route("0.0.0.0", "0.0.0.0", "0003"), []),
+        ("nonsense\n" + route("10.9.0.0", "255.255.0.0"), []),
+    ],
+)
+def test_whoever_has_no_route_to_the_other_end_has_an_interface_that_is_down(
+    trainers: Trainers, tmp_path: Path, routes: str, cut_off: list[str]
+) -> None:
+    trainers.add(41, sockets=(77,))
+    trainers.tables(41, 1, row())
+    (tmp_path / "41/net/route").write_text(ROUTES + routes)
+    found = trainers.look()
+    assert [(one.code, one.finding.impact, one.finding.device) for one in found[1:]] == [
+        ("no route to a peer", Impact.SUSPECTS, end) for end in cut_off
+    ]
+
+
+@pytest.mark.parametrize("read", [13, "", "garbage", "eth1\t0\n"])
+def test_a_table_that_tells_no_routes_accuses_nobody(read: str | int) -> None:
+    assert without_route({"10.9.9.2"}, read) == frozenset()
+    assert without_route({"fd00::1"}, ROUTES) == frozenset()
 
 
 def test_a_machine_without_such_tables_says_so(tmp_path: Path) -> None:
@@ -228,6 +272,20 @@ def test_a_network_that_parts_is_seen_and_a_process_that_does_not_read_is_none(n
             time.sleep(0.2)
         assert [one.finding.device for one in found] == [ADDRESS["right"]]
         assert "what rank 1 sends" in found[0].words
+
+
+def test_a_real_interface_that_is_turned_off_is_told_from_a_network_that_parts(network: Network) -> None:
+    with started(network.side("right"), "listen", 1), started(network.side("left"), "send", 1) as sending:
+        check = Tcp(CheckPaths(), CheckSettings(tcp_resent=2), lambda: {sending.pid: Rank(1)})
+        assert look(check) == ()
+        network.turn_off("left")
+        tell(sending)
+        until = time.monotonic() + 20.0
+        while not (found := look(check)) and time.monotonic() < until:
+            time.sleep(0.2)
+        assert [(one.code, one.finding.device) for one in found] == [
+            ("TCP unacknowledged", ADDRESS["right"]), ("no route to a peer", ADDRESS["right"]),
+        ]  # fmt: skip
 
 
 def look(check: Tcp) -> tuple[CheckResult, ...]:
