@@ -76,7 +76,9 @@ async def test_programs_get_one_object_and_the_machine_remembers(on: Stage) -> N
         shown = await tested(on, "follow", document["campaign"][:5], "--format", "json")
         assert json.loads(shown.stdout) == document and shown.exit_code == 1
         assert (await tested(on, "abort", document["campaign"])).exit_code == 64
-    assert "no campaign tested nobody" in (await run(on, "machines", "nobody")).stdout
+    assert "nobody" in (await run(on, "machines", "nobody")).stdout
+    told = json.loads((await run(on, "machines", "nobody", "--format", "json")).stdout)
+    assert (told["tests"], told["convictions"]) == ([], [])
 
 
 async def test_an_incident_says_whom_to_suspect(tmp_path: Path) -> None:
