@@ -147,7 +147,7 @@ class Slow(ExcludeFile):
         await self.let.wait()
         if self.fails:
             raise self.fails
-        return f"costs 1 of 2 of {cases[0].job}"
+        return f"costs 1 of 2: {cases[0].job}"
 
 
 async def test_nothing_waits_for_whoever_is_asked(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_nothing_waits_for_whoever_is_asked(tmp_path: Path) -> None:
         assert slow.asked == 1, "one incident at a time"
         slow.let.set()
         await on.judged("0b", "b")
-        assert await told(on, "0b") == "costs 1 of 2 of llama"
+        assert await told(on, "0b") == "costs 1 of 2: llama"
         assert await on.words("0a") == "out of use", "somebody decided meanwhile"
 
 
