@@ -262,7 +262,7 @@ async def test_a_cluster_from_nothing_as_the_page_tells_it(tmp_path: Path) -> No
                     pass
             assert b"the certificate of machine gpu-b claims to be machine gpu-c" in line
         refused = await asyncio.to_thread(run, "snapshot", *way, status=77, HANGDOG_TOKEN=token)
-        assert "alice may view, and this takes trigger" in refused.stderr
+        assert "alice may view" in refused.stderr and "takes trigger [role-too-low]\n" in refused.stderr
         unknown = await asyncio.to_thread(run, "machines", *way, status=77)
         assert "asks for a token" in unknown.stderr
         assert (await asyncio.to_thread(run, "health", *way)).stdout == "serving\n"
