@@ -137,22 +137,24 @@ def slurm(tmp_path: Path) -> Slurm:
 
 
 @pytest.mark.parametrize(
-    ("owner", "machines", "said"),
+    ("owner", "machines", "values"),
     [
-        (SLURM, ["a", "b"], ()),
-        (SLURM, ["a", "b", "liar"], ("Slurm does not run job 77 on liar",)),
-        (replace(SLURM, uid=1001), ["a"], ("Slurm says that job 77 is user 1000's, and agents say 1001's",)),
-        (replace(SLURM, id="5"), ["a"], ("Slurm knows no job 5",)),
-        (replace(SLURM, id="79"), ["a"], ()),  # it waits to start again: where it ran is not told
-        (USER, ["b"], ()),
-        (USER, ["a"], ("Slurm runs no job of user 1001 on a",)),
-        (Owner(), ["a"], ()),
+        (SLURM, ["a", "b"], []),
+        (SLURM, ["a", "b", "liar"], ["not run job 77 on liar"]),
+        (replace(SLURM, uid=1001), ["a"], ["job 77 is user 1000's", "1001's"]),
+        (replace(SLURM, id="5"), ["a"], ["no job 5"]),
+        (replace(SLURM, id="79"), ["a"], []),  # it waits to start again: where it ran is not told
+        (USER, ["b"], []),
+        (USER, ["a"], ["no job of user 1001 on a"]),
+        (Owner(), ["a"], []),
     ],
 )
 async def test_slurm_says_where_a_job_runs_and_whose_it_is(
-    slurm: Slurm, owner: Owner, machines: list[str], said: tuple[str, ...]
+    slurm: Slurm, owner: Owner, machines: list[str], values: list[str]
 ) -> None:
-    assert await slurm.contradicts(JobPlacement(owner, dict.fromkeys(machines, ()), tuple(machines[:1]))) == said
+    found = await slurm.contradicts(JobPlacement(owner, dict.fromkeys(machines, ()), tuple(machines[:1])))
+    assert len(found) == bool(values), "one sentence, which says all of it"
+    assert all(value in found[0] for value in values), found
 
 
 @pytest.mark.parametrize(
