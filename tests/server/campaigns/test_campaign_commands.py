@@ -76,7 +76,7 @@ async def test_programs_get_one_object_and_the_machine_remembers(on: Stage) -> N
         shown = await tested(on, "follow", document["campaign"][:5], "--format", "json")
         assert json.loads(shown.stdout) == document and shown.exit_code == 1
         assert (await tested(on, "abort", document["campaign"])).exit_code == 64
-    assert "nobody" in (await run(on, "machines", "nobody")).stdout
+    assert " tested nobody" in (await run(on, "machines", "nobody")).stdout
     told = json.loads((await run(on, "machines", "nobody", "--format", "json")).stdout)
     assert (told["tests"], told["convictions"]) == ([], [])
 
