@@ -61,7 +61,7 @@ async def test_from_a_standstill_to_the_report(tmp_path: Path, does: ActionsConf
         empty = await ask(on, "report")
         assert empty.exit_code == 0 and "Unknown: " in empty.stdout
         unnamed = json.loads((await ask(on, "report", "--format", "json")).stdout)["machines"]["listed"]
-        assert unnamed == [] and "no machine " in empty.stdout
+        assert unnamed == [] and "no machine was" in empty.stdout
         async with on.agent(HOSTILE) as a, on.agent("x") as x:
             await a.hello(llama=[0])
             await x.hello()
