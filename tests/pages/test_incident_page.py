@@ -18,6 +18,7 @@ from hangdog_models.snapshot import Job, Round
 from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.verdict import Eviction, Kind, Verdict, to_json
 from hangdog_models.views import stack_tree, unique_stacks
+from hangdog_models.views.answer_text import answer
 from hangdog_server.web.incident_page import incident_page
 from support.cases.stalled import judged, renamed, stalled
 from support.cases.strategies import verdicts
@@ -93,10 +94,12 @@ def run(*arguments: str | Path) -> Result:
 
 
 def test_the_answer_stands_before_everything_else() -> None:
-    page = incident_page(*judged(*stalled(64)))
+    verdict, shown = judged(*stalled(64))
+    page, told = incident_page(verdict, shown), answer(verdict)
     heading = page.index("<h1")
-    assert page.index("node-0 holds the job up") < page.index("Evict node-0.", heading) < page.index("Map of the ranks")
-    assert re.search(r"<title>machine: node-0 holds the job up</title>", page)
+    assert "node-0" in told and verdict.kind is Kind.MACHINE
+    assert page.index(told) < page.index("Evict node-0.", heading) < page.index("Map of the ranks")
+    assert told in page[heading : page.index("</h1>")] and f"<title>machine: {told}</title>" in page
 
 
 def test_the_policy_allows_our_own_script_and_style_alone() -> None:
@@ -166,7 +169,7 @@ def test_a_machine_is_called_suspect_only_where_one_is_blamed(kind: Kind) -> Non
     verdict, shown = judged(*stalled(64))
     page = incident_page(replace(verdict, kind=kind, evict=Eviction()), shown)
     text = page.partition("<main")[2].partition("What happened when")[0]
-    assert "uspect" not in text and "it shows at rank 5 on node-0" in text
+    assert "uspect" not in text and " at rank 5 on node-0" in text
     assert data_of(page)["word"] == "it shows here"
 
 

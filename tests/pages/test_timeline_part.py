@@ -45,7 +45,7 @@ def test_it_grows_while_the_job_stands_and_is_still_afterwards() -> None:
     assert f'data-grows="{NOON:.0f} {NOON + 120:.0f}"' in page
     assert f'data-lost="{NOON}" data-ranks="8">0.3<' in page
     over = timeline_part(line(0, 60, since=NOON, until=NOON + 60), NOON + 120)
-    assert "data-grows" not in over and "data-lost" not in over and "stood still for 1 min:" in over
+    assert "data-grows" not in over and "data-lost" not in over and " 1 min: 8 ranks" in over and "so far" not in over
 
 
 def test_words_of_others_are_escaped_and_very_many_are_counted() -> None:

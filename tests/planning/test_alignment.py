@@ -29,17 +29,17 @@ def test_an_item_that_is_missing_or_more_is_a_difference() -> None:
 @pytest.mark.parametrize(
     ("given", "open_"),
     [
-        ([RIGHT, WRONG], "2 that differ: another must tell who is right"),
-        ([RIGHT, WRONG, OTHER], "3 gave 3 answers, none of them more than half"),
-        ([RIGHT, RIGHT, WRONG, WRONG], "4 gave 2 answers, none of them more than half"),
-        ([RIGHT, RIGHT, WRONG, OTHER], "4 gave 3 answers, none of them more than half"),
-        ([RIGHT], "there is nobody to compare it with"),
-        ([RIGHT, RIGHT, {}], "somebody gave no digests"),
+        ([RIGHT, WRONG], "2 that differ"),
+        ([RIGHT, WRONG, OTHER], "3 gave 3 answers"),
+        ([RIGHT, RIGHT, WRONG, WRONG], "4 gave 2 answers"),
+        ([RIGHT, RIGHT, WRONG, OTHER], "4 gave 3 answers"),
+        ([RIGHT], "nobody to compare"),
+        ([RIGHT, RIGHT, {}], "no digests"),
     ],
 )
 def test_where_nobody_can_know_nobody_is_named(given: list[dict[str, str]], open_: str) -> None:
     (cohort,) = compare(answers(*given))
-    assert (cohort.odd, cohort.agreed, cohort.open) == ((), (), open_)
+    assert (cohort.odd, cohort.agreed) == ((), ()) and open_ in cohort.open
 
 
 def test_keys_are_never_compared() -> None:

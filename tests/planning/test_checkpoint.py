@@ -13,7 +13,7 @@ COPIES = {"shard-0": ("a", "c"), "shard-1": ("b", "d"), "shard-2": ("c", "a")}
 def test_a_set_that_leaves_copies_may_go() -> None:
     answer = gate([["a", "b"]], COPIES)
     assert (answer.machines, answer.lost) == (("a", "b"), {})
-    assert "every shard keeps a copy" in answer.reasons[-1]
+    assert len(answer.reasons) == 1 and "a, b" in answer.reasons[0]
 
 
 def test_the_next_set_is_taken_and_the_shards_are_named() -> None:
@@ -27,30 +27,30 @@ def test_nobody_goes_where_every_set_loses_something_and_the_price_is_told() -> 
     answer = gate([["a", "c"], ["b", "d"]], COPIES, Price(1200.0, 1024))
     assert not answer.machines
     assert len(answer.lost) == 2
-    assert "20 min of training are done again, 341.3 GPU hours" in answer.reasons[-1]
+    assert "20 min" in answer.reasons[-1] and "341.3 GPU hours" in answer.reasons[-1]
 
 
 def test_without_a_manifest_the_copies_in_memory_count_as_lost() -> None:
     answer = gate([["a"]], None, Price(60.0))
     assert answer.machines == ("a",)
-    assert answer.reasons == (
-        "nobody says who holds copies of the checkpoint",
-        "copies in memory count as lost: 1 min of training are done again",
-    )
-    assert gate([["a"]], None).reasons == ("nobody says who holds copies of the checkpoint",)
+    unknown, price = answer.reasons
+    assert price.endswith(f": {Price(60.0)}") and "1 min" in price and "GPU" not in price
+    assert gate([["a"]], None).reasons == (unknown,)
     assert gate([[], []], None).machines == ()
 
 
 def test_machines_that_hold_the_last_copy_together_are_forbidden_and_a_part_that_may_go_is_named() -> None:
     assert forbids(["a", "b"], (), COPIES) == ""
-    told = "taking a, c would lose the last copy of shards shard-0, shard-2, taking a alone would not"
-    assert forbids(["a", "c", "a"], (), COPIES) == told
-    assert "the last copy of shard x, taking a, b alone would not" in forbids("abc", (), {"x": ("a", "b", "c")})
-    assert forbids(["a"], (), {"x": ("a",)}) == "taking a would lose the last copy of shard x"
+    told = forbids(["a", "c", "a"], (), COPIES)
+    assert told.startswith("taking a, c would ") and "shards shard-0, shard-2, taking a alone" in told
+    told = forbids("abc", (), {"x": ("a", "b", "c")})
+    assert told.startswith("taking a, b, c would ") and "shard x, taking a, b alone" in told
+    told = forbids(["a"], (), {"x": ("a",)})
+    assert told.startswith("taking a would ") and told.endswith(" shard x")
 
 
 def test_copies_on_machines_that_are_out_count_for_nothing_and_what_is_lost_already_forbids_nothing() -> None:
-    assert "last copy of shards shard-0, shard-2" in forbids(["a"], {"c"}, COPIES)
+    assert forbids(["a"], {"c"}, COPIES).endswith(" shards shard-0, shard-2")
     assert forbids(["b"], {"a", "c"}, COPIES) == "" and forbids(["b"], (), {"x": ()}) == ""
 
 

@@ -34,13 +34,12 @@ def test_everything_stands_in_order_from_the_last_progress_to_the_next() -> None
 def test_what_it_costs_grows_while_the_job_stands() -> None:
     under_way = replace(INCIDENT, state=IncidentState.CAPTURING, kind="", went_on_s=0.0, changed=NOON + 5)
     line = timeline(under_way, NOON - 40, 1024)
-    assert (
-        impact(line, NOON + 50)
-        == "The job has stood still for 1 min 30 s so far: 1024 ranks waited, 25.6 GPU hours lost so far."
-    )
+    said = impact(line, NOON + 50)
+    assert line.stands and "1 min 30 s so far" in said and "1024 ranks" in said and "25.6 GPU hours" in said
     assert line.gpu_hours(NOON + 140) == 2 * line.gpu_hours(NOON + 50)  # type: ignore[operator]
     over = timeline(INCIDENT, NOON - 40, 8)
-    assert impact(over, NOON + 9999) == "The job stood still for 10 min 40 s: 8 ranks waited, 1.4 GPU hours lost."
+    said = impact(over, NOON + 9999)
+    assert "10 min 40 s" in said and "8 ranks" in said and "1.4 GPU hours" in said and "so far" not in said
 
 
 @pytest.mark.parametrize("other", [{"kind": "none"}, {"kind": "slow"}, {"why": f"{CRASHED_WHY} rank 3 died"}])
@@ -52,7 +51,7 @@ def test_a_job_that_moves_or_is_gone_costs_nobody_a_wait(other: dict[str, str]) 
 def test_where_nobody_saw_since_when_nothing_is_made_up() -> None:
     line = timeline(replace(INCIDENT, why=""), None, 1024)
     assert (line.since, line.until, impact(line, NOON)) == (None, None, "")
-    assert line.events[0].text == "somebody asked for a look"
+    assert line.events[0].kind is EventKind.LOOK and "somebody asked" in line.events[0].text
     assert timeline(INCIDENT, NOON - 40, 0).gpu_hours(NOON) is None
 
 
@@ -60,15 +59,18 @@ def test_what_people_said_and_why_there_is_no_verdict_stand_there_too() -> None:
     failed = replace(
         INCIDENT, state=IncidentState.FAILED, kind="", note="its disk is full", settled=SettledCause("software", who="ada", at=NOON + 900)
     )  # fmt: skip
-    texts = [one.text for one in timeline(failed, None, 0).events]
-    assert "look 2: no verdict: its disk is full" in texts and texts[-1] == "resolved by ada: software"
+    *_, look, end = timeline(failed, None, 0).events
+    assert (look.kind, look.at) == (EventKind.LOOK, NOON + 50) and look.text.startswith("look 2: ")
+    assert look.text.endswith(": its disk is full")
+    assert end.kind is EventKind.SETTLED and "ada" in end.text and end.text.endswith(": software")
 
 
 def test_a_post_mortem_tells_what_it_cost_and_what_was_done_when() -> None:
     verdict, _ = judged(*stalled(8, 2, 2, 2))
-    text = markdown(verdict, timeline(INCIDENT, NOON - 40, 8, ACTS), NOON + 9999)
-    assert "## Impact\n\nThe job stood still for 10 min 40 s: 8 ranks waited, 1.4 GPU hours lost." in text
-    assert "- 2027-01-15 08:05:00 UTC, approval: b: alice approved to isolate it\n" in text
+    line = timeline(INCIDENT, NOON - 40, 8, ACTS)
+    text = markdown(verdict, line, NOON + 9999)
+    assert f"## Impact\n\n{impact(line, NOON + 9999)}\n" in text
+    assert f"- 2027-01-15 08:05:00 UTC, approval: {ACTS[0].text}\n" in text
     assert text.index("last progress") < text.index("suspicion") < text.index("moves again") < text.index("## Why")
     assert "## Impact" not in markdown(verdict, NOTHING)
 

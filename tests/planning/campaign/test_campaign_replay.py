@@ -65,5 +65,5 @@ def test_nothing_failed_or_nothing_ran() -> None:
 
 
 def test_groups_that_would_meet_twice_are_refused() -> None:
-    with pytest.raises(ValueError, match="groups of 6 need at least 6"):
+    with pytest.raises(ValueError, match="groups of 6 "):
         phases(6, 4)

@@ -69,8 +69,8 @@ def test_who_is_silent_alone_is_blamed_for_it() -> None:
     assert silent == (LaunchOutcome(Launch(BETWEEN, ("b",), 2), LaunchResult.INCONCLUSIVE, "late"),)
     unable = outcomes(launch, Conclusion(LaunchResult.INCONCLUSIVE, "", {}, {"a": "no torch"}))
     assert [one.launch.machines for one in unable] == [("a",), ("a",)], "given up at once: it will not change"
-    whole = Conclusion(LaunchResult.INCONCLUSIVE, "all wait for each other")
-    assert outcomes(launch, whole) == (LaunchOutcome(launch, LaunchResult.INCONCLUSIVE, "all wait for each other"),)
+    whole = Conclusion(LaunchResult.INCONCLUSIVE, "all wait")
+    assert outcomes(launch, whole) == (LaunchOutcome(launch, LaunchResult.INCONCLUSIVE, "all wait"),)
 
 
 def test_only_what_can_be_shown_is_believed_of() -> None:

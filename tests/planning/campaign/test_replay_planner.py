@@ -92,9 +92,9 @@ def test_any_two_machines_share_at_most_one_group_though_some_groups_are_short(m
 def test_how_many_machines_a_group_has() -> None:
     assert [group_size(many) for many in (3, 4, 6, 9, 24, 1024)] == [2, 2, 2, 3, 4, LARGEST]
     assert group_size(24, 4) == 4
-    with refused("too-few-machines", WrongUse, "level 5 needs 3 machines"):
+    with refused("too-few-machines", WrongUse, "level 5", "3 machines"):
         group_size(2)
-    with refused("too-few-machines", WrongUse, "groups of 4 cross in one machine only if there are 13 machines"):
+    with refused("too-few-machines", WrongUse, "groups of 4", "13 machines"):
         group_size(12, 4)
     with refused("out-of-range", WrongUse):
         group_size(12, 1)

@@ -78,7 +78,7 @@ def test_tampering_is_said_with_its_line(tmp_path: Path, what: str) -> None:
     assert found.broken and found.broken[0].line == at, found
     assert not [one for one in found.torn if what == "half of a line is gone"], "that is no crash's doing"
     shown = CliRunner().invoke(main, ["audit", "--file", str(path), "--verify"])
-    assert shown.exit_code == 1 and "the audit log was tampered with" in shown.stdout
+    assert shown.exit_code == 1 and "tampered with" in shown.stdout
     assert f"audit.jsonl line {at}: " in shown.stdout
 
 
@@ -88,7 +88,7 @@ def test_an_end_that_was_cut_off_shows_by_a_hash_that_was_kept_elsewhere(tmp_pat
     path.write_bytes(b"".join(lines(path)[:4]))
     assert checked(path).broken == [], "a shorter record is a record"
     (gone,) = checked(path, kept).broken
-    assert "was cut off, or all was made anew" in gone.what
+    assert (gone.file, gone.line) == ("", 0) and kept in gone.what and "cut off" in gone.what
     command = ["audit", "--file", str(path), "--verify", "--expect", kept, "--format", "json"]
     shown = CliRunner().invoke(main, command)
     assert shown.exit_code == 1 and not json.loads(shown.stdout)["whole"]
@@ -104,9 +104,9 @@ def test_the_chain_goes_on_over_the_file_that_is_set_aside(tmp_path: Path) -> No
     assert found.lines == len(lines(path)) + len(lines(audit_log.before(path)))
     aside = audit_log.before(path)
     for damage, words in (
-        (lines(aside)[1:], "are gone, and no file was set aside there"),
-        (lines(aside)[:-1], "was changed, put in or taken out: 1 lines are gone"),
-        (None, "the file that was set aside is gone"),
+        (lines(aside)[1:], "no file was set aside"),
+        (lines(aside)[:-1], ": 1 lines are gone"),
+        (None, "set aside is gone"),
     ):
         whole = aside.read_bytes()
         aside.unlink() if damage is None else aside.write_bytes(b"".join(damage))
@@ -183,7 +183,7 @@ async def test_a_server_notices_that_its_record_was_cut_off(tmp_path: Path, capl
     assert "tampered" not in caplog.text
     os.truncate(path, 0)
     await kept.note(DEED)
-    assert "the audit log was tampered with" in caplog.text
+    assert "tampered with" in caplog.text
     assert [json.loads(line)["what"] for line in lines(path)] == ["record damaged", "snapshot"]
 
 
@@ -195,5 +195,5 @@ async def test_who_holds_the_lock_delays_nobody_for_long(
     filled(path, 1)
     with audit_log._turn(path):
         assert not await asyncio.wait_for(AuditLog(path, lambda: 0.0).note(DEED), 10)
-    assert "another process holds the audit log's lock" in caplog.text
+    assert "audit log's lock" in caplog.text
     assert path.with_name("audit.jsonl.lock").stat().st_mode & 0o777 == 0o600

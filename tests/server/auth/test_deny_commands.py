@@ -33,16 +33,16 @@ def test_a_certificate_is_denied_listed_and_allowed_again(cluster: Cluster, tmp_
     colons = ":".join(serial(shown)[at : at + 2] for at in range(0, len(serial(shown)), 2)).upper()
     assert serial(shown) in run("certs", "show", shown).stdout
     said = run("certs", "deny", shown, "--reason", "lost\x1b[2J", *file).stdout
-    assert f"{serial(shown)} is denied from now on" in said and "denies all that the machine has" in said
+    assert said.startswith(f"{serial(shown)} is denied ") and "denies all" in said
     assert "was denied already" in run("certs", "deny", colons, *file).stdout
     run("certs", "deny", "machine gpu-b", *file)
     listed = run("certs", "denied", *file).stdout
-    assert "\x1b" not in listed and serial(shown) in listed and "all that machine gpu-b had" in listed
+    assert "\x1b" not in listed and serial(shown) in listed and " machine gpu-b " in listed
     rows = json.loads(run("certs", "denied", "--format", "json", *file).stdout)["denied"]
     assert [(row["serial"], row["owner"]) for row in rows] == [(serial(shown), None), (None, "machine gpu-b")]
     run("certs", "deny", colons, "--undo", *file)
     assert [one.owner for one in deny_list.read(tmp_path / "denied.json")] == ["machine gpu-b"]
-    assert "is not denied" in run("certs", "deny", colons, "--undo", *file, status=64).stderr
+    assert "[not-denied]\n" in run("certs", "deny", colons, "--undo", *file, status=64).stderr
     recorded = [(line["what"], line["why"].partition(":")[0]) for line in audit_log.read(tmp_path / "audit.jsonl")]
     assert recorded == [
         ("certificate denied", serial(shown)),
@@ -55,7 +55,7 @@ def test_a_certificate_is_denied_listed_and_allowed_again(cluster: Cluster, tmp_
 @pytest.mark.parametrize("which", ["", "xyz", "machine", "somebody gpu-a", "0x", "f" * 65])
 def test_what_names_no_certificate_is_not_denied(tmp_path: Path, which: str) -> None:
     refused = run("certs", "deny", which, "--file", tmp_path / "denied.json", status=64)
-    assert "is no serial number" in refused.stderr and not (tmp_path / "denied.json").exists()
+    assert "[bad-serial-number]\n" in refused.stderr and not (tmp_path / "denied.json").exists()
 
 
 def test_an_owner_that_is_denied_again_has_lost_its_newer_ones_too(cluster: Cluster, tmp_path: Path) -> None:
@@ -74,5 +74,5 @@ def test_an_issuer_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
         "key.pem": 0o600,
         "cert.pem": 0o644,
     }
-    assert "already exists" in run("certs", "issuer", folder, status=64).stderr
+    assert "[already-exists]\n" in run("certs", "issuer", folder, status=64).stderr
     assert "authority" in run("certs", "show", folder).stdout

@@ -53,7 +53,7 @@ def test_certificates_are_made_shown_and_never_overwritten(tmp_path: Path) -> No
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     for again in (("init", home), ("machine", "--ca", home, "gpu-a"), ("server", "--ca", home, "--name", "head")):
         refused = run("certs", *again, status=64)
-        assert "already exists" in refused.stderr and "--into" in refused.stderr
+        assert "[already-exists]\n" in refused.stderr and "--into" in refused.stderr
     assert before == {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     shown = json.loads(
         run("certs", "show", home, home / "server", tmp_path / "people" / "alice", "--format", "json").stdout
@@ -71,22 +71,23 @@ def test_certificates_are_made_shown_and_never_overwritten(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "code", "value"),
     [
-        (["machine", "--ca", "nowhere", "a"], "cannot read nowhere/ca.pem"),
-        (["machine", "--ca", "ca", " "], "' ' is no name"),
-        (["init", "other", "--name", "höst"], "is neither an address nor a DNS name"),
-        (["show", "ca/ca.key"], "holds no certificate"),
-        (["init", "/proc/x"], "cannot write"),
+        (["machine", "--ca", "nowhere", "a"], "unreadable-file", "nowhere/ca.pem"),
+        (["machine", "--ca", "ca", " "], "bad-name", "' '"),
+        (["init", "other", "--name", "höst"], "wrong-address", "'höst'"),
+        (["show", "ca/ca.key"], "unusable-certificate", "ca/ca.key"),
+        (["init", "/proc/x"], "unwritable-file", "/proc/x"),
     ],
 )
 def test_certificates_that_cannot_be_made_leave_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: str, value: str
 ) -> None:
     made(tmp_path / "ca")
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    assert words in run("certs", *arguments, status=64).stderr
+    (line, *_) = run("certs", *arguments, status=64).stderr.splitlines()
+    assert line.endswith(f" [{code}]") and value in line
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -96,13 +97,14 @@ def test_a_token_is_printed_once_and_listed_without_itself(tmp_path: Path) -> No
     assert re.fullmatch(r"hangdog_[\w-]{43}", token)
     run("token", "new", "--name", "alice", "--role", "view", *file, status=64)
     listed = run("token", "list", *file).stdout
-    assert listed == "alice: trigger, ends in 90 d\n" and token not in listed
+    assert listed.startswith("alice: trigger, ") and "90 d\n" in listed and token not in listed
+    assert listed.count("\n") == 1
     assert json.loads(run("token", "list", *file, "--format", "json").stdout)["tokens"][0]["role"] == "trigger"
     run("token", "revoke", "alice", *file)
     assert "no tokens in" in run("token", "list", *file).stdout
-    recorded = run("audit", "--file", tmp_path / "audit.jsonl").stdout.splitlines()
-    assert len(recorded) == 2 and "token new: alice, trigger, 90 days -> done" in recorded[0]
-    assert "token revoke: alice -> done" in recorded[1]
+    made, revoked = run("audit", "--file", tmp_path / "audit.jsonl").stdout.splitlines()
+    assert "token new: alice, trigger, 90 days" in made and "token revoke: alice" in revoked
+    assert made.endswith(" -> done") and revoked.endswith(" -> done")
 
 
 def test_the_record_is_appended_set_aside_and_read_whatever_is_in_it(tmp_path: Path) -> None:
@@ -118,10 +120,8 @@ def test_the_record_is_appended_set_aside_and_read_whatever_is_in_it(tmp_path: P
     with path.open("ab") as file:
         file.write(b"[1]\n\xff\xfe\n")
     shown = run("audit", "--file", path).stdout
-    assert (
-        "\x1b" not in shown
-        and "alice (act, token, ipv4:10.0.0.5:1) snapshot llama incident 0123: page -> asked" in shown
-    )
+    assert "\x1b" not in shown and " alice (act, token, ipv4:10.0.0.5:1) snapshot llama " in shown
+    assert " 0123: page -> asked" in shown
     assert shown.splitlines()[-1].startswith("1970-01-01T00:00:00")
     assert run("audit", "--file", path, "--who", "alice").stdout.count("\n") == 1
     assert "nothing is recorded" in run("audit", "--file", tmp_path / "none").stdout
@@ -133,7 +133,7 @@ async def test_a_record_that_cannot_be_written_is_told_with_the_deed(
 ) -> None:
     (tmp_path / "file").touch()
     assert not await AuditLog(tmp_path / "file" / "audit.jsonl", lambda: 0.0).note(DEED)
-    assert "cannot write to the audit log" in caplog.text and '"who": "alice"' in caplog.text
+    assert "cannot write" in caplog.text and "audit log" in caplog.text and '"who": "alice"' in caplog.text
     assert await AuditLog(None, lambda: 0.0).note(DEED)
 
 
@@ -175,20 +175,21 @@ def test_what_only_this_machine_reaches(address: str, loopback: bool) -> None:
 @pytest.mark.parametrize("command", [["machines"], ["snapshot"], ["incidents"], ["show", "x"], ["health"]])
 def test_no_token_crosses_a_network_in_plain_text(command: list[str]) -> None:
     refused = run(*command, "--server", "192.0.2.1:7411", status=64, HANGDOG_TOKEN="hangdog_secret")
-    assert "without TLS others on the network could read" in refused.stderr and "--insecure" in refused.stderr
+    assert "[unencrypted-connection]\n" in refused.stderr and "--insecure" in refused.stderr
     assert "hangdog_secret" not in repr(ServerAddress("x", token="hangdog_secret"))
 
 
 def test_a_token_may_lie_in_a_file(tmp_path: Path) -> None:
     missing = run("machines", "--token-file", tmp_path / "none", "--server", "127.0.0.1:1", status=64)
-    assert "cannot read the token in" in missing.stderr
+    assert "[unreadable-file]\n" in missing.stderr and str(tmp_path / "none") in missing.stderr
     (tmp_path / "token").write_bytes(b"\xff\xfe")
-    assert "does not hold a token" in run("machines", "--token-file", tmp_path / "token", status=64).stderr
+    empty = run("machines", "--token-file", tmp_path / "token", status=64)
+    assert "[bad-token]\n" in empty.stderr and str(tmp_path / "token") in empty.stderr
     for wrong in ("hangdog_a\nb", "tök", "two words"):
         told = run("machines", status=64, HANGDOG_TOKEN=wrong)
-        assert "HANGDOG_TOKEN does not hold a token" in told.stderr and wrong not in told.stderr
+        assert "[bad-token]\n" in told.stderr and "HANGDOG_TOKEN " in told.stderr and wrong not in told.stderr
     named = run("machines", "--server", "127.0.0.1:1", status=64, HANGDOG_TOKEN_FILE=str(tmp_path / "none"))
-    assert "cannot read the token" in named.stderr
+    assert "[unreadable-file]\n" in named.stderr and str(tmp_path / "none") in named.stderr
 
 
 async def test_health_is_told_until_the_server_is_being_stopped(tmp_path: Path) -> None:
@@ -204,7 +205,7 @@ async def test_health_is_told_until_the_server_is_being_stopped(tmp_path: Path) 
             assert await watching.read() == b"\x08\x02", "it says so before it is gone"
             await ending
     gone = await asyncio.to_thread(run, "health", "--server", on.address, status=69)
-    assert "no server answers" in gone.stderr
+    assert "[server-unreachable]\n" in gone.stderr
 
 
 def _serving(on: Stage, service: str) -> bool:
@@ -261,7 +262,7 @@ async def test_a_cluster_from_nothing_as_the_page_tells_it(tmp_path: Path) -> No
                     pass
             assert b"the certificate of machine gpu-b claims to be machine gpu-c" in line
         refused = await asyncio.to_thread(run, "snapshot", *way, status=77, HANGDOG_TOKEN=token)
-        assert "alice may view, and this takes trigger" in refused.stderr
+        assert "alice may view" in refused.stderr and "takes trigger [role-too-low]\n" in refused.stderr
         unknown = await asyncio.to_thread(run, "machines", *way, status=77)
         assert "asks for a token" in unknown.stderr
         assert (await asyncio.to_thread(run, "health", *way)).stdout == "serving\n"

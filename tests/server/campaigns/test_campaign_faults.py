@@ -84,7 +84,7 @@ async def test_a_machine_that_dies_in_the_middle_is_named_and_the_others_are_tes
         told = await asked
     assert [one["machine"] for one in told["convicted"]] == ["m2"]
     (untested,) = [one for one in told["untested"] if one["machine"] == "m3"]
-    assert untested["why"] == "did not answer its diagnostics: its agent is gone"
+    assert untested["why"].startswith("did not answer ") and untested["why"].endswith(" agent is gone")
     assert sum("m3" in one["machines"] for one in told["launches"]) == 1, "nobody waits for it again"
 
 
@@ -123,16 +123,16 @@ async def test_a_straggler_ends_with_the_deadline_and_is_told_to_end(
     (untested,) = told["untested"]
     assert (untested["machine"], untested["by"]) == ("m1", "one device")
     last_s = played["m1"].orders[-1].deadline_s
-    assert untested["why"] == f"did not answer its diagnostics within {last_s:.0f} s"
+    assert untested["why"].startswith("did not answer ") and untested["why"].endswith(f" within {last_s:.0f} s")
 
 
 GARBAGE = {
-    "deep": ("{" * 100_000, "its report cannot be read: "),
-    "large": ("x" * (10 << 20), "its report of 10485760 characters is longer than 1048576"),
-    "another": ('{"schema": "hangdog.verdict/1"}', "not a report of a diagnosis"),
+    "deep": ("{" * 100_000, "cannot be read: "),
+    "large": ("x" * (10 << 20), "10485760 characters is longer than 1048576"),
+    "another": ('{"schema": "hangdog.verdict/1"}', "not a report"),
     "empty": (
         '{"schema": "hangdog.diagnosis/1", "levels": [{"results": 7}, "x"]}',
-        "its report tells nothing of this test",
+        "tells nothing",
     ),
 }
 
@@ -184,9 +184,8 @@ async def test_where_they_meet_is_said_by_the_first_member_alone_and_once() -> N
     assert met == ["10.0.0.0:29500"] and lines[1].qsize() == 1
     assert (await lines[1].get()) == Diagnose("c-0", (3,), 1, 60.0, ("m0", "m1"), 1, "10.0.0.0:29500", ("10.0.0.0",))
     await says("m0", "10.0.0.0:29501")  # nobody is left where m1 waits
-    assert {name: one.silent for name, one in (await answers).items()} == {
-        "m0": "its agent was started anew in the middle of the test"
-    }
+    ((name, answer),) = (await answers).items()
+    assert name == "m0" and "started anew" in answer.silent
     assert lines[1].get_nowait() == Abort("c-0")
 
 

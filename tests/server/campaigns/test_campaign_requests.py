@@ -12,6 +12,7 @@ from hangdog_models.errors import HangdogError, WrongUse
 from hangdog_proto.client.campaigns import CampaignStep, WantedReplay
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.listener import LOCAL
+from support.refused import refused
 from support.servers.cast import Stage, stage
 from support.servers.tested import QUICK, asking, campaign, machines, sound
 
@@ -31,11 +32,8 @@ async def test_an_abort_ends_all_tests_and_the_campaign_with_what_is_known(tmp_p
         with pytest.raises(WrongUse, match="aborted") as caught:
             await asking(on, lambda client: client.abort(line.id))
         assert caught.value.code == "campaign-is-over"
-    assert (line.state, told["because"], told["verdict"]) == (
-        "aborted",
-        "aborted by the server's user",
-        "inconclusive",
-    )
+    assert (line.state, told["verdict"]) == ("aborted", "inconclusive")
+    assert told["because"].startswith("aborted by ") and told["because"].endswith("server's user")
     assert told["convicted"] == []
     deeds = [json.loads(deed) for deed in (tmp_path / "audit.jsonl").read_text().splitlines()]
     outcomes = [one["outcome"] for one in deeds if one["what"] == "abort diagnose"]
@@ -47,15 +45,13 @@ async def test_an_agent_of_before_campaigns_is_never_ordered_anything(on: Stage)
         await old.hello(llama=[0])
         await on.knows("old")
         told = await campaign(on, "old", "m0", levels=[1], budget_s=60.0)
-        with pytest.raises(WrongUse, match="old: its agent, version 1, takes no orders") as caught:
+        with refused("nothing-to-test", WrongUse, "old: ", "version 1,"):
             await campaign(on, "old", levels=[1])
-        assert caught.value.code == "nothing-to-test"
         waiting = asyncio.create_task(old.next())
         assert not (await asyncio.wait((waiting,), timeout=0.05))[0]
         waiting.cancel()
-    assert told["untested"] == [
-        {"machine": "old", "by": None, "why": "its agent, version 1, takes no orders to test it"}
-    ]
+    (untested,) = told["untested"]
+    assert (untested["machine"], untested["by"]) == ("old", None) and "version 1," in untested["why"]
 
 
 NONSENSE: list[tuple[tuple[str, ...], dict[str, Any], str, str]] = [
@@ -67,7 +63,7 @@ NONSENSE: list[tuple[tuple[str, ...], dict[str, Any], str, str]] = [
     (("m0",), {"levels": [3]}, "too-few-machines", "level 3"),
     (("m0",), {"budget_s": float("inf")}, "out-of-range", "inf s"),
     (("m0", "x" * 300), {}, "bad-name", "machine"),
-    (("m9",), {}, "nothing-to-test", "m9: its agent is not connected"),
+    (("m9",), {}, "nothing-to-test", "m9: "),
     ((), {"incident": "abc"}, "no-such-incident", "'abc'"),
 ]
 

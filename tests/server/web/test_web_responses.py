@@ -50,7 +50,7 @@ async def test_a_second_person_sees_who_has_it_and_takes_nothing_unawares(tmp_pa
         assert [(await alice.post(f"{path}/note", data=note)).status_code for _ in range(2)] == [303, 303]
         assert (await alice.post(f"{path}/note", data={**note, "because": " "})).status_code == 400
         page = (await bob.get(path)).text
-        assert page.count("alice notes: &lt;/p&gt;") == 1 and "<script>alert" not in page
+        assert page.count("alice notes: &lt;") == 1 and "<script>alert" not in page
         for role in (Role.VIEW, Role.TRIGGER):
             assert (await on.people[role].post(f"{path}/ack", data=taken)).status_code == 403
         evil = {"origin": "http://evil.example"}
@@ -70,7 +70,7 @@ async def test_from_a_dismissal_to_what_it_was_on_page_and_in_json(tmp_path: Pat
         )
         typed = {"seen": seen[1], "cause": "machine", "machines": "a", "because": "I saw the fan"}
         late = await bob.post(f"{path}/resolve", data=typed)
-        assert late.status_code == 409 and "since you were shown it" in late.text and "I saw the fan" in late.text
+        assert late.status_code == 409 and "were shown it" in late.text and typed["because"] in late.text
         wrong = await bob.post(f"/api{path}/resolve", json={"cause": "software", "machines": "a"})
         assert wrong.status_code == 400 and wrong.json()["code"] == "conflicting-options"
         done = await bob.post(f"/api{path}/resolve", json={"cause": "machine", "machines": "a", "because": "the fan"})
@@ -83,7 +83,8 @@ async def test_from_a_dismissal_to_what_it_was_on_page_and_in_json(tmp_path: Pat
         assert [one["what"] for one in whole["entries"]] == ["dismissed", "resolved", "reopened"]
         schemas = (await alice.get("/api/openapi.json")).json()["components"]["schemas"]
         jsonschema.validate(whole, {**schemas["Incident"], "components": {"schemas": schemas}})
-        assert "reopened it: it hangs again" in (await alice.get(path)).text
+        page = (await alice.get(path)).text
+        assert "alice reopened" in page and ": it hangs again" in page
     lines = [json.loads(one) for one in (tmp_path / "audit.jsonl").read_text().splitlines()]
     told = [(one["what"], one["who"], one["outcome"]) for one in lines if one["outcome"] in ("resolved", "reopened")]
     assert told == [("resolve machine a", "bob", "resolved"), ("reopen", "alice", "reopened")]

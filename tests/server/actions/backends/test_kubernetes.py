@@ -164,24 +164,24 @@ async def test_pods_whose_job_nobody_tells_are_not_evicted(on: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "pods", "said"),
+    ("owner", "pods", "values"),
     [
-        (JOB, {"gpu-a17": ("u1",), "gpu-b02": ("u2", "u3")}, ""),
-        (JOB, {"gpu-a17": ("u1",)}, ""),
-        (JOB, {"gpu-a17": ("u1",), "liar": ("u2",)}, "Kubernetes knows of no such pods of this job on liar"),
-        (JOB, {"gpu-a17": ("u1",), "liar": ("u9",)}, "Kubernetes knows of no such pods of this job on liar"),
-        (JOB, {"gpu-a17": ("u1",), "gpu-b02": ("u4",)}, "Kubernetes knows of no such pods of this job on gpu-b02"),
-        (JOB, {"gpu-a17": ("u1",), "gpu-b02": ("u5",)}, "Kubernetes knows of no such pods of this job on gpu-b02"),
-        (JOB, {"gpu-a17": ("u1",), "liar": ()}, "the job runs in pods, and liar tell of none"),
-        (JOB, {"gpu-a17": ("u2",), "gpu-b02": ("u2",)}, "Kubernetes knows no pod u2 on gpu-a17"),
-        (JOB, {"gpu-a17": ("u1", "u6")}, "the pods on gpu-a17 are of several jobs, Kubernetes says"),
-        (JOB, {"gpu-b02": ("u2",)}, "no agent tells which pods the job has on gpu-a17"),
-        (USER, {"gpu-a17": ()}, "the job runs in no pod on gpu-a17, its agent says"),
-        (UNKNOWN, {"gpu-a17": ()}, ""),
-        (Owner(OwnerKind.SLURM, "77", 0), {"gpu-a17": ()}, ""),
+        (JOB, {"gpu-a17": ("u1",), "gpu-b02": ("u2", "u3")}, []),
+        (JOB, {"gpu-a17": ("u1",)}, []),
+        (JOB, {"gpu-a17": ("u1",), "liar": ("u2",)}, ["no such pods", " on liar"]),
+        (JOB, {"gpu-a17": ("u1",), "liar": ("u9",)}, ["no such pods", " on liar"]),
+        (JOB, {"gpu-a17": ("u1",), "gpu-b02": ("u4",)}, ["no such pods", " on gpu-b02"]),
+        (JOB, {"gpu-a17": ("u1",), "gpu-b02": ("u5",)}, ["no such pods", " on gpu-b02"]),
+        (JOB, {"gpu-a17": ("u1",), "liar": ()}, ["runs in pods, ", " liar tell "]),
+        (JOB, {"gpu-a17": ("u2",), "gpu-b02": ("u2",)}, ["no pod u2 ", " on gpu-a17"]),
+        (JOB, {"gpu-a17": ("u1", "u6")}, ["pods on gpu-a17 ", "several jobs"]),
+        (JOB, {"gpu-b02": ("u2",)}, ["no agent ", " on gpu-a17"]),
+        (USER, {"gpu-a17": ()}, ["no pod on gpu-a17", "its agent"]),
+        (UNKNOWN, {"gpu-a17": ()}, []),
+        (Owner(OwnerKind.SLURM, "77", 0), {"gpu-a17": ()}, []),
     ],
 )
-async def test_kubernetes_says_where_a_job_runs(on: Stage, owner: Owner, pods: Pods, said: str) -> None:
+async def test_kubernetes_says_where_a_job_runs(on: Stage, owner: Owner, pods: Pods, values: list[str]) -> None:
     """By the UIDs of pods: u4 is labelled alike in another namespace, u5 is another job's."""
     mine, other = {"training.kubeflow.org/job-name": "llama"}, {"job-name": "other"}
     on.kube.add_pod("llama-0", "gpu-a17", "u1", **mine)
@@ -195,7 +195,8 @@ async def test_kubernetes_says_where_a_job_runs(on: Stage, owner: Owner, pods: P
     for namespaced in list(on.kube.pods)[:3]:  # those that are looked for stand on the last page
         on.kube.pods[namespaced] = on.kube.pods.pop(namespaced)
     found = await on.actor.contradicts(JobPlacement(owner, pods, ("gpu-a17",)))
-    assert found == ((said,) if said else ())
+    assert len(found) == bool(values), "one sentence, which says all of it"
+    assert all(value in found[0] for value in values), found
 
 
 async def test_what_nobody_can_be_asked_about_is_not_taken_for_so(on: Stage) -> None:

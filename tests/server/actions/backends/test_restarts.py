@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from hangdog_server.actions.backends.kube_restarts import READ, Ref, foreseen, owner
+from support.cases.goldens import differing
 from support.fakes.kube_jobs import (
     FATAL,
     FREE,
@@ -25,7 +26,8 @@ from support.fakes.kube_jobs import (
 GUIDE = Path(__file__).resolve().parents[4] / "docs" / "acting.md"
 
 Object = dict[str, Any]
-FAILS = "will fail, and not start again"
+FAILS = "will fail"
+GOLDEN = Path(__file__).parent / "golden" / "restarts.txt"
 
 
 def said(pods: list[Object], *made: Object) -> str:
@@ -43,25 +45,41 @@ def of_set(made: Object, above: Object, pods: int = 1) -> str:
     return said(mine, made, above)
 
 
+def of_pytorch(made: Object, kind: str) -> str:
+    labels = {"training.kubeflow.org/replica-type": kind}
+    return said([pod("t-worker-0", "gpu-a17", KUBEFLOW, "PyTorchJob", "t", labels=labels)], made)
+
+
+def of_volcano(made: Object) -> str:
+    mine = pod("v-worker-0", "gpu-a17", VOLCANO, "Job", "v")
+    mine["metadata"]["annotations"] = {"volcano.sh/task-spec": "worker"}
+    return said([mine], made)
+
+
+def of_pods(labels: Object, spec: Object) -> str:
+    return said([pod(f"p{number}", "gpu-a17", KUBEFLOW, "MPIJob", "m", labels=labels, **spec) for number in (1, 2)])
+
+
 EXIT_CODES = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [42]}}]}
 OTHER_CODES = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}, *IGNORED["rules"]]}
 
 
-@pytest.mark.parametrize(
-    ("made", "pods", "words"),
-    [
-        (job("j", backoffLimit=0), 1, f"Job j {FAILS} (backoffLimit 0, 0 failed so far). In its manifest: podFailurePolicy, Ignore"),
-        (job("j"), 1, "Job j makes the evicted pods anew and counts them as failed (backoffLimit 6, 0 failed so far)"),
-        (job("j", failed=5), 1, "makes the evicted pods anew"),
-        (job("j", failed=5), 2, FAILS),
-        (job("j", failed=6), 1, FAILS),
-        (job("j", backoffLimit=0, podFailurePolicy=IGNORED), 9, ""),
-        (job("j", podFailurePolicy=FATAL), 1, f"{FAILS} (podFailurePolicy FailJob, DisruptionTarget)"),
-        (job("j", podFailurePolicy=EXIT_CODES), 1, f"{FAILS} (podFailurePolicy FailJob, exit code 143)"),
-        (job("j", podFailurePolicy=OTHER_CODES), 1, ""),
-        (job("j", backoffLimit=2147483647, backoffLimitPerIndex=1), 1, ""),
-    ],
-)  # fmt: skip
+#: A Job, so many pods of it, and what of the words tells it.
+JOBS: list[tuple[Object, int, str]] = [
+    (job("j", backoffLimit=0), 1, f"Job j {FAILS}"),
+    (job("j"), 1, "(backoffLimit 6, 0 failed "),
+    (job("j", failed=5), 1, "(backoffLimit 6, 5 failed "),
+    (job("j", failed=5), 2, FAILS),
+    (job("j", failed=6), 1, FAILS),
+    (job("j", backoffLimit=0, podFailurePolicy=IGNORED), 9, ""),
+    (job("j", podFailurePolicy=FATAL), 1, "(podFailurePolicy FailJob, DisruptionTarget)"),
+    (job("j", podFailurePolicy=EXIT_CODES), 1, "(podFailurePolicy FailJob, exit code 143)"),
+    (job("j", podFailurePolicy=OTHER_CODES), 1, ""),
+    (job("j", backoffLimit=2147483647, backoffLimitPerIndex=1), 1, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "pods", "words"), JOBS)
 def test_a_job_of_its_own(made: Object, pods: int, words: str) -> None:
     told = of_job(made, pods)
     assert words in told and bool(words) is bool(told)
@@ -79,26 +97,27 @@ BY_MESSAGE: Object = {
 FIRST, LIMITED = job("j", "s", podFailurePolicy=FATAL), job("j", "s", backoffLimit=0)
 
 
-@pytest.mark.parametrize(
-    ("made", "above", "words"),
-    [
-        (LIMITED, jobset("s"), f"JobSet s {FAILS}: it has no failurePolicy, and an evicted pod fails its Job j (backoffLimit 0"),
-        (FIRST, jobset("s"), "it has no failurePolicy, and an evicted pod fails its Job j (podFailurePolicy FailJob, DisruptionTarget)"),
-        (LIMITED, jobset("s", {"maxRestarts": 3}, 1), "this takes 1 of 2 restarts that JobSet s has left"),
-        (LIMITED, jobset("s", {"maxRestarts": 3}, 3), f"JobSet s {FAILS}: no restart of its maxRestarts 3 is left"),
-        (LIMITED, jobset("s", {}), FAILS),
-        (FIRST, jobset("s", {"maxRestarts": 3, "rules": [FREE]}, 3), ""),
-        (LIMITED, jobset("s", {"maxRestarts": 3, "rules": [FREE]}, 3), "no restart of its maxRestarts 3 is left"),
-        (LIMITED, {**jobset("s", {"maxRestarts": 3, "rules": [FREE]}), "status": {"restarts": 99}}, "this takes 1 of 3 restarts"),
-        (LIMITED, {**jobset("s", {"maxRestarts": 3}), "status": {"restarts": 2}}, "this takes 1 of 1 restarts"),
-        (FIRST, jobset("s", NO_MORE), f"JobSet s {FAILS}: its failurePolicy says FailJobSet for PodFailurePolicy"),
-        (FIRST, jobset("s", ELSEWHERE), "this takes 1 of 3 restarts"),
-        (FIRST, jobset("s", BY_MESSAGE), ""),
-        (job("j", "s"), jobset("s", {"maxRestarts": 3}), "anew and counts them as failed (backoffLimit 6, 0 failed so far): JobSet s does not restart the others"),
-        (job("j", "s", podFailurePolicy=IGNORED), jobset("s"), ""),
-        (LIMITED, jobset("s", trainjob="llama"), "In the runtime of TrainJob llama: failurePolicy.maxRestarts"),
-    ],
-)  # fmt: skip
+#: A Job, its JobSet, and what of the words tells them.
+SETS: list[tuple[Object, Object, str]] = [
+    (LIMITED, jobset("s"), f"JobSet s {FAILS}"),
+    (FIRST, jobset("s"), "Job j (podFailurePolicy FailJob, DisruptionTarget)"),
+    (LIMITED, jobset("s", {"maxRestarts": 3}, 1), "takes 1 of 2 restarts"),
+    (LIMITED, jobset("s", {"maxRestarts": 3}, 3), f"JobSet s {FAILS}"),
+    (LIMITED, jobset("s", {}), FAILS),
+    (FIRST, jobset("s", {"maxRestarts": 3, "rules": [FREE]}, 3), ""),
+    (LIMITED, jobset("s", {"maxRestarts": 3, "rules": [FREE]}, 3), "maxRestarts 3 "),
+    (LIMITED, {**jobset("s", {"maxRestarts": 3, "rules": [FREE]}), "status": {"restarts": 99}}, "takes 1 of 3 restarts"),
+    (LIMITED, {**jobset("s", {"maxRestarts": 3}), "status": {"restarts": 2}}, "takes 1 of 1 restarts"),
+    (FIRST, jobset("s", NO_MORE), "FailJobSet for PodFailurePolicy"),
+    (FIRST, jobset("s", ELSEWHERE), "takes 1 of 3 restarts"),
+    (FIRST, jobset("s", BY_MESSAGE), ""),
+    (job("j", "s"), jobset("s", {"maxRestarts": 3}), ": JobSet s does not"),
+    (job("j", "s", podFailurePolicy=IGNORED), jobset("s"), ""),
+    (LIMITED, jobset("s", trainjob="llama"), "TrainJob llama: failurePolicy.maxRestarts"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "above", "words"), SETS)
 def test_a_job_of_a_jobset(made: Object, above: Object, words: str) -> None:
     told = of_set(made, above)
     assert words in told and bool(words) is bool(told)
@@ -116,60 +135,71 @@ def test_a_jobset_that_cannot_be_read_is_not_guessed_at() -> None:
     assert of_job(LIMITED) == "" and said([pod("p", "gpu-a17", "batch/v1", "Job", "j")]) == ""
 
 
-@pytest.mark.parametrize(
-    ("made", "kind", "words"),
-    [
-        (pytorchjob("t"), "worker", ""),
-        (pytorchjob("t", "Never"), "worker", f"PyTorchJob t {FAILS}: restartPolicy of its Worker is Never"),
-        (pytorchjob("t", "Never"), "master", ""),
-        (pytorchjob("t", "ExitCode"), "worker", ""),
-        (pytorchjob("t", "OnFailure", backoffLimit=0), "worker", "runPolicy.backoffLimit is 0"),
-        (pytorchjob("t", "OnFailure", backoffLimit=3), "worker", ""),
-    ],
-)
+#: A PyTorchJob, which of its pods, and what of the words tells it.
+PYTORCH: list[tuple[Object, str, str]] = [
+    (pytorchjob("t"), "worker", ""),
+    (pytorchjob("t", "Never"), "worker", f"PyTorchJob t {FAILS}"),
+    (pytorchjob("t", "Never"), "master", ""),
+    (pytorchjob("t", "ExitCode"), "worker", ""),
+    (pytorchjob("t", "OnFailure", backoffLimit=0), "worker", "runPolicy.backoffLimit is 0"),
+    (pytorchjob("t", "OnFailure", backoffLimit=3), "worker", ""),
+]
+
+
+@pytest.mark.parametrize(("made", "kind", "words"), PYTORCH)
 def test_a_pytorchjob(made: Object, kind: str, words: str) -> None:
-    labels = {"training.kubeflow.org/replica-type": kind}
-    told = said([pod("t-worker-0", "gpu-a17", KUBEFLOW, "PyTorchJob", "t", labels=labels)], made)
+    told = of_pytorch(made, kind)
     assert words in told and bool(words) is bool(told)
 
 
 AGAIN, END = {"event": "PodEvicted", "action": "RestartJob"}, {"events": ["PodEvicted"], "action": "AbortJob"}
 
 
-@pytest.mark.parametrize(
-    ("made", "words"),
-    [
-        (volcano("v"), "Volcano's job v makes the evicted pods anew, and the others are not restarted"),
-        (volcano("v", AGAIN), "this takes 1 of 2 restarts that Volcano's job v has left (maxRetry 3)"),
-        (volcano("v", AGAIN, retries=2), "this restart would reach its maxRetry 3"),
-        (volcano("v", AGAIN, maxRetry=9, retries=2), "1 of 6 restarts"),
-        (volcano("v", END), f"Volcano's job v {FAILS}: its policy for evicted pods is AbortJob"),
-        (volcano("v", END, task=AGAIN), "1 of 2 restarts"),
-        (volcano("v", {"event": "*", "action": "RestartJob"}), "1 of 2 restarts"),
-        (volcano("v", {"event": "PodEvicted", "action": "RestartTask"}), ""),
-        (volcano("v", {"event": "TaskCompleted", "action": "CompleteJob"}), "are not restarted"),
-    ],
-)
+#: A job of Volcano, and what of the words tells it.
+VOLCANOS: list[tuple[Object, str]] = [
+    (volcano("v"), "not restarted"),
+    (volcano("v", AGAIN), "job v has left (maxRetry 3)"),
+    (volcano("v", AGAIN, retries=2), "reach its maxRetry 3"),
+    (volcano("v", AGAIN, maxRetry=9, retries=2), "1 of 6 restarts"),
+    (volcano("v", END), "AbortJob"),
+    (volcano("v", END, task=AGAIN), "1 of 2 restarts"),
+    (volcano("v", {"event": "*", "action": "RestartJob"}), "1 of 2 restarts"),
+    (volcano("v", {"event": "PodEvicted", "action": "RestartTask"}), ""),
+    (volcano("v", {"event": "TaskCompleted", "action": "CompleteJob"}), "are not restarted"),
+]
+
+
+@pytest.mark.parametrize(("made", "words"), VOLCANOS)
 def test_a_job_of_volcano(made: Object, words: str) -> None:
-    mine = pod("v-worker-0", "gpu-a17", VOLCANO, "Job", "v")
-    mine["metadata"]["annotations"] = {"volcano.sh/task-spec": "worker"}
-    told = said([mine], made)
+    told = of_volcano(made)
     assert words in told and bool(words) is bool(told)
 
 
-@pytest.mark.parametrize(
-    ("labels", "spec", "words"),
-    [
-        ({}, {"tolerations": [{"operator": "Exists"}]}, "tolerate every taint, and may be put on gpu-a17 again"),
-        ({}, {"tolerations": [{"operator": "Exists", "effect": "NoExecute"}, {"key": "nvidia.com/gpu", "operator": "Exists"}]}, ""),
-        ({}, {"nodeSelector": {"kubernetes.io/hostname": "gpu-a17"}}, "are bound to gpu-a17 by their nodeSelector"),
-        ({"kueue.x-k8s.io/tas": "true"}, {"nodeSelector": {"kubernetes.io/hostname": "gpu-a17"}}, ""),
-    ],
-)  # fmt: skip
+#: Labels and specs of pods, and what of the words tells them.
+PODS: list[tuple[Object, Object, str]] = [
+    ({}, {"tolerations": [{"operator": "Exists"}]}, " on gpu-a17 again"),
+    ({}, {"tolerations": [{"operator": "Exists", "effect": "NoExecute"}, {"key": "nvidia.com/gpu", "operator": "Exists"}]}, ""),
+    ({}, {"nodeSelector": {"kubernetes.io/hostname": "gpu-a17"}}, " gpu-a17 by their nodeSelector"),
+    ({"kueue.x-k8s.io/tas": "true"}, {"nodeSelector": {"kubernetes.io/hostname": "gpu-a17"}}, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "spec", "words"), PODS)
 def test_pods_that_would_come_back_or_go_nowhere_else(labels: Object, spec: Object, words: str) -> None:
-    pods = [pod(f"p{number}", "gpu-a17", KUBEFLOW, "MPIJob", "m", labels=labels, **spec) for number in (1, 2)]
-    told = said(pods)
+    told = of_pods(labels, spec)
     assert words in told and bool(words) is bool(told) and told.count("gpu-a17") <= 1
+
+
+def test_all_that_is_said_is_the_golden_text() -> None:
+    told = [
+        *(of_job(made, pods) for made, pods, _ in JOBS),
+        *(of_set(made, above) for made, above, _ in SETS),
+        *(of_pytorch(made, kind) for made, kind, _ in PYTORCH),
+        *(of_volcano(made) for made, _ in VOLCANOS),
+        *(of_pods(labels, spec) for labels, spec, _ in PODS),
+        said([pod("p", "gpu-a17")]),
+    ]
+    assert not differing(GOLDEN, "".join(f"{line or '(nothing)'}\n" for line in told))
 
 
 def test_the_manifest_in_the_guide_restarts_at_no_cost() -> None:
@@ -183,7 +213,8 @@ def test_the_manifest_in_the_guide_restarts_at_no_cost() -> None:
 
 
 def test_a_pod_that_nobody_makes_anew() -> None:
-    assert said([pod("p", "gpu-a17")]) == "nobody makes pod p anew: it has no controller"
+    told = said([pod("p", "gpu-a17")])
+    assert "nobody makes pod p " in told and "controller" in told and " | " not in told
 
 
 @pytest.mark.parametrize(

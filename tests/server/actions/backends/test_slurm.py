@@ -79,12 +79,13 @@ async def test_slurm_says_where_a_job_runs_and_whose_it_is(idle: Slurm) -> None:
         return await actor.contradicts(JobPlacement(owner, dict.fromkeys(machines, ()), machines[-1:]))
 
     assert await contradicted(owner, machine) == ()
-    assert await contradicted(owner, machine, other) == (f"Slurm does not run job {job} on {other}",)
+    (said,) = await contradicted(owner, machine, other)
+    assert said.endswith(f" not run job {job} on {other}")
     (said,) = await contradicted(replace(owner, uid=uid + 1), machine)
-    assert said.startswith(f"Slurm says that job {job} is user {uid}'s")
-    assert await contradicted(replace(owner, id="99999"), machine) == ("Slurm knows no job 99999",)
+    assert f" job {job} is user {uid}'s" in said
+    (said,) = await contradicted(replace(owner, id="99999"), machine)
+    assert said.endswith(" no job 99999")
     user = Owner(OwnerKind.USER, str(uid), uid)
     assert await contradicted(user, machine) == ()
-    assert await contradicted(replace(user, uid=uid + 1), machine) == (
-        f"Slurm runs no job of user {uid + 1} on {machine}",
-    )
+    (said,) = await contradicted(replace(user, uid=uid + 1), machine)
+    assert said.endswith(f" of user {uid + 1} on {machine}")
