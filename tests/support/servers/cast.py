@@ -15,6 +15,7 @@ from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Coverage, Eviction, EvidenceReport, Kind, Verdict
 from hangdog_proto.client.channel_options import open_aio_channel
+from hangdog_proto.client.errors import CODE
 from hangdog_proto.client.incidents import Client, MachineLine, ProgressStep
 from hangdog_proto.client.server_address import ServerAddress
 from hangdog_proto.codec.piece_cache import PieceCache
@@ -150,6 +151,10 @@ class Agent:
             while isinstance(await self._call.read(), pb.ToAgent):
                 pass
         return await self._call.code(), await self._call.details()
+
+    async def error(self) -> str:
+        """The code of the error with which the server ended the stream; empty where it ended without one."""
+        return str(dict(await self._call.trailing_metadata() or ()).get(CODE, ""))
 
 
 @dataclass
