@@ -212,8 +212,9 @@ def test_promised_counters_are_waited_for_behind_the_look_and_patience_is_not_us
     ranks = (Rank(0), Rank(1))
     begun = Gathering(RoundPlan("order", Job("llama"), 1, 2.0, {"a": ranks}, patience_s=20.0, counters_s=12.0), 100.0)
     assert take(begun, RoundAnswer("a", 0, (trainer(0), trainer(1)), more=True)) == ""
-    assert ready(begun, 101.0) == Waiting("0 of 1 machine answered", 113.0)
-    assert ready(begun, 112.0) == Waiting("0 of 1 machine answered", 113.0)
+    for now in (101.0, 112.0):
+        waiting = ready(begun, now)
+        assert isinstance(waiting, Waiting) and waiting.until == 113.0 and names(waiting.reason, "0 of 1")
     assert isinstance(ready(begun, 113.0), Snapshot)
 
 

@@ -51,6 +51,13 @@ def done(begun: Gathering, now: float) -> Snapshot:
     return snapshot
 
 
+def until(begun: Gathering, now: float, answered: str) -> float:
+    """Until when it waits, and that it says of how many machines there are answers."""
+    state = ready(begun, now)
+    assert isinstance(state, Waiting) and names(state.reason, answered)
+    return state.until
+
+
 def missing(snapshot: Snapshot, look: int = -1) -> dict[int, Missing]:
     return {trace.rank: trace.missing for trace in snapshot.rounds[look].traces if trace.missing}
 
@@ -62,8 +69,8 @@ def test_everybody_answered_is_ready_at_once() -> None:
 
 
 def test_waiting_says_for_whom_and_until_when() -> None:
-    assert ready(gathering(PLAN, FROM_A), 119.9) == Waiting("1 of 2 machines answered", 120.0)
-    assert ready(gathering(TWICE, FROM_A), 100.0) == Waiting("0 of 2 machines answered", 122.0)
+    assert until(gathering(PLAN, FROM_A), 119.9, "1 of 2") == 120.0
+    assert until(gathering(TWICE, FROM_A), 100.0, "0 of 2") == 122.0
 
 
 def test_looks_of_a_large_cluster_that_still_come_in_are_waited_for_but_not_for_ever() -> None:
@@ -100,7 +107,7 @@ def test_ranks_of_a_silent_machine_are_missing_and_not_healthy() -> None:
 def test_a_lost_agent_is_waited_for_only_as_long_as_it_takes_to_come_back() -> None:
     begun = gathering(PLAN, FROM_A)
     lose(begun, "b", 105.0)
-    assert ready(begun, 107.9) == Waiting("1 of 2 machines answered", 108.0)
+    assert until(begun, 107.9, "1 of 2") == 108.0
     gone = missing(done(begun, 108.0))[2]
     assert gone.reason is Reason.NO_AGENT and names(gone.message, "b", "lost")
 
@@ -109,7 +116,7 @@ def test_a_lost_agent_that_is_back_is_asked_again_and_waited_for() -> None:
     begun = gathering(PLAN, FROM_A)
     lose(begun, "b", 105.0)
     assert rejoin(begun, "b")
-    assert ready(begun, 110.0) == Waiting("1 of 2 machines answered", 120.0)
+    assert until(begun, 110.0, "1 of 2") == 120.0
     assert not rejoin(begun, "a"), "it has answered"
     assert not rejoin(begun, "stranger")
 

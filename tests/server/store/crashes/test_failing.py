@@ -205,7 +205,7 @@ async def test_a_locked_table_of_postgresql_is_given_up_by_the_database_itself(s
     with server.connection(name) as other:
         other.execute("BEGIN")
         other.execute("LOCK TABLE incidents")
-        assert "the store failed: " in str(await failing(store))
+        assert (await failing(store)).code == "store-unavailable"
         waiting = (
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hangdog' AND wait_event_type = 'Lock'"
         )

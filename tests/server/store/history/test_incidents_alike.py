@@ -199,7 +199,7 @@ async def test_code_that_people_found_is_not_the_machines_when_it_comes_again(he
     memory = remembering(store)
     await memory.recall(NOON)
     by_itself = memory.judge(SCENE, WIDE)
-    assert any(why.text.endswith("speaks for node-3") for why in by_itself.because)
+    assert [names(why.text, "node-3") for why in by_itself.because if why.code == "seen-before-here"] == [True]
     for at in range(2):
         await store.do(responses.resolve, f"0{at}", SettledCause("software", (), "", "ada", NOON))
     await memory.recall(NOON)
