@@ -42,26 +42,26 @@ HELLO: dict[str, object] = {"hello": pb.Hello(machine="a")}
 @pytest.mark.parametrize(
     ("said", "error", "named"),
     [
-        ([], "request-too-slow", "0.2 s"),
-        ([{"presence": pb.Presence()}], "damaged-message", "Hello"),
-        ([{"hello": pb.Hello(machine=" ")}], "bad-name", "machine"),
-        ([{"hello": pb.Hello(machine="a\x1b[2J")}], "bad-name", "machine"),
-        ([{"hello": pb.Hello(machine="a" * 254)}], "bad-name", "machine"),
-        ([HELLO, {"presence": pb.Presence(jobs=[pb.LocalJob(job="")])}], "bad-name", "job"),
+        ([], "request-too-slow", ("0.2 s",)),
+        ([{"presence": pb.Presence()}], "damaged-message", ("Hello",)),
+        ([{"hello": pb.Hello(machine=" ")}], "bad-name", ("' '", "machine")),
+        ([{"hello": pb.Hello(machine="a\x1b[2J")}], "bad-name", ("machine",)),
+        ([{"hello": pb.Hello(machine="a" * 254)}], "bad-name", ("machine",)),
+        ([HELLO, {"presence": pb.Presence(jobs=[pb.LocalJob(job="")])}], "bad-name", ("''", "job")),
         (
             [HELLO, {"presence": pb.Presence(jobs=[pb.LocalJob(job="j", ranks=[1 << 21])])}],
             "impossible-report",
-            "ranks",
+            ("impossible ranks",),
         ),
-        ([HELLO, {"presence": pb.Presence(jobs=[pb.LocalJob(job="j")] * 65)}], "impossible-report", "65 jobs"),
+        ([HELLO, {"presence": pb.Presence(jobs=[pb.LocalJob(job="j")] * 65)}], "impossible-report", ("65 jobs",)),
     ],
 )
 async def test_an_agent_that_cannot_be_true_is_turned_away_with_a_reason(
-    tmp_path: Path, said: list[dict[str, object]], error: str, named: str
+    tmp_path: Path, said: list[dict[str, object]], error: str, named: tuple[str, ...]
 ) -> None:
     async with stage(tmp_path / "s.db", settings=QUICK if not said else PATIENT) as on:
         code, words = await refusal(on, *said)
-        assert code == error and names(words, named)
+        assert code == error and names(words, *named)
         assert await on.machines() == ()
 
 
@@ -71,7 +71,7 @@ async def test_a_second_agent_of_a_living_machine_is_refused_and_the_first_one_s
         assert (welcome.heartbeat_s, welcome.max_message_bytes) == (PATIENT.heartbeat_s, PATIENT.max_message_bytes)
         await on.knows("a")
         code, words = await refusal(on, HELLO)
-        assert code == "machine-name-taken" and names(words, "already speaks")
+        assert code == "machine-name-taken" and names(words, "speaks for a")
         assert [machine.connected for machine in await on.machines()] == [True]
 
 

@@ -63,7 +63,9 @@ async def test_a_verdict_is_carried_out_once_and_undone(where: Path | str, tmp_p
         ("isolate a", ActionState.PENDING), ("isolate a", ActionState.MARKED), ("isolate a", ActionState.DONE),
         ("release a", ActionState.RELEASED),
     ]  # fmt: skip
-    assert names(told[2][-1], "elsewhere") and told[3][-1] == "mended"
+    assert (
+        names(told[1][-1], "out of use") and names(told[2][-1], "out of use", "elsewhere") and told[3][-1] == "mended"
+    )
 
 
 async def test_it_waits_for_a_person_who_may_approve_or_dismiss(where: Path | str, tmp_path: Path) -> None:

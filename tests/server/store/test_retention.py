@@ -66,8 +66,8 @@ async def test_captures_go_a_month_after_the_end_and_incidents_after_a_year(
     pruned = await store.find("0c")
     assert (pruned.state, pruned.pruned, bool(pruned.verdict)) == (IncidentState.JUDGED, NOON, True)
     whole, cut = [record.getMessage() for record in caplog.records if record.name.endswith("retention")]
-    assert names(whole, "0d", "llama", "removed", "400.0 days", "keep_s") and not names(whole, "captures")
-    assert names(cut, "0c", "llama", "captures", "removed", "31.0 days", "keep_captures_s")
+    assert names(whole, "0d", "llama", "removed", "0.0 MiB", "400.0 days", "keep_s") and not names(whole, "captures")
+    assert names(cut, "0c", "llama", "captures", "removed", "0.0 MiB", "31.0 days", "keep_captures_s")
     await prune(store, ServerSettings())
     assert await left(store) == {"0a": 1, "0b": 1, "0c": 0}, "nothing is due a second time"
     store.close()
