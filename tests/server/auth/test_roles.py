@@ -250,7 +250,7 @@ async def test_people_without_a_certificate_have_a_port_of_their_own(
             with suppress(grpc.aio.AioRpcError):  # it may be turned away before it has said who it is
                 await agent.say(hello=pb.Hello(machine="gpu-a"))
             status, _ = await agent.end()
-            assert (status, await agent.code()) == (grpc.StatusCode.PERMISSION_DENIED, "no-machine-certificate")
+            assert (status, await agent.error()) == (grpc.StatusCode.PERMISSION_DENIED, "no-machine-certificate")
 
 
 async def test_nobody_asks_for_more_snapshots_than_the_settings_say(tmp_path: Path) -> None:

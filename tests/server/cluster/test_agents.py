@@ -17,6 +17,7 @@ from hangdog_server.protocol.commands import CaptureCommand
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.settings import ServerSettings
 from support.servers.cast import PATIENT, QUICK, Stage, stage
+from support.worded import names
 
 SETTINGS = ServerSettings()
 
@@ -25,37 +26,42 @@ def local(*ranks: int, world: int = 4) -> dict[str, AnnouncedJob]:
     return {"llama": AnnouncedJob("llama", tuple(Rank(rank) for rank in ranks), world)}
 
 
-async def refusal(on: Stage, *said: dict[str, object]) -> str:
+async def refusal(on: Stage, *said: dict[str, object]) -> tuple[str, str]:
     """Says these to the server as an agent; how it ends the stream."""
     async with on.agent("a") as agent:
         for body in said:
             await agent.say(**body)
-        code, words = await agent.end()
-        assert code is grpc.StatusCode.INVALID_ARGUMENT
-        return words
+        status, words = await agent.end()
+        assert status is grpc.StatusCode.INVALID_ARGUMENT
+        return await agent.error(), words
 
 
 HELLO: dict[str, object] = {"hello": pb.Hello(machine="a")}
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("said", "error", "named"),
     [
-        ([], "said nothing for 0.2 s"),
-        ([{"presence": pb.Presence()}], "an agent says Hello first"),
-        ([{"hello": pb.Hello(machine=" ")}], "' ' is no name of a machine"),
-        ([{"hello": pb.Hello(machine="a\x1b[2J")}], "is no name of a machine"),
-        ([{"hello": pb.Hello(machine="a" * 254)}], "is no name of a machine"),
-        ([HELLO, {"presence": pb.Presence(jobs=[pb.LocalJob(job="")])}], "'' is no name of a job"),
-        ([HELLO, {"presence": pb.Presence(jobs=[pb.LocalJob(job="j", ranks=[1 << 21])])}], "impossible ranks"),
-        ([HELLO, {"presence": pb.Presence(jobs=[pb.LocalJob(job="j")] * 65)}], "65 jobs on one machine"),
+        ([], "request-too-slow", ("0.2 s",)),
+        ([{"presence": pb.Presence()}], "damaged-message", ("Hello",)),
+        ([{"hello": pb.Hello(machine=" ")}], "bad-name", ("' '", "machine")),
+        ([{"hello": pb.Hello(machine="a\x1b[2J")}], "bad-name", ("machine",)),
+        ([{"hello": pb.Hello(machine="a" * 254)}], "bad-name", ("machine",)),
+        ([HELLO, {"presence": pb.Presence(jobs=[pb.LocalJob(job="")])}], "bad-name", ("''", "job")),
+        (
+            [HELLO, {"presence": pb.Presence(jobs=[pb.LocalJob(job="j", ranks=[1 << 21])])}],
+            "impossible-report",
+            ("impossible ranks",),
+        ),
+        ([HELLO, {"presence": pb.Presence(jobs=[pb.LocalJob(job="j")] * 65)}], "impossible-report", ("65 jobs",)),
     ],
 )
 async def test_an_agent_that_cannot_be_true_is_turned_away_with_a_reason(
-    tmp_path: Path, said: list[dict[str, object]], words: str
+    tmp_path: Path, said: list[dict[str, object]], error: str, named: tuple[str, ...]
 ) -> None:
     async with stage(tmp_path / "s.db", settings=QUICK if not said else PATIENT) as on:
-        assert words in await refusal(on, *said)
+        code, words = await refusal(on, *said)
+        assert code == error and names(words, *named)
         assert await on.machines() == ()
 
 
@@ -64,7 +70,8 @@ async def test_a_second_agent_of_a_living_machine_is_refused_and_the_first_one_s
         welcome = await first.hello(llama=[0])
         assert (welcome.heartbeat_s, welcome.max_message_bytes) == (PATIENT.heartbeat_s, PATIENT.max_message_bytes)
         await on.knows("a")
-        assert "already speaks for a" in await refusal(on, HELLO)
+        code, words = await refusal(on, HELLO)
+        assert code == "machine-name-taken" and names(words, "speaks for a")
         assert [machine.connected for machine in await on.machines()] == [True]
 
 
@@ -75,7 +82,8 @@ async def test_the_agent_of_a_machine_that_fell_silent_gives_way(tmp_path: Path)
         await on.until(lambda seen: bool(seen) and seen[0].silent_s > 0.05)
         await second.hello(llama=[0, 1])
         code, words = await first.end()
-        assert code is grpc.StatusCode.INVALID_ARGUMENT and "replaced by the agent at" in words
+        assert (code, await first.error()) == (grpc.StatusCode.INVALID_ARGUMENT, "machine-name-taken")
+        assert names(words, "replaced")
         await on.until(lambda seen: bool(seen[0].jobs) and seen[0].jobs[0].ranks == (0, 1))
         assert [machine.connected for machine in await on.machines()] == [True]
 

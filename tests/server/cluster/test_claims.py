@@ -13,6 +13,7 @@ from hangdog_server.cluster.job_registry import Roster
 from hangdog_server.cluster.rank_claims import Claims
 from hangdog_server.incidents.fair_queue import Turns
 from hangdog_server.protocol.jobs import AnnouncedJob
+from support.worded import names
 
 ALICE, MALLORY = Owner(OwnerKind.USER, "1000", 1000), Owner(OwnerKind.USER, "1001", 1001)
 FIRST, SECOND = Owner(OwnerKind.SLURM, "1", 1000), Owner(OwnerKind.SLURM, "2", 1000)
@@ -33,7 +34,8 @@ def test_the_first_keeps_a_rank_until_it_gives_it_up() -> None:
     claims.announce("z", local(0, 1))
     claims.announce("a", local(1, 2))
     assert owned(claims) == {"a": (2,), "z": (0, 1)}
-    assert claims.conflicts() == ("a claims rank 1, which z announced first",)
+    (conflict,) = claims.conflicts()
+    assert names(conflict, "a claims rank 1", "z announced")
     claims.announce("z", local(0))  # its process ended
     assert owned(claims) == {"a": (1, 2), "z": (0,)} and not claims.conflicts()
     claims.announce("z", local(0, 1))
@@ -62,10 +64,12 @@ def test_a_job_s_size_is_what_most_say_and_who_says_another_has_no_part() -> Non
     assert claims.world() == 1000, "the first, of as many"
     claims.announce("b", local(1, world=2))
     assert claims.world() == 2 and owned(claims) == {"a": (0,), "b": (1,)}
-    assert claims.conflicts() == ("liar says that the job has 1000 ranks, the others say 2",)
+    (conflict,) = claims.conflicts()
+    assert names(conflict, "liar", "1000 ranks", "2")
     claims.announce("liar", local(900, world=2))
     assert owned(claims) == {"a": (0,), "b": (1,)}
-    assert claims.conflicts() == ("liar announces rank 900 of a job of 2 ranks",)
+    (conflict,) = claims.conflicts()
+    assert names(conflict, "liar", "rank 900", "2 ranks")
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sets(st.integers(0, 3))), max_size=20))

@@ -1,6 +1,7 @@
 """A silent agent is evidence against its machine, a lost line is not, and neither is an agent that said goodbye."""
 
 import asyncio
+import re
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.errors import WrongUse
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.ranks import Rank
-from hangdog_models.stack import Frame, Missing, ProcessTrace, Reason, Thread
+from hangdog_models.stack import Frame, ProcessTrace, Reason, Thread
 from hangdog_models.verdict import Kind
 from hangdog_proto.client.incidents import MachineLine
 from hangdog_proto.codec import findings
@@ -22,6 +23,7 @@ from hangdog_server.protocol.commands import Pace
 from hangdog_server.protocol.disconnects import BACK_S, Disconnect, meaning
 from hangdog_server.protocol.jobs import AnnouncedJob
 from support.servers.cast import PATIENT, QUICK, Listener, stage, trainer
+from support.worded import names
 
 B = Disconnect("b", 1000.0, 1.0)
 
@@ -31,57 +33,60 @@ def others(count: int, at: float = 1001.0, **state: bool) -> list[Disconnect]:
 
 
 @pytest.mark.parametrize(
-    ("parting", "lost", "connected", "now", "missing"),
+    ("parting", "lost", "connected", "now", "reason", "named"),
     [
-        (None, [], 3, 1040.0, Missing(Reason.NO_AGENT, "is not connected")),
-        (B, [], 3, 1040.0, Missing(Reason.NO_AGENT, "is not connected: its stream broke 40 s ago")),
-        (B, [], 3, 4600.0, Missing(Reason.NO_AGENT, "is not connected: its stream broke 60 min ago")),
+        (None, [], 3, 1040.0, Reason.NO_AGENT, ("not connected",)),
+        (B, [], 3, 1040.0, Reason.NO_AGENT, ("not connected", "broke 40 s")),
+        (B, [], 3, 4600.0, Reason.NO_AGENT, ("not connected", "broke 60 min")),
         (
             Disconnect("b", 1000.0, 15.0),
             [],
             3,
             1040.0,
-            Missing(Reason.NO_AGENT, "is not connected: it fell silent 55 s ago and was given up 40 s ago"),
+            Reason.NO_AGENT,
+            ("not connected", "silent 55 s", "given up 40 s"),
         ),
         (
             Disconnect("b", 1000.0, 1.0, goodbye=True),
             [],
             3,
             1040.0,
-            Missing(Reason.NO_EVIDENCE, "was stopped in order 40 s ago, which is no evidence against the machine"),
+            Reason.NO_EVIDENCE,
+            ("in order 40 s",),
         ),
         (
             B,
             others(5),
             4,
             1040.0,
-            Missing(
-                Reason.NO_EVIDENCE,
-                "was lost together with 5 of the others 40 s ago: the server's line rather than the machine",
-            ),
+            Reason.NO_EVIDENCE,
+            ("together with 5", "40 s", "server's line"),
         ),
-        (B, others(5, at=1100.0), 4, 1140.0, Missing(Reason.NO_AGENT, "is not connected: its stream broke 140 s ago")),
+        (B, others(5, at=1100.0), 4, 1140.0, Reason.NO_AGENT, ("not connected", "broke 140 s")),
         (
             B,
             others(5, goodbye=True),
             4,
             1040.0,
-            Missing(Reason.NO_AGENT, "is not connected: its stream broke 40 s ago"),
+            Reason.NO_AGENT,
+            ("not connected", "broke 40 s"),
         ),
-        (B, others(1), 8, 1040.0, Missing(Reason.NO_AGENT, "is not connected: its stream broke 40 s ago")),
+        (B, others(1), 8, 1040.0, Reason.NO_AGENT, ("not connected", "broke 40 s")),
         (
             B,
             others(5, back=True),
             9,
             1000.0 + BACK_S,
-            Missing(Reason.NO_AGENT, "was lost together with 5 of the others 60 s ago, and 5 of them are back"),
+            Reason.NO_AGENT,
+            ("together with 5", "60 s", "5 of them are back"),
         ),
         (
             Disconnect("b", 1000.0, 1.0, back=True),
             [],
             3,
             1040.0,
-            Missing(Reason.NO_EVIDENCE, "came back too late to be asked"),
+            Reason.NO_EVIDENCE,
+            ("back too late",),
         ),
     ],
     ids=[
@@ -99,9 +104,16 @@ def others(count: int, at: float = 1001.0, **state: bool) -> list[Disconnect]:
     ],
 )
 def test_what_it_means_that_an_agent_is_gone(
-    parting: Disconnect | None, lost: list[Disconnect], connected: int, now: float, missing: Missing
+    parting: Disconnect | None,
+    lost: list[Disconnect],
+    connected: int,
+    now: float,
+    reason: Reason,
+    named: tuple[str, ...],
 ) -> None:
-    assert meaning(parting, lost, connected, 5.0, now) == missing
+    missing = meaning(parting, lost, connected, 5.0, now)
+    assert missing.reason is reason and names(missing.message, *named)
+    assert re.findall(r"\d+", missing.message) == re.findall(r"\d+", " ".join(named)), "and no other number"
 
 
 GONE = Finding("NVML", "GPU lost", Impact.CONVICTS, "GPU 3 is lost", "b", at_s=5.0)
@@ -132,7 +144,7 @@ async def test_a_machine_that_vanished_is_missing_with_how_and_its_findings_stay
     assert listener.snapshot is not None
     (missing,) = {trace.missing for trace in listener.snapshot.rounds[0].traces if trace.missing}
     assert missing.reason is (Reason.NO_EVIDENCE if goodbye else Reason.NO_AGENT)
-    assert ("was stopped in order" if goodbye else "its stream broke") in missing.message
+    assert names(missing.message, "stopped in order" if goodbye else "stream broke")
     assert listener.snapshot.findings == (GONE,)
 
 
@@ -166,7 +178,8 @@ async def test_an_open_stream_is_no_sign_of_life(tmp_path: Path) -> None:
     assert listener.snapshot is not None
     missing = {trace.rank: trace.missing for trace in listener.snapshot.rounds[0].traces if trace.missing}
     assert set(missing) == {2, 3}
-    assert str(missing[Rank(2)]).startswith("no agent answered: the agent of b is connected and has said nothing for")
+    mute = missing[Rank(2)]
+    assert mute.reason is Reason.NO_AGENT and names(mute.message, "of b", "is connected", "said nothing")
 
 
 def test_ranks_of_a_mute_machine_do_not_count_as_going_on() -> None:
@@ -268,14 +281,14 @@ def waits(rank: int) -> ProcessTrace:
 async def test_the_verdict_names_a_machine_that_vanished_and_not_one_whose_agent_was_stopped(
     tmp_path: Path, how: str
 ) -> None:
-    names = [f"m{number}" for number in range(8)]
+    machines = [f"m{number}" for number in range(8)]
     settings = replace(PATIENT, rounds=2, interval_s=0.01)
     async with stage(tmp_path / "s.db", diagnose, settings) as on, AsyncExitStack() as there:
         agents = {}
-        for number, name in enumerate(names):
+        for number, name in enumerate(machines):
             agents[name] = await there.enter_async_context(on.agent(name))
             await agents[name].hello(llama=[2 * number, 2 * number + 1])
-        await on.knows(*names)
+        await on.knows(*machines)
         silent = agents.pop("m5")
         if how == "stopped in order":
             await silent.say(presence=pb.Presence(jobs=[pb.LocalJob(job="llama", ranks=[10, 11])], leaving=True))

@@ -160,7 +160,7 @@ async def test_a_server_that_stops_says_so_and_leaves_what_it_had_not_finished_t
             await asking
         assert caught.value.code == "server-stopped"
         status, _ = await agent.end()
-        assert (status, await agent.code()) == (grpc.StatusCode.UNAVAILABLE, "server-stopped")
+        assert (status, await agent.error()) == (grpc.StatusCode.UNAVAILABLE, "server-stopped")
     (line,) = await store.latest("", 10)
     assert (line.state, line.note) == (IncidentState.CAPTURING, "")
     store.close()

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from hangdog_models.actions.caps import Mode
 from hangdog_models.diagnosis.judge import diagnose
-from hangdog_models.incident import Incident
+from hangdog_models.incident import SUSPECTED_WHY, Incident
 from hangdog_models.owner import Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.stack import ProcessState, ProcessTrace, Thread
@@ -23,6 +23,7 @@ from hangdog_server.actions.backends.actions_config import ActionsConfig
 from support.cases.stalled import LOADER, REDUCE
 from support.servers.cast import PATIENT, Agent, Stage, stage
 from support.servers.cast_acting import WIDE, Played
+from support.worded import names
 
 STILL = Sign(Doing.STILL, 60.0, overdue=True, place="all_reduce")
 #: The victim's uid, and the attacker's.
@@ -127,7 +128,8 @@ async def test_an_outsider_of_a_healthy_job_has_no_machine_of_it_convicted(tmp_p
         ):  # a liar may say so: then the job is in conflict, and people are told whose word stands against whose
             assert found == ()
             (conflict,) = {one.conflict for line in await cluster.on.machines() for one in line.jobs}
-            assert conflict == "h claims rank 3, which c announced first; h claims ranks 0-2, which m announced first"
+            of_c, of_m = conflict.split("; ")
+            assert names(of_c, "h claims rank 3", "c announced") and names(of_m, "h claims ranks 0-2", "m announced")
 
 
 @pytest.mark.slow
@@ -139,7 +141,8 @@ async def test_an_outsider_that_was_there_first_has_nothing_done(tmp_path: Path)
         steps = await cluster.on.snapshot("run7")
         verdict = steps[-1].verdict
         assert verdict is not None and verdict.evict.machines == ()
-        assert any("m claims ranks 0-2, which h announced first" in line.text for line in verdict.because)
+        said = [line.text for line in verdict.because if line.code == "machines-contradict"]
+        assert any(names(text, "m claims ranks 0-2", "h announced") for text in said)
         (incident,) = await cluster.settled()
         assert incident.evict == () and cluster.did.told == []
 
@@ -156,8 +159,8 @@ async def test_a_local_user_speaks_for_no_rank_of_another_user_s_job(tmp_path: P
         found = await cluster.settled()
         assert {one.job for one in found} <= {"run7@user-1001"}, "mallory's own job may be asked after"
         assert not any("m" in one.evict for one in found)
-        names = {one.job for line in await cluster.on.machines() for one in line.jobs}
-        assert names == {"run7", "run7@user-1001"}
+        jobs = {one.job for line in await cluster.on.machines() for one in line.jobs}
+        assert jobs == {"run7", "run7@user-1001"}
 
 
 @pytest.mark.parametrize("rank", [900, 2])
@@ -176,7 +179,7 @@ async def test_a_foreign_rank_that_goes_on_is_no_reason_against_a_suspicion(
             while not await cluster.incidents():
                 await asyncio.sleep(0.02)
         (incident,) = await cluster.incidents()
-        assert incident.why.startswith("suspected: ranks 0-3 stand still")
+        assert incident.why.startswith(SUSPECTED_WHY) and names(incident.why, "ranks 0-3", "stand still")
 
 
 async def test_many_jobs_of_one_user_do_not_delay_the_first_capture_of_another_s(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from support.servers.another_user import GROUP, MEMBER, STRANGER
 from support.servers.browsed import browsed
 from support.servers.cast import PATIENT, Stage, stage
 from support.servers.guarded import Cluster, guarded, made, now
+from support.worded import names
 
 pytestmark = [
     pytest.mark.slow,
@@ -63,8 +64,9 @@ async def on_socket(folder: Path, role: str = "") -> AsyncIterator[tuple[Stage, 
 
 async def test_over_open_loopback_another_user_may_look_and_do_nothing(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db") as on:
-        refused = [f"77 whoever reaches the server may view, and this takes {role}" for role in ("trigger", "act")]
-        assert await asked(STRANGER, on.address, *ALL) == ["allowed", *refused]
+        allowed, *denied = await asked(STRANGER, on.address, *ALL)
+        assert allowed == "allowed" and begins(denied, "77 ", "77 ")
+        assert all(names(one, "view", role) for one, role in zip(denied, ("trigger", "act"), strict=True))
         assert begins(await asked(0, on.address, *ALL), *ALLOWED), "its own user may"
 
 
@@ -73,7 +75,7 @@ async def test_over_open_pages_another_user_decides_nothing(tmp_path: Path) -> N
         (refused,) = await asked(STRANGER, by.address, "page")
         assert refused.startswith("403 ") and "this takes act" in refused
         (closed,) = await asked(0, by.address, "page")
-        assert "the breaker is closed" in closed, "its own user may"
+        assert names(closed, "nothing-to-decide"), "its own user may"
         assert (await by.http.get("/")).status_code == 200
 
 
@@ -83,8 +85,8 @@ async def test_over_the_socket_its_owner_may_act_and_others_nothing(tmp_path: Pa
         assert begins(await asked(STRANGER, way, "look"), "69 "), "the file itself keeps them out"
         Path(way.removeprefix("unix:")).chmod(0o666)
         *nothing, agent = await asked(STRANGER, way, *ALL, "agent")
-        assert nothing == [f"77 uid {STRANGER} of this machine may do nothing here"] * 3
-        assert "must run as root" in agent
+        assert begins(nothing, *["77 "] * 3) and all(names(one, f"uid {STRANGER}", "nothing") for one in nothing)
+        assert names(agent, "as root")
         assert begins(await asked(0, way, *ALL, "agent"), *ALLOWED, "allowed welcome")
         tokens.new(tmp_path / "tokens.json", "alice", Role.VIEW, 0.0)
         assert begins(await asked(0, way, "act"), ALLOWED[2]), "the kernel's word is as good as a token"
@@ -109,7 +111,7 @@ async def test_a_server_that_acts_believes_no_agent_of_another_user(tmp_path: Pa
     opened.close()
     async with stage(tmp_path / "s.db", opened=opened) as on:
         (refused,) = await asked(STRANGER, on.address, "agent")
-        assert "must run as root" in refused
+        assert names(refused, "as root")
         tokens.revoke(tmp_path / "tokens.json", "alice")
         agent, act = await asked(0, on.address, "agent", "act")
         assert agent == "allowed welcome" and "asks for a token" in act, "without a token left, too"

@@ -27,6 +27,7 @@ from support.cases.evidence import flight
 from support.cases.stories import trace
 from support.servers.cast import NOON, PATIENT, QUICK, Agent, Stage, cluster, stage
 from support.servers.exported import RAS, same
+from support.worded import names
 
 
 async def command(on: Stage, *arguments: str) -> Result:
@@ -101,15 +102,16 @@ async def test_a_machine_outside_the_collective_is_evicted_from_the_bundle_too(t
         assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("c",))
         same(verdict, read)
         again = await command(on, name, "-o", str(tmp_path / "out"))
-        assert again.exit_code == 64 and "already exists" in again.output, "nothing is written over"
+        assert again.exit_code == 64 and "[already-exists]" in again.output, "nothing is written over"
         assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"out"}, "and nothing left beside it"
         text = (tmp_path / "out" / "job.toml").read_text()
-        assert text.startswith(f"# Incident {name} of ") and "# Verdict of the server: machine" in text
+        about = [line for line in text.splitlines() if line.startswith("#")]
+        assert names(about[0], name) and any(names(line, "Verdict", Kind.MACHINE) for line in about)
         missing = await command(on, "ff", "-o", str(tmp_path / "other"))
-        assert missing.exit_code == 64 and "no incident" in missing.output and not (tmp_path / "other").exists()
+        assert missing.exit_code == 64 and "[no-such-incident]" in missing.output and not (tmp_path / "other").exists()
         await on.store.do(lambda c: c.execute(sa.text(f"UPDATE incidents SET pruned = {NOON}")))
         gone = await command(on, name, "-o", str(tmp_path / "other"))
-        assert gone.exit_code == 64 and "were removed on 2027-01-15" in gone.output
+        assert gone.exit_code == 64 and "2027-01-15" in gone.output and "[captures-removed]" in gone.output
 
 
 async def test_for_how_long_a_job_stood_is_in_its_bundle(tmp_path: Path) -> None:

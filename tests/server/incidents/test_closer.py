@@ -21,6 +21,7 @@ from hangdog_server.incidents.gather import FURTHER
 from support.cases.stories import trace
 from support.fakes import targets
 from support.servers.cast import PATIENT, Agent, Listener, Stage, cluster, failed, stage, texts
+from support.worded import names
 
 pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
@@ -66,10 +67,10 @@ async def test_native_stacks_are_asked_for_by_rank_and_judged_with_the_looks_bef
         asked, kept = await on.store.recall(steps[0].incident)
     verdict = judged(steps)
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.SOFTWARE, (2,), ())
-    assert texts(steps)[-3:] == [
-        "undetermined so far: native stacks of 4 ranks may tell more", "4 of 4 native stacks came", "software",
-    ]  # fmt: skip
-    assert any("native stacks were read of ranks 0-3" in note for note in verdict.evidence.notes)
+    asking, came, kind = texts(steps)[-3:]
+    assert names(asking, Kind.UNDETERMINED, "native stacks", "4 ranks") and names(came, "4 of 4", "native stacks")
+    assert kind == Kind.SOFTWARE
+    assert any(names(note, "native stacks", "ranks 0-3") for note in verdict.evidence.notes)
     assert {one.round for one in kept} == {0, 1, asked["rounds"] + FURTHER}, "kept behind the looks"
 
 
@@ -88,8 +89,9 @@ async def test_an_agent_that_knows_no_native_stacks_changes_nothing(tmp_path: Pa
     plain = await without(tmp_path)
     assert verdict.kind is plain.kind is Kind.UNDETERMINED
     assert replace(verdict, evidence=plain.evidence) == plain, "but for a note it is the verdict that stood before"
-    assert "0 of 4 native stacks came" in texts(steps)
-    assert verdict.evidence.notes == ("no native stack of ranks 0-3: its agent took Python frames only",)
+    assert any(names(text, "0 of 4", "native stacks") for text in texts(steps))
+    (note,) = verdict.evidence.notes
+    assert names(note, "no native stack", "ranks 0-3", "Python frames only")
 
 
 async def without(tmp_path: Path) -> Verdict:
@@ -114,10 +116,9 @@ async def test_an_agent_that_keeps_silent_is_waited_for_so_long_and_no_longer(tm
     async with stage(tmp_path / "s.db", diagnose, settings) as on, cluster(on, a=[0, 1], b=[2, 3]) as (a, b):
         steps, _, _ = await asyncio.gather(on.snapshot(), refuses(a, 0, 1), looks(b, 2, 3))
     assert judged(steps).kind is Kind.UNDETERMINED and not failed(steps)
-    assert set(judged(steps).evidence.notes) == {
-        "no native stack of ranks 0-1: not safe to hold: it gets on",
-        "no native stack of ranks 2-3: no agent answered: b did not answer within 0.3 s",
-    }
+    unsafe, silent = sorted(judged(steps).evidence.notes)
+    assert names(unsafe, "no native stack", "ranks 0-1", Reason.NOT_SAFE, "it gets on")
+    assert names(silent, "no native stack", "ranks 2-3", Reason.NO_AGENT, "b", "0.3 s")
 
 
 async def test_an_answer_to_an_order_that_is_over_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -29,6 +29,7 @@ from support.cases.evidence import flight
 from support.cases.rings import communicator, operation
 from support.fakes.dumper import own_job, pickled, played
 from support.servers.cast import PATIENT, QUICK, Agent, Listener, Stage, stage, trainer
+from support.worded import names
 
 #: A report in which rank 1 of the communicator is dead.
 REPORT = (
@@ -134,11 +135,11 @@ async def test_one_that_cannot_be_read_is_named_and_costs_no_other(tmp_path: Pat
     assert enqueued(snapshot) == {0: 5}
     assert snapshot.ras == ()
     unreadable = dict(snapshot.account.unreadable)
-    assert unreadable.pop("a, the flight record of rank 1").startswith("not a pickle")
-    assert unreadable.pop("a, the report of NCCL RAS").startswith("not the report of ncclras")
-    assert unreadable.pop("a, statement 3").endswith("not the 100 bytes it claims to be")
-    assert unreadable.pop("a, statement 4").startswith("a statement of kind 'tarot'")
-    assert not unreadable
+    size, kind, dump, report = sorted(unreadable)
+    assert (size, kind) == ("a, statement 3", "a, statement 4")
+    assert names(unreadable[size], "100 bytes") and names(unreadable[kind], "'tarot'")
+    assert names(dump, "a", "flight record", "rank 1") and names(unreadable[dump], "pickle")
+    assert names(report, "a", "RAS") and names(unreadable[report], "ncclras")
     assert len(snapshot.rounds[0].traces) == 2 and not [t for t in snapshot.rounds[0].traces if t.missing]
 
 
@@ -156,7 +157,8 @@ async def test_what_rings_show_comes_with_the_rest_and_one_that_cannot_be_read_i
     snapshot = seen(listener)
     assert enqueued(snapshot) == {0: 5}
     assert [(one.rank, one.communicators[0].collectives) for one in snapshot.progress] == [(0, 8)]
-    assert snapshot.account.unreadable == {"a, the profiler ring of rank 1": "a ring of version 9"}
+    ((whose, why),) = snapshot.account.unreadable.items()
+    assert names(whose, "a", "ring", "rank 1") and why == "a ring of version 9"
 
 
 async def test_what_inspector_wrote_comes_with_the_rest(tmp_path: Path) -> None:
@@ -171,7 +173,8 @@ async def test_what_inspector_wrote_comes_with_the_rest(tmp_path: Path) -> None:
     assert [(one.rank, one.source, one.completed) for one in counters] == [
         (rank, INSPECTOR, {"0x7f AllReduce": 9}) for rank in (0, 1)
     ]
-    assert seen(listener).account.unreadable == {"a, what NCCL Inspector wrote of rank 1": "no new dump within 4 s"}
+    ((whose, why),) = seen(listener).account.unreadable.items()
+    assert names(whose, "a", "NCCL Inspector", "rank 1") and why == LATE.message
 
 
 def test_a_bomb_is_never_inflated() -> None:
@@ -191,7 +194,8 @@ async def test_why_there_are_none_is_a_note(tmp_path: Path) -> None:
         lacking = Statement(StatementKind.RECORD, Rank(1), missing=LATE)
         await asked(on, agent, looked(0, 1, said=(record(0), lacking), last=True))
     assert enqueued(seen(listener)) == {0: 5}
-    assert seen(listener).account.notes == ("no flight record of rank 1: no new dump within 4 s",)
+    (note,) = seen(listener).account.notes
+    assert names(note, "no flight record", "rank 1", LATE.message)
 
 
 async def test_promised_counters_that_never_come_are_waited_for_no_longer_than_patience(tmp_path: Path) -> None:
@@ -199,7 +203,8 @@ async def test_promised_counters_that_never_come_are_waited_for_no_longer_than_p
     async with stage(tmp_path / "s.db", listener, replace(QUICK, patience_s=0.5)) as on, on.agent("a") as agent:
         steps = await asked(on, agent, looked(0, 1, more=True))
     assert "1 of 1 machine answered" in [step.text for step in steps]
-    assert seen(listener).account.notes == ("what libraries counted on a did not come in time",)
+    (note,) = seen(listener).account.notes
+    assert names(note, "counted", "on a", "in time")
     assert not [trace for trace in seen(listener).rounds[0].traces if trace.missing]
 
 
@@ -207,8 +212,9 @@ def test_promised_counters_are_waited_for_behind_the_look_and_patience_is_not_us
     ranks = (Rank(0), Rank(1))
     begun = Gathering(RoundPlan("order", Job("llama"), 1, 2.0, {"a": ranks}, patience_s=20.0, counters_s=12.0), 100.0)
     assert take(begun, RoundAnswer("a", 0, (trainer(0), trainer(1)), more=True)) == ""
-    assert ready(begun, 101.0) == Waiting("0 of 1 machine answered", 113.0)
-    assert ready(begun, 112.0) == Waiting("0 of 1 machine answered", 113.0)
+    for now in (101.0, 112.0):
+        waiting = ready(begun, now)
+        assert isinstance(waiting, Waiting) and waiting.until == 113.0 and names(waiting.reason, "0 of 1")
     assert isinstance(ready(begun, 113.0), Snapshot)
 
 
@@ -243,11 +249,9 @@ async def test_numbers_behind_the_last_look_are_for_counters_only(
         await asked(on, agent, looked(0, 1, more=True), stray, far, behind, again, end)
     assert enqueued(seen(listener)) == {0: 5, 1: 5}
     refused = [message.partition("refused: ")[2] for message in caplog.messages if "refused" in message]
-    assert refused == [
-        "look 1 was not asked for, only 1",
-        "look 5000 was not asked for, only 1",
-        "a answered look 1 before",
-    ]
+    stray_look, far_look, again_look = refused
+    assert names(stray_look, "look 1", "not asked") and names(far_look, "look 5000", "not asked")
+    assert names(again_look, "a answered", "look 1")
 
 
 async def test_an_agent_that_knows_no_counters_is_done_with_its_last_look(tmp_path: Path) -> None:

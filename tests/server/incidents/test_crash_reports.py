@@ -19,6 +19,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents import decode
 from support.servers.cast import NOON, PATIENT, Listener, stage, trainer, verdict
 from support.servers.spooled import handed_over, judged
+from support.worded import names
 
 #: One that waits for no other machine.
 AT_ONCE = replace(PATIENT, crash_s=0.2)
@@ -69,7 +70,7 @@ async def test_a_crash_of_two_machines_is_one_incident_that_names_the_first_to_f
         found = from_json(json.loads((await on.store.find(incident.id)).verdict))
         assert found.kind is Kind.SOFTWARE and not found.evict.machines
         assert found.culprit is not None and (found.culprit.ranks, found.culprit.machines) == ((3,), ("b",))
-        assert "0.4 s before the next of 4 ranks" in found.because[0].text
+        assert found.because[0].code == "program-error" and names(found.because[0].text, "0.4 s", "4 ranks")
 
 
 async def test_what_is_judged_is_how_the_ranks_of_each_machine_ended_by_the_servers_clock(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ async def test_a_crash_without_an_end_is_refused(tmp_path: Path) -> None:
         foreign = crash({0: (1, 0.0)}, age_s=9.0)
         foreign.job.ranks[:] = [7]
         for one, refused in zip((empty, foreign), await handed_over(a, empty, foreign), strict=True):
-            assert "no rank of the machine ended" in refused, one
+            assert names(refused, "crash", "no rank"), one
         assert not await on.store.latest("", 9)
 
 

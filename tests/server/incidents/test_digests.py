@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hangdog_models.stack import ProcessTrace
+from hangdog_models.stack import ProcessTrace, Reason
 from hangdog_proto.codec.dedup import Packer, unpack
 from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -14,6 +14,7 @@ from hangdog_server.incidents.missing_pieces import MissingPieces
 from hangdog_server.incidents.replay import StoredRound, opened
 from hangdog_server.protocol.commands import Need
 from support.servers.cast import PATIENT, Agent, Listener, Stage, cluster, failed, stage, texts, trainer
+from support.worded import names
 
 pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
@@ -86,7 +87,7 @@ async def test_a_look_that_nobody_explains_is_missing_and_holds_up_nobody(tmp_pa
         await a.say(captured=look(await a.order(), Packer(), trainer(0, "secret")))
         await b.answer(await b.order(), trainer(1))
         (why,) = failed(await asking).values()
-        assert why.startswith("no evidence: the answer of a is not readable: capture message names a thread")
+        assert names(why, Reason.NO_EVIDENCE, "of a", "not readable", "names a thread")
 
 
 async def test_the_looks_of_a_machine_stay_in_their_order(tmp_path: Path) -> None:

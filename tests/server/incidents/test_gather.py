@@ -26,7 +26,9 @@ from hangdog_server.incidents.gather import (
     rejoin,
     take,
 )
+from hangdog_server.protocol.rejections import RejectedCapture, Rejection
 from support.servers.cast import trainer
+from support.worded import names
 
 A, B = (Rank(0), Rank(1)), (Rank(2), Rank(3))
 PLAN = RoundPlan("order", Job("llama"), 1, 2.0, {"a": A, "b": B}, patience_s=20.0, rejoin_s=3.0)
@@ -49,6 +51,13 @@ def done(begun: Gathering, now: float) -> Snapshot:
     return snapshot
 
 
+def until(begun: Gathering, now: float, answered: str) -> float:
+    """Until when it waits, and that it says of how many machines there are answers."""
+    state = ready(begun, now)
+    assert isinstance(state, Waiting) and names(state.reason, answered)
+    return state.until
+
+
 def missing(snapshot: Snapshot, look: int = -1) -> dict[int, Missing]:
     return {trace.rank: trace.missing for trace in snapshot.rounds[look].traces if trace.missing}
 
@@ -60,8 +69,8 @@ def test_everybody_answered_is_ready_at_once() -> None:
 
 
 def test_waiting_says_for_whom_and_until_when() -> None:
-    assert ready(gathering(PLAN, FROM_A), 119.9) == Waiting("1 of 2 machines answered", 120.0)
-    assert ready(gathering(TWICE, FROM_A), 100.0) == Waiting("0 of 2 machines answered", 122.0)
+    assert until(gathering(PLAN, FROM_A), 119.9, "1 of 2") == 120.0
+    assert until(gathering(TWICE, FROM_A), 100.0, "0 of 2") == 122.0
 
 
 def test_looks_of_a_large_cluster_that_still_come_in_are_waited_for_but_not_for_ever() -> None:
@@ -90,22 +99,24 @@ def test_looks_of_a_large_cluster_that_still_come_in_are_waited_for_but_not_for_
 
 def test_ranks_of_a_silent_machine_are_missing_and_not_healthy() -> None:
     snapshot = done(gathering(PLAN, FROM_A), 120.0)
-    words = Missing(Reason.NO_AGENT, "b did not answer within 20 s")
-    assert missing(snapshot) == {2: words, 3: words}
+    gone = missing(snapshot)
+    assert gone.keys() == {2, 3} and gone[2] == gone[3]
+    assert gone[2].reason is Reason.NO_AGENT and names(gone[2].message, "b", "20 s")
 
 
 def test_a_lost_agent_is_waited_for_only_as_long_as_it_takes_to_come_back() -> None:
     begun = gathering(PLAN, FROM_A)
     lose(begun, "b", 105.0)
-    assert ready(begun, 107.9) == Waiting("1 of 2 machines answered", 108.0)
-    assert missing(done(begun, 108.0))[2] == Missing(Reason.NO_AGENT, "the agent of b was lost while it captured")
+    assert until(begun, 107.9, "1 of 2") == 108.0
+    gone = missing(done(begun, 108.0))[2]
+    assert gone.reason is Reason.NO_AGENT and names(gone.message, "b", "lost")
 
 
 def test_a_lost_agent_that_is_back_is_asked_again_and_waited_for() -> None:
     begun = gathering(PLAN, FROM_A)
     lose(begun, "b", 105.0)
     assert rejoin(begun, "b")
-    assert ready(begun, 110.0) == Waiting("1 of 2 machines answered", 120.0)
+    assert until(begun, 110.0, "1 of 2") == 120.0
     assert not rejoin(begun, "a"), "it has answered"
     assert not rejoin(begun, "stranger")
 
@@ -117,35 +128,42 @@ def test_losing_an_agent_that_has_answered_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("answer", "reason", "named"),
     [
-        (FROM_A, "a answered look 0 before"),
-        (RoundAnswer("c", 0), "c was not asked"),
-        (RoundAnswer("a", 2), "look 2 was not asked for, only 2"),
-        (RoundAnswer("b", 1), "b had given its last answer"),
+        (FROM_A, RejectedCapture.AGAIN, ("a", "look 0")),
+        (RoundAnswer("c", 0), RejectedCapture.UNASKED, ("c",)),
+        (RoundAnswer("a", 2), RejectedCapture.UNASKED, ("look 2",)),
+        (RoundAnswer("b", 1), RejectedCapture.LATE, ("b",)),
     ],
 )
-def test_an_answer_nobody_waits_for_is_refused_with_a_reason(answer: RoundAnswer, reason: str) -> None:
+def test_an_answer_nobody_waits_for_is_refused_with_a_reason(
+    answer: RoundAnswer, reason: RejectedCapture, named: tuple[str, ...]
+) -> None:
     begun = gathering(TWICE, FROM_A, structs.replace(FROM_B, last=True))
     before = conclude(begun)
-    assert take(begun, answer) == reason
+    refused = take(begun, answer)
+    assert isinstance(refused, Rejection) and refused.look is reason and names(refused, *named)
     assert conclude(begun) == before
 
 
 def test_a_machine_that_is_gone_is_not_waited_for_but_its_ranks_are_missed() -> None:
     plan = replace(PLAN, asked={"a": A}, absent={"b": B})
     snapshot = done(gathering(plan, FROM_A), 100.0)
-    assert missing(snapshot)[3] == Missing(Reason.NO_AGENT, "the agent of b is not connected")
+    gone = missing(snapshot)[3]
+    assert gone.reason is Reason.NO_AGENT and names(gone.message, "b", "not connected")
 
 
 def test_a_rank_its_machine_does_not_speak_of_is_missing() -> None:
     snapshot = done(gathering(PLAN, RoundAnswer("a", 0, (trainer(0),)), FROM_B), 100.0)
-    assert missing(snapshot) == {1: Missing(Reason.NO_EVIDENCE, "the answer of a does not speak of this rank")}
+    gone = missing(snapshot)
+    assert gone.keys() == {1} and gone[1].reason is Reason.NO_EVIDENCE
+    assert names(gone[1].message, "of a", "not speak")
 
 
 def test_an_unreadable_answer_is_an_answer_and_its_ranks_are_missing() -> None:
     snapshot = done(gathering(PLAN, FROM_A, RoundAnswer("b", 0, unreadable="frame 9 of 2")), 100.0)
-    assert missing(snapshot)[2] == Missing(Reason.NO_EVIDENCE, "the answer of b is not readable: frame 9 of 2")
+    gone = missing(snapshot)[2]
+    assert gone.reason is Reason.NO_EVIDENCE and names(gone.message, "b", "frame 9 of 2")
     assert snapshot.account.unreadable == {"b, look 0": "frame 9 of 2"} and snapshot.account.files_read == 1
 
 
@@ -158,13 +176,15 @@ def test_what_the_agent_itself_says_is_missing_stands() -> None:
 def test_a_machine_that_falls_silent_between_two_looks_timed_out_and_keeps_its_first_look() -> None:
     snapshot = done(gathering(TWICE, FROM_A, structs.replace(FROM_A, round=1), FROM_B), 122.0)
     assert not missing(snapshot, 0)
-    assert missing(snapshot, 1)[2] == Missing(Reason.TIMED_OUT, "b fell silent after look 0 for 20 s")
+    gone = missing(snapshot, 1)[2]
+    assert gone.reason is Reason.TIMED_OUT and names(gone.message, "b", "look 0", "20 s")
 
 
 def test_a_look_nobody_answered_is_left_out_and_noted() -> None:
     snapshot = done(gathering(TWICE, FROM_A, FROM_B), 122.0)
     assert len(snapshot.rounds) == 1
-    assert snapshot.account.notes == ("no machine answered look 1: judged without",)
+    (note,) = snapshot.account.notes
+    assert names(note, "no machine", "look 1")
 
 
 def test_when_nobody_answers_there_is_one_look_in_which_everybody_is_missing() -> None:
@@ -175,7 +195,9 @@ def test_when_nobody_answers_there_is_one_look_in_which_everybody_is_missing() -
 def test_a_new_pid_says_that_the_rank_was_restarted() -> None:
     again = RoundAnswer("a", 1, (trainer(0), trainer(1, pid=77)))
     snapshot = done(gathering(TWICE, FROM_A, again, FROM_B, structs.replace(FROM_B, round=1)), 100.0)
-    assert missing(snapshot) == {1: Missing(Reason.RESTARTED, "pid 1001 in the look before, now 77")}
+    gone = missing(snapshot)
+    assert gone.keys() == {1} and gone[1].reason is Reason.RESTARTED
+    assert names(gone[1].message, "pid 1001", "now 77")
     assert snapshot.rounds[1].traces[1].threads, "what was seen of the new process is kept"
 
 
@@ -201,7 +223,8 @@ def test_of_two_machines_that_claim_a_rank_the_same_one_is_believed_whoever_answ
         "old",
         "step",
     ]
-    assert snapshot.account.notes == ("b and a both report rank 2: a is believed",)
+    (note,) = snapshot.account.notes
+    assert names(note, "b and a", "rank 2", "a is believed")
     assert placement(begun) == {"a": (0, 1, 2), "b": (3,)}
 
 
@@ -212,7 +235,8 @@ def test_a_machine_takes_no_rank_that_another_one_announced() -> None:
     snapshot = done(begun, 100.0)
     assert placement(begun) == {"a": (0, 1), "b": (2, 3)}
     assert [bool(trace.missing) for trace in snapshot.rounds[0].traces] == [False, False, False, True]
-    assert snapshot.account.notes == ("a and b both report rank 2-3: b is believed",)
+    (note,) = snapshot.account.notes
+    assert names(note, "a and b", "rank 2-3", "b is believed")
 
 
 def test_of_two_that_announced_a_rank_the_first_has_it_whatever_they_answer_and_however_they_are_called() -> None:
@@ -222,14 +246,16 @@ def test_of_two_that_announced_a_rank_the_first_has_it_whatever_they_answer_and_
     assert placement(begun) == {"a": (0, 1), "b": (2, 3)}
     snapshot = done(begun, 100.0)
     assert set(missing(snapshot)) == {2}, "what the other one says of it is no evidence"
-    assert snapshot.account.notes == ("a and b both report rank 2: b is believed",)
+    (note,) = snapshot.account.notes
+    assert names(note, "a and b", "rank 2", "b is believed")
 
 
 def test_a_rank_that_the_job_does_not_have_is_not_taken_in() -> None:
     begun = gathering(replace(PLAN, world=4), FROM_A, RoundAnswer("b", 0, (*FROM_B.traces, trainer(900))))
     snapshot = done(begun, 100.0)
     assert [trace.rank for trace in snapshot.rounds[0].traces] == [0, 1, 2, 3]
-    assert snapshot.account.notes == ("b reports rank 900 of a job of 4 ranks",)
+    (note,) = snapshot.account.notes
+    assert names(note, "b", "rank 900", "4 ranks")
 
 
 def test_a_rank_nobody_announced_is_taken_in() -> None:

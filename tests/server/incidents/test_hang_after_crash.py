@@ -1,6 +1,7 @@
 """A job of which a rank crashed and the others hang: one incident tells both, and a job that was started anew is another matter."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from hangdog_server.cluster import session_tracker, stalls
 from hangdog_server.incidents import stall_watch
 from support.servers.cast import NOON, PATIENT, Agent, Stage, stage, trainer
 from support.servers.spooled import handed_over, judged
+from support.worded import names
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +83,7 @@ async def test_survivors_that_hang_are_told_in_the_incident_of_the_crash(tmp_pat
             await stands(a, 0, 2, seconds=28.0)
             (incident,) = await told(on)
             assert incident.why == f"{CRASHED_WHY} rank 1 ended" and not incident.earlier
-            assert incident.note.startswith("after the crash ranks 0,2 stand still for 2")
+            assert names(incident.note, "after the crash", "ranks 0,2") and re.search(r"\b2\d s\b", incident.note)
             await a.say(stall_report=stall_signs.pack({}))
             async with asyncio.timeout(30):
                 while not (await on.store.find(incident.id)).went_on_s:
@@ -108,4 +110,4 @@ async def test_another_hang_is_another_incident_that_names_the_crash_if_it_is_ne
         assert len(found) == 2
         (hang,) = [one for one in found if one.id != before.id]
         assert hang.why.startswith(SUSPECTED_WHY) and hang.began == NOON
-        assert (f"it crashed before, incident {before.id}" in hang.why) is named
+        assert names(hang.why, before.id) is named and names(hang.why, "crashed") is named

@@ -9,6 +9,7 @@ from hangdog_models.ranks import Rank
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents import decode, judge, replay
 from hangdog_server.protocol.jobs import AnnouncedJob, describe
+from support.worded import names
 
 PLACED = {"a": (Rank(0), Rank(1)), "b": (Rank(2), Rank(3))}
 
@@ -42,15 +43,14 @@ def test_of_different_announcements_the_most_frequent_is_believed_and_the_rest_n
     said = announced((4, "tp=4"), (8, "tp=8"), (8, "tp=8"))
     _, layout, notes = describe("llama", "", dict(list(said.items())[::turn]), {})
     assert (layout.world_size, dict(layout.sizes)) == (8, {"tp": 8})
-    assert notes == (
-        "machines announce different world sizes: 8 (2 machines), 4 (1 machine); the first is believed",
-        "machines announce different topologies: tp=8 (2 machines), tp=4 (1 machine); the first is believed",
-    )
+    sizes, topologies = notes
+    assert names(sizes, "world sizes", "8 (2 machines), 4 (1 machine)", "first is believed")
+    assert names(topologies, "topologies", "tp=8 (2 machines), tp=4 (1 machine)", "first is believed")
 
 
 def test_a_topology_nobody_can_read_is_noted_and_not_used() -> None:
     _, layout, notes = describe("llama", "", announced((4, "tensor two")), {})
-    assert dict(layout.sizes) == {} and notes[0].startswith("HANGDOG_TOPOLOGY='tensor two' is not used: ")
+    assert dict(layout.sizes) == {} and names(notes[0], "HANGDOG_TOPOLOGY='tensor two'", "not used")
 
 
 def test_an_unreadable_declaration_is_an_error() -> None:
@@ -68,7 +68,8 @@ def test_what_agents_are_not_sure_of_is_noted_once() -> None:
 def test_a_declaration_that_contradicts_what_the_job_says_stands_and_is_noted() -> None:
     _, layout, notes = describe("llama", "[topology]\ntp = 4\n", announced((4, "tp=2,dp=2")), {})
     assert dict(layout.sizes) == {"tp": 4}
-    assert notes == ("job.toml is believed, but the job's own processes say tp=2,dp=2",)
+    (note,) = notes
+    assert names(note, "job.toml is believed", "own processes", "tp=2,dp=2")
     assert describe("llama", "[job]\nworld_size = 4\n", announced((4, "tp=2,dp=2")), {})[2] == ()
 
 
@@ -135,11 +136,11 @@ def test_labels_that_not_all_machines_carry_are_not_used_and_it_is_said() -> Non
     said["b"] = replace(said["b"], domains=(f"{ZONE}=z",))
     _, layout, notes = describe("llama", "", said, {})
     assert not layout.switches
-    assert notes == ("which machines share a switch is not known: no label of b tells it, as others' do",)
+    (note,) = notes
+    assert names(note, "switch", "not known", "label of b")
     said["b"] = replace(said["b"], domains=(f"{RACK}=r1",))
-    assert describe("llama", "", said, {})[2] == (
-        "which machines share a switch is not known: their nodes carry labels of different kinds",
-    )
+    (note,) = describe("llama", "", said, {})[2]
+    assert names(note, "switch", "not known", "different kinds")
 
 
 def test_slurm_goes_before_labels_and_a_contradiction_is_said() -> None:
@@ -149,9 +150,8 @@ def test_slurm_goes_before_labels_and_a_contradiction_is_said() -> None:
         assert layout.switches == {"a": ("a", "b"), "b": ("c", "d")} and notes == ()
     _, layout, notes = describe("llama", "", labelled(LEAF, "s1", "s2", "s1", "s2", switches="aabb"), {})
     assert layout.switches == {"a": ("a", "b"), "b": ("c", "d")}
-    assert notes == (
-        "Slurm is believed, but the nodes' labels contradict it about switches: a is together with c there, and with b here",
-    )
+    (note,) = notes
+    assert names(note, "Slurm is believed", "labels contradict it", "switches", "a", "with c there", "with b here")
 
 
 def test_a_person_goes_before_both_and_each_contradiction_is_said() -> None:
@@ -159,17 +159,17 @@ def test_a_person_goes_before_both_and_each_contradiction_is_said() -> None:
     said = labelled(LEAF, "s1", "s2", "s1", "s2", switches="aabb")
     _, layout, notes = describe("llama", text, said, {})
     assert layout.switches == {"left": ("a", "d"), "right": ("b", "c", "elsewhere")}
-    assert notes == (
-        "job.toml is believed, but Slurm contradicts it about switches: a is together with b there, and with d here",
-        "job.toml is believed, but the nodes' labels contradict it about switches: a is together with c there, and with d here",
-    )
+    by_slurm, by_labels = notes
+    assert names(by_slurm, "job.toml is believed", "Slurm contradicts it", "a", "with b there", "with d here")
+    assert names(by_labels, "job.toml is believed", "labels contradict it", "a", "with c there", "with d here")
 
 
 def test_a_leaf_below_two_spines_is_a_contradiction() -> None:
     said = both(labelled(LEAF, "s1", "s1", "s2"), labelled(SPINE, "p1", "p2", "p2"))
     _, layout, notes = describe("llama", "", said, {})
     assert {*layout.switches} == {f"{LEAF}=s1", f"{LEAF}=s2"}
-    assert notes == (f"the nodes' labels contradict each other: {LEAF}=s1 is below {SPINE}=p1, {SPINE}=p2",)
+    (note,) = notes
+    assert names(note, "contradict each other", f"{LEAF}=s1", f"{SPINE}=p1", f"{SPINE}=p2")
 
 
 def test_what_labels_say_is_kept_with_an_incident() -> None:

@@ -15,6 +15,7 @@ from hangdog.main import main
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
+from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Kind, Suspect, Verdict
 from hangdog_proto.client.incidents import ProgressStep
@@ -23,6 +24,7 @@ from support.cases.reasons import reasons
 from support.fakes.slow_job import training
 from support.fakes.targets import Sampler
 from support.servers.cast import PATIENT, Agent, Listener, cluster, failed, stage, texts, trainer, verdict
+from support.worded import names
 
 pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
@@ -58,11 +60,10 @@ async def test_looks_end_when_two_judgements_agree(tmp_path: Path) -> None:
         orders, _ = await asyncio.gather(answers(a, 0, 1, looks=4), answers(b, 2, 3, looks=4))
         steps = await asking
         asked, kept = await on.store.recall(steps[0].incident)
-    assert texts(steps)[1:] == [
-        "asked 2 machines",
-        *(f"light look {number} of at most 5: 2 of 2 machines answered" for number in (1, 2, 3, 4)),
-        "4 looks suffice: twice in a row slow", "slow",
-    ]  # fmt: skip
+    _, begun, *taken, enough, kind = texts(steps)
+    assert names(begun, "2 machines") and len(taken) == 4
+    assert all(names(text, f"look {number}", "5", "2 of 2 machines") for number, text in enumerate(taken, 1))
+    assert names(enough, "4 looks", "twice", Kind.SLOW) and kind == Kind.SLOW
     assert len({order.order for order in orders}) == 4, "an order each"
     assert judge.snapshot is not None and [round_.number for round_ in judge.snapshot.rounds] == [0, 1, 2, 3]
     assert [{len(round_.traces)} for round_ in judge.snapshot.rounds] == [{4}] * 4
@@ -73,7 +74,8 @@ async def test_looks_end_when_two_judgements_agree(tmp_path: Path) -> None:
 async def test_while_nobody_is_named_all_looks_are_taken(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db", slow_from(9), LIGHT) as on, cluster(on, a=[0]) as (a,):
         steps, orders = await asyncio.gather(on.snapshot(light=True), answers(a, 0, looks=5))
-    assert texts(steps)[-3:] == ["light look 5 of at most 5: 1 of 1 machine answered", "judging 1 rank", "none"]
+    look, judging, kind = texts(steps)[-3:]
+    assert names(look, "look 5", "most 5", "1 of 1 machine") and names(judging, "1 rank") and kind == Kind.NONE
     assert len(orders) == 5
 
 
@@ -97,7 +99,7 @@ async def test_people_say_how_many_at_most_and_how_far_apart(tmp_path: Path) -> 
         begin = loop.time()
         steps, _ = await asyncio.gather(on.snapshot(light=True, rounds=2, interval_s=0.4), answers(a, 0, looks=2))
         assert loop.time() - begin >= 0.4
-    assert texts(steps)[-1] == "none" and "light look 2 of at most 2" in texts(steps)[-3]
+    assert texts(steps)[-1] == Kind.NONE and names(texts(steps)[-3], "look 2", "most 2")
 
 
 async def test_from_the_command_line(tmp_path: Path) -> None:
@@ -107,7 +109,7 @@ async def test_from_the_command_line(tmp_path: Path) -> None:
         await asyncio.gather(answers(a, 0, 1, looks=4), answers(b, 2, 3, looks=4))
         result = await asking
     assert result.exit_code == 1 and "SLOW" in result.stdout.upper()
-    assert "light look 2 of at most 4: 2 of 2 machines answered" in result.stderr
+    assert any(names(line, "look 2", "most 4", "2 of 2 machines") for line in result.stderr.splitlines())
 
 
 async def test_an_agent_that_knows_no_light_looks_says_more_than_it_was_asked_and_holds_nothing_up(
@@ -140,10 +142,9 @@ async def test_a_machine_that_is_lost_and_comes_back_is_in_the_later_looks(tmp_p
     assert not failed(steps)
     assert judge.snapshot is not None
     second = {trace.rank: trace.missing for trace in judge.snapshot.rounds[1].traces}
-    assert (
-        second[Rank(0)] is None
-        and str(second[Rank(2)]) == "no agent answered: b did not answer look 1, but a later one"
-    )
+    gone = second[Rank(2)]
+    assert second[Rank(0)] is None and gone is not None and gone.reason is Reason.NO_AGENT
+    assert names(gone.message, "b", "look 1", "later")
 
 
 async def test_an_answer_that_comes_when_the_look_is_over_is_of_another_moment(
@@ -212,5 +213,5 @@ async def test_a_real_slow_job_is_told_and_nobody_is_ever_stopped(tmp_path: Path
     assert found.suspects[0].ranks == (2,)
     taken = sum("light look" in text for text in texts(steps))
     assert 3 < taken < 24, "as few as suffice"
-    assert "twice in a row slow" in texts(steps)[-2]
+    assert names(texts(steps)[-2], "twice", Kind.SLOW)
     assert states.times > 100 and not states.seen & set("tT")

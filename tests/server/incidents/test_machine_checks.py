@@ -13,7 +13,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.incident import CHECKED_WHY, CRASHED_WHY, SUSPECTED_WHY, Incident, IncidentState
 from hangdog_models.ranks import Rank
-from hangdog_models.verdict import Act, Kind, Verdict, from_json
+from hangdog_models.verdict import Act, Kind, MachineCheck, Verdict, from_json
 from hangdog_models.views.first_line import headline
 from hangdog_proto.codec import findings as codec
 from hangdog_proto.generated import hangdog_pb2 as pb
@@ -25,6 +25,7 @@ from hangdog_server.incidents.replay import replay as replayed
 from support.servers.cast import NOON, PATIENT, Agent, Stage, stage
 from support.servers.cast_acting import WIDE
 from support.servers.spooled import handed_over, judged
+from support.worded import names
 
 QUICK = replace(PATIENT, check_settle_s=0.1)
 LOST = Finding("NVML", "GPU lost", Impact.CONVICTS, "the driver has lost it", device="0000:1b:00.0", age_s=1.0)
@@ -67,9 +68,11 @@ async def test_a_lost_gpu_opens_one_incident_of_the_job_that_names_the_machine(t
         await tells(a)
         await tells(a, LOST)
         (incident,) = await judged(on)
-        assert incident.job == "llama" and incident.why == f"{CHECKED_WHY} a: GPU lost: the driver has lost it"
+        assert incident.job == "llama" and incident.why == f"{CHECKED_WHY} a: {LOST.code}: {LOST.what}"
         verdict = await verdict_of(on, incident)
-        assert headline(verdict) == "machine: a is at fault: GPU lost (97% sure). Evict a."
+        assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("a",))
+        assert round(verdict.evict.coverage, 2) == 0.97
+        assert verdict.check == MachineCheck("a", ("GPU lost",))
         assert [step.do for step in verdict.next] == [Act.EVICT, Act.RESTART]
         for _ in range(3):  # as with each sign of life
             await tells(a, LOST)
@@ -91,7 +94,9 @@ async def test_a_machine_without_a_job_has_an_incident_of_its_own(tmp_path: Path
         (incident,) = await judged(on)
         verdict = await verdict_of(on, incident)
         assert incident.job == "" and incident.evict == ("a",)
-        assert headline(verdict) == "machine: a is at fault: GPU lost (97% sure). Evict a."
+        assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("a",))
+        assert round(verdict.evict.coverage, 2) == 0.97
+        assert verdict.check == MachineCheck("a", ("GPU lost",))
         assert [step.do for step in verdict.next] == [Act.EVICT]
 
 
@@ -106,7 +111,8 @@ async def test_what_does_not_convict_takes_two_strikes_and_evicts_nobody(tmp_pat
         (incident,) = await judged(on)
         verdict = await verdict_of(on, incident)
         assert incident.kind == Kind.UNDETERMINED and not incident.evict
-        assert headline(verdict).startswith("undetermined: a shows link flap, which does not tell that it is at fault.")
+        assert verdict.check == MachineCheck("a", ("link flap",))
+        assert names(headline(verdict), "undetermined", "a", "link flap", "not tell")
         assert verdict.next[0].do is Act.TEST and verdict.next[0].machines == ("a",)
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from hangdog.main import main
-from hangdog_models.incident import Incident, IncidentState
+from hangdog_models.incident import SUSPECTED_WHY, Incident, IncidentState
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology, build
 from hangdog_models.verdict import Kind, Verdict
@@ -189,7 +189,8 @@ async def test_a_healthy_pause_is_one_incident_that_tells_after_how_long_the_job
         )
         assert "46 s" in await asked(on, "incidents")
         words = await asked(on, "show", incident.id)
-        assert "judged, went on after 46 s (suspected: ranks 0-1" in words and "look 1: " in words
+        assert f"{IncidentState.JUDGED}, {incident.went_on} ({SUSPECTED_WHY} ranks 0-1" in words
+        assert "look 1: " in words
 
 
 async def test_a_job_that_ends_does_not_go_on(tmp_path: Path) -> None:

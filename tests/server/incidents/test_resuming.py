@@ -16,7 +16,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
-from hangdog_models.verdict import Verdict, to_json
+from hangdog_models.verdict import Kind, Verdict, to_json
 from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.fleet import Fleet
 from hangdog_server.cluster.leadership import Leading
@@ -27,6 +27,7 @@ from hangdog_server.incidents.resume import ATTEMPTS
 from hangdog_server.store.store import Store
 from hangdog_server.store.store_errors import StoreFailed
 from support.servers.cast import NOON, PATIENT, Listener, Stage, cluster, stage, texts, trainer, verdict
+from support.worded import names
 
 pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
@@ -135,7 +136,8 @@ async def test_who_is_not_back_is_missing_and_the_others_are_judged(tmp_path: Pa
     assert listener.snapshot is not None and functions(listener.snapshot) == {0: {"after"}}
     gone = [trace for trace in listener.snapshot.rounds[-1].traces if trace.missing]
     assert [(trace.rank, trace.missing) for trace in gone] == [(Rank(1), gone[0].missing)]
-    assert gone[0].missing is not None and gone[0].missing.message == "the agent of b is not connected"
+    assert gone[0].missing is not None and gone[0].missing.reason is Reason.NO_AGENT
+    assert names(gone[0].missing.message, "b", "not connected")
 
 
 async def test_when_nobody_is_back_it_is_judged_as_it_stands_and_the_servers_end_is_nobodys_fault(
@@ -149,11 +151,9 @@ async def test_when_nobody_is_back_it_is_judged_as_it_stands_and_the_servers_end
     snapshot = listener.snapshot
     assert snapshot is not None and functions(snapshot) == {0: {"before"}}
     (gone,) = [trace.missing for trace in snapshot.rounds[-1].traces if trace.missing]
-    assert (gone.reason, gone.message) == (Reason.NO_EVIDENCE, "the server ended before b had answered")
-    assert snapshot.account.notes == (
-        "no machine answered look 1: judged without",
-        "the server ended while it captured: 2 machines had not answered every look",
-    )
+    assert gone.reason is Reason.NO_EVIDENCE and names(gone.message, "server ended", "b")
+    unanswered, cut_short = snapshot.account.notes
+    assert names(unanswered, "no machine", "look 1") and names(cut_short, "server ended", "2 machines")
 
 
 async def test_when_nobody_had_answered_and_nobody_is_back_it_fails_and_says_so(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ async def test_when_nobody_had_answered_and_nobody_is_back_it_fails_and_says_so(
     async with stage(tmp_path / "s.db", settings=SHORT) as on:
         (incident,) = await ended(on)
         assert incident.state is IncidentState.FAILED
-        assert incident.note.startswith("the server stopped before any machine answered, and no machine of the job")
+        assert names(incident.note, "server stopped", "no machine")
 
 
 async def test_an_incident_of_another_hour_is_not_asked_about_anew(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ async def test_an_incident_that_ends_its_server_each_time_is_given_up(tmp_path: 
     async with stage(tmp_path / "s.db") as on:
         (incident,) = await ended(on)
         assert incident.state is IncidentState.FAILED
-        assert incident.note == f"the server ended {ATTEMPTS + 1} times while it led this incident"
+        assert names(incident.note, "server ended", f"{ATTEMPTS + 1} times")
 
 
 async def test_whoever_asks_meanwhile_follows_it(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ async def test_whoever_asks_meanwhile_follows_it(tmp_path: Path) -> None:
                 await agent.answer(order, trainer(rank), look=number)
         steps = await asking
         assert {step.incident for step in steps} == {before.id} and steps[-1].verdict is not None
-        assert f"incident {before.id} of job llama, which the server's end cut short" in texts(steps)
+        assert any(names(text, before.id, "llama", "cut short") for text in texts(steps))
         await ended(on)
 
 
@@ -211,8 +211,8 @@ async def test_of_two_unfinished_incidents_of_a_job_the_newer_one_goes_on(tmp_pa
     store.close()
     async with stage(tmp_path / "s.db") as on:
         newer, older = await ended(on, 2)
-        assert (older.state, older.note) == (IncidentState.FAILED, "taken over by incident 0b of the same job")
-        assert newer.state is IncidentState.FAILED and newer.note.startswith("incident 0b failed: KeyError")
+        assert older.state is IncidentState.FAILED and names(older.note, "taken over", "0b")
+        assert newer.state is IncidentState.FAILED and names(newer.note, "0b", "KeyError")
 
 
 async def test_a_verdict_is_stored_once_the_store_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ async def test_a_verdict_is_stored_once_the_store_is_back(tmp_path: Path, monkey
         asking = asyncio.create_task(on.snapshot())
         await a.answer(await a.order(), trainer(0))
         steps = await asking
-        assert steps[-1].text == "undetermined (not stored: the store failed: it is away)"
+        assert names(steps[-1].text, Kind.UNDETERMINED, "not stored", "it is away")
         (incident,) = await ended(on)
         assert incident.state is IncidentState.JUDGED and incident.kind == "undetermined"
 

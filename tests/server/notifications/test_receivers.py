@@ -9,8 +9,10 @@ import pytest
 from hangdog_models.incident import IncidentState
 from hangdog_models.verdict import Kind
 from hangdog_server.notifications import notification_rows, notify_loop
+from hangdog_server.notifications.notify_config import Subjects
 from hangdog_server.store.store_errors import StoreFailed
 from support.servers.notified import receiver, watched
+from support.worded import names
 
 
 async def test_a_receiver_that_is_away_is_tried_more_and_more_rarely_and_given_up(tmp_path: Path) -> None:
@@ -30,7 +32,7 @@ async def test_a_receiver_that_is_away_is_tried_more_and_more_rarely_and_given_u
         await to.judged("0a", Kind.NONE)
         await to.tick(1)
         assert [to.counted(outcome) for outcome in ("sent", "failed", "given_up", "left_out")] == [1, 9, 1, 0]
-    assert to.postman.titles()[-1] == "llama: the job is making progress"
+        assert (await to.subjects())[-1] is Subjects.JUDGED
 
 
 async def test_a_receiver_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
@@ -40,7 +42,7 @@ async def test_a_receiver_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
         await to.until(1, "mail")
         await to.judged("0a", Kind.NONE)
         await to.until(2, "mail")
-        assert to.postman.titles("chat") == ["llama seems to stand still"], "its first message is still under way"
+        assert await to.subjects("chat") == [Subjects.OPENED], "its first message is still under way"
         held.set()
         await to.until(2, "chat")
     assert to.postman.titles("chat") == to.postman.titles("mail")
@@ -62,7 +64,8 @@ async def test_what_waits_for_those_who_hang_or_are_in_the_file_no_more_is_in_no
         await to.opened("0z", job="later")
         for _ in range(4):
             await to.tick(1)
-    assert to.postman.titles("chat")[-1] == to.postman.titles("mail")[-1] == "later seems to stand still"
+        for one in ("chat", "mail"):
+            assert (await to.subjects(one))[-1] is Subjects.OPENED and names(to.postman.titles(one)[-1], "later")
 
 
 async def test_a_storm_is_cut_and_says_so(tmp_path: Path) -> None:
@@ -70,12 +73,14 @@ async def test_a_storm_is_cut_and_says_so(tmp_path: Path) -> None:
         for number in range(6):
             await to.opened(f"0{number}", job=f"job{number}")
             await to.tick(1)
-        assert to.postman.titles() == [f"job{number} seems to stand still" for number in range(3)]
-        assert "No more than 3 messages an hour" in to.postman.given[-1][1].body
+        for number, title in zip(range(3), to.postman.titles(), strict=True):
+            assert names(title, f"job{number}")
+        assert names(to.postman.given[-1][1].lines[-1], "3 messages", "hour")
         assert (to.counted("sent"), to.counted("left_out")) == (3, 3)
         await to.opened("0z", job="later")
         await to.tick(3597.5)  # what was sent is an hour old, what was left out is not, and does not count
-    assert to.postman.titles()[3:] == ["later seems to stand still"]
+    (title,) = to.postman.titles()[3:]
+    assert names(title, "later")
 
 
 async def test_while_the_store_is_away_nobody_is_told_and_then_everybody(
@@ -109,7 +114,7 @@ async def test_what_came_of_a_message_is_noted_should_the_store_be_away_meanwhil
         await to.tick()
         to.begin()
         await to.tick(1)
-    assert to.postman.titles() == ["llama seems to stand still"]
+        assert await to.subjects() == [Subjects.OPENED]
 
 
 async def test_a_disk_that_fills_while_the_stall_is_told_does_not_hold_up_the_verdict(
@@ -131,7 +136,8 @@ async def test_a_disk_that_fills_while_the_stall_is_told_does_not_hold_up_the_ve
         del to.on.store.unwritten["0a"]
         await to.away(False)
         await to.tick()
-    assert to.postman.titles() == ["llama seems to stand still", "llama: machine"]
+    stands, verdict = to.postman.titles()
+    assert names(stands, "llama", "stand still") and names(verdict, "llama", Kind.MACHINE)
 
 
 async def test_what_was_sent_is_forgotten_with_its_incidents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hangdog_models.errors import WrongUse
 from hangdog_server.main import serve
 from hangdog_server.notifications.notify_config import PER_HOUR, NotifyConfig, Receiver, Subjects, read_config
+from support.refused import refused
 from support.servers.cast import verdict
 
 WHOLE = """
@@ -86,13 +87,13 @@ def test_the_page_shows_a_file_that_is_taken_and_lists_all_there_is_to_be_told_o
 
 
 def test_two_lines_are_no_address(tmp_path: Path) -> None:
-    with pytest.raises(WrongUse, match="url_file holds no address"):
+    with refused("wrong-setting", WrongUse, "to.x", "url_file"):
         read(tmp_path, TO, "json://a/\njson://b/")
 
 
 async def test_an_address_of_nothing_is_refused_before_the_server_serves(tmp_path: Path) -> None:
     read(tmp_path, TO, "nonsense://s3cret-address")
-    with pytest.raises(WrongUse, match=r"to\.x: its url_file holds no address to send to") as caught:
+    with refused("wrong-setting", WrongUse, "to.x", "url_file") as caught:
         await serve("127.0.0.1:0", tmp_path / "s.db", verdict, lambda _: None, notify=tmp_path / "notify.toml")
     assert "s3cret" not in str(caught.value) and not (tmp_path / "s.db").exists()
 

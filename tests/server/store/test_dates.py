@@ -21,6 +21,7 @@ from hangdog_server.cluster.leadership import Leading
 from hangdog_server.cluster.session_tracker import SessionTracker
 from hangdog_server.incidents.incident_run import IncidentServices
 from hangdog_server.incidents.session_writer import SessionWriter
+from hangdog_server.notifications.notify_config import Subjects
 from hangdog_server.settings import ServerSettings
 from hangdog_server.store import sessions as lives
 from hangdog_server.store import trusted_date
@@ -90,7 +91,7 @@ async def test_a_jump_of_a_running_server_removes_nothing_and_is_said(
         await retention.once()
         at.passes(600)
     assert await left(store) == {"0a": 1}
-    assert caplog.text.count("the date jumped 730.0 days ahead") == 1
+    assert caplog.text.count("730.0 days ahead") == 1
     assert "correct it" in caplog.text and "--trust-date" in caplog.text
     store.close()
 
@@ -191,7 +192,7 @@ async def test_a_message_that_waits_is_sent_after_a_jump_and_news_of_before_it_a
         await to.tick(1)
         to.on.now += YEAR
         await to.tick(1)
-        assert to.postman.titles() == ["llama seems to stand still"]
+        assert await to.subjects() == [Subjects.OPENED]
         assert to.counted("given_up") == 0
 
 
@@ -278,7 +279,7 @@ def test_a_servers_clock_jumps_by_two_years(tmp_path: Path, restarted: bool) -> 
         run(jump=False)
         clock.step(2 * int(YEAR))
     said = run(jump=not restarted)
-    assert "the date jumped 730.0 days ahead" in said
+    assert "730.0 days ahead" in said
     store = Store(tmp_path / "s.db")
     assert asyncio.run(left(store)) == {"0a": 1}
     store.close()

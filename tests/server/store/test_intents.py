@@ -18,6 +18,7 @@ from hangdog_server.store.actions import ActionState
 from support.refused import refused
 from support.servers.cast import NOON, PATIENT
 from support.servers.cast_acting import WIDE, Moving, Played, world
+from support.worded import names
 
 
 async def test_by_itself_nothing_is_touched_and_what_would_be_done_is_told(where: Path | str, tmp_path: Path) -> None:
@@ -57,11 +58,14 @@ async def test_a_verdict_is_carried_out_once_and_undone(where: Path | str, tmp_p
         with refused("machine-not-isolated"):
             await on.store.do(policy.release, "a", "", "alice", NOON)
         recorded = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
-    told = [(one["what"], one["outcome"]) for one in recorded if one["what"].endswith(" a")]
-    assert told == [
-        ("isolate a", "pending"), ("isolate a", "marked: out of use"),
-        ("isolate a", "done: out of use, its job starts elsewhere"), ("release a", "released: mended"),
+    told = [(one["what"], *one["outcome"].partition(": ")) for one in recorded if one["what"].endswith(" a")]
+    assert [(what, state) for what, state, *_ in told] == [
+        ("isolate a", ActionState.PENDING), ("isolate a", ActionState.MARKED), ("isolate a", ActionState.DONE),
+        ("release a", ActionState.RELEASED),
     ]  # fmt: skip
+    assert (
+        names(told[1][-1], "out of use") and names(told[2][-1], "out of use", "elsewhere") and told[3][-1] == "mended"
+    )
 
 
 async def test_it_waits_for_a_person_who_may_approve_or_dismiss(where: Path | str, tmp_path: Path) -> None:

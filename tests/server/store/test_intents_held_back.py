@@ -13,6 +13,7 @@ from hangdog_server.store import actions
 from hangdog_server.store.actions import ActionState
 from support.servers.cast import NOON
 from support.servers.cast_acting import WIDE, Played, body, world
+from support.worded import names
 
 
 async def test_people_are_bound_too_and_may_ask_again_when_there_is_room(here: Path, tmp_path: Path) -> None:
@@ -24,7 +25,7 @@ async def test_people_are_bound_too_and_may_ask_again_when_there_is_room(here: P
         late, first = "0b", "a"
         facts, rule = await on.acting.facts(late), on.acting.rule()
         rows = await on.store.do(policy.approve, late, facts, rule, "alice")
-        assert "2 of 6 machines would be out at once" in rows[0].message and rows[0].state is ActionState.REFUSED
+        assert names(rows[0].message, "2 of 6 machines") and rows[0].state is ActionState.REFUSED
         await on.store.do(policy.release, first, "", "alice", NOON)
         await on.acting.tick()
         await on.store.do(policy.approve, late, facts, rule, "alice")
@@ -51,13 +52,13 @@ async def test_who_is_away_is_tried_again_until_the_evidence_is_too_old(here: Pa
         await on.acting.tick()
         on.now, played.fails = on.now + 9999, None
         await on.acting.tick()
-        assert await on.states("0c") == {"c": "failed"} and "evidence was too old (away" in await on.words("0c")
+        assert await on.states("0c") == {"c": "failed"} and names(await on.words("0c"), "too old", "away")
         played.fails = BackendFailed("away", again=True)
         await on.judged("0d", "d")
         await on.acting.tick()
         on.now += 9999
         await on.acting.tick()  # it is away still: nothing is held for it longer than the evidence lasts
-        assert await on.states("0d") == {"d": "failed"} and "evidence was too old (away" in await on.words("0d")
+        assert await on.states("0d") == {"d": "failed"} and names(await on.words("0d"), "too old", "away")
         assert played.marks == {"a": "0a"}
 
 
@@ -66,13 +67,13 @@ async def test_what_another_marked_is_left_alone_and_what_failed_holds_nothing(h
     async with world(here, tmp_path, played) as on:
         await on.judged("0a", "a")
         await on.until("0a", ActionState.FAILED)
-        assert played.marks == {"a": "ops"} and "left alone (ask ops)" in await on.words("0a")
+        assert played.marks == {"a": "ops"} and names(await on.words("0a"), "left alone", "ops")
         await on.judged("0b", "b")
         await on.until("0b", ActionState.DONE)
         played.marks["b"] = "ops"
         await on.store.do(policy.release, "b", "by alice", "alice", NOON)
         await on.until("0b", ActionState.RELEASED)
-        assert played.marks["b"] == "ops" and "by alice; b is left alone" in await on.words("0b")
+        assert played.marks["b"] == "ops" and names(await on.words("0b"), "by alice", "b", "left alone")
 
 
 async def test_who_may_not_release_says_so_and_the_mark_stays_ours_to_release(here: Path, tmp_path: Path) -> None:
@@ -122,7 +123,8 @@ async def test_a_machine_that_was_started_anew_is_not_touched(here: Path, tmp_pa
         await on.judged("0b", "b", bodies={"x": body("x")})
         await on.judged("0c", "c")
         await on.acting.tick()
-        assert "a was started anew" in await on.words("0a") and "not known which start of b" in await on.words("0b")
+        assert names(await on.words("0a"), "a", "started anew")
+        assert names(await on.words("0b"), "not known", "start of b")
         await on.store.do(policy.approve, "0c", await on.acting.facts("0c"), on.acting.rule(), "alice")
         on.fleet = on.means.fleet
         on.fleet._bodies["c"] = Body("a later start")  # its agent came back while the approval was on its way
@@ -135,7 +137,7 @@ async def test_the_job_description_names_fault_domains(here: Path, tmp_path: Pat
     async with world(here, tmp_path, Played(), caps=structs.replace(WIDE, per_domain=2)) as on:
         await on.judged("0a", "a", "b", "c", job_toml=leaf)
         await on.acting.tick()
-        assert "3 machines of leaf-3 would be out" in await on.words("0a")
+        assert names(await on.words("0a"), "3 machines", "leaf-3")
 
 
 async def test_the_breaker_opens_stays_open_and_is_closed_by_a_person(where: Path | str, tmp_path: Path) -> None:
@@ -143,7 +145,7 @@ async def test_the_breaker_opens_stays_open_and_is_closed_by_a_person(where: Pat
         await on.judged("0a", "a", "b", "c")
         await on.acting.tick()
         why, since = await on.store.ask(policy.breaker)
-        assert "asked for 3 of 6 machines" in why and since == NOON and "the breaker is open" in await on.words("0a")
+        assert names(why, "3 of 6 machines") and since == NOON and names(await on.words("0a"), "breaker is open")
         on.now += 7200
         await on.judged("0b", "x")
         await on.acting.tick()

@@ -11,6 +11,7 @@ from hangdog_server.store import actions
 from hangdog_server.store.actions import ActionState
 from hangdog_server.store.tables import CONVICTIONS, TESTS
 from support.servers.cast_acting import WIDE, Moving, Played, World, world
+from support.worded import names
 
 
 async def test_a_job_that_does_not_start_again_is_given_up_and_its_machine_stays_out(
@@ -25,7 +26,7 @@ async def test_a_job_that_does_not_start_again_is_given_up_and_its_machine_stays
         assert await on.states("0a") == {"a": "marked"} and "away" in await on.words("0a")
         on.now, played.fails = on.now + 9999, None
         await on.acting.tick()
-        assert await on.states("0a") == {"a": "failed"} and "its job did not start again" in await on.words("0a")
+        assert await on.states("0a") == {"a": "failed"} and names(await on.words("0a"), "not start again")
         (row,) = await on.store.ask(actions.of, "0a")
         assert row.marked and played.marks == {"a": "0a"}
 
@@ -37,7 +38,7 @@ async def test_a_machine_that_is_out_is_no_spare(here: Path, tmp_path: Path) -> 
             await on.until(f"0{number}", ActionState.DONE)
         await on.judged("0a", "a", "b")
         await on.acting.tick()
-        assert "1 spare machine is free (2 needed)" in await on.words("0a")
+        assert names(await on.words("0a"), "1 spare machine", "2 needed")
         await on.judged("0b", "b")
         await on.until("0b", ActionState.DONE)
 
@@ -49,12 +50,12 @@ async def test_who_was_convicted_is_no_spare_nor_where_it_is_asked_who_was_not_t
         await campaign(on, {"y": "pass", "z": "pass"}, convicted="x")
         await on.judged("0a", "a", "b", "c")
         await on.acting.tick()
-        assert "2 spare machines are free (3 needed)" in await on.words("0a")
+        assert names(await on.words("0a"), "2 spare machines", "3 needed")
     async with world(tmp_path / "other.db", tmp_path, Played(), caps=structs.replace(WIDE, tested_s=60.0)) as on:
         await campaign(on, {"y": "pass", "z": "fail"})
         await on.judged("0a", "a", "b")
         await on.acting.tick()
-        assert "1 spare machine that passed a test lately (tested_s) is free (2 needed)" in await on.words("0a")
+        assert names(await on.words("0a"), "1 spare machine", "tested_s", "2 needed")
         await on.judged("0b", "b")
         await on.until("0b", ActionState.DONE)
 

@@ -63,5 +63,5 @@ def test_the_command_takes_it_from_the_environment_and_keeps_the_secret(
 ) -> None:
     monkeypatch.setenv("HANGDOG_STORE", server.url("nowhere"))
     result = CliRunner().invoke(main, ["server", "--listen", "127.0.0.1:0"])
-    assert result.exit_code == 69 and "cannot open the store postgresql://hangdog@/" in result.stderr
+    assert result.exit_code == 69 and "store postgresql://hangdog@/" in result.stderr
     assert not [secret for secret in SECRETS if secret in result.output]

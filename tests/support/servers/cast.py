@@ -152,8 +152,8 @@ class Agent:
                 pass
         return await self._call.code(), await self._call.details()
 
-    async def code(self) -> str:
-        """The code of the error by which the server ended the stream; empty where it ended for none of ours."""
+    async def error(self) -> str:
+        """The code of the error with which the server ended the stream; empty where it ended without one."""
         return str(dict(await self._call.trailing_metadata() or ()).get(CODE, ""))
 
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import sqlalchemy as sa
 from prometheus_client import CollectorRegistry
 
 from hangdog_models.incident import Incident
@@ -17,6 +18,7 @@ from hangdog_server.notifications.notify_loop import NotifyLoop
 from hangdog_server.notifications.send import Posted
 from hangdog_server.observability.metrics import Metrics
 from hangdog_server.store import trusted_date
+from hangdog_server.store.tables import NOTICES
 from support.cases.reasons import reasons
 from support.servers.cast import PATIENT
 from support.servers.cast_acting import NOTHING, World, world
@@ -77,6 +79,13 @@ class Watched:
             while len(self.postman.titles(to)) < messages:
                 await self.notifying.tick()
                 await asyncio.sleep(0.01)
+
+    async def subjects(self, to: str = "chat") -> list[Subjects]:
+        """What each message was about that the postman was given for a receiver, by the store's rows of the same titles."""
+        rows = await self.on.store.ask(lambda connection: connection.execute(sa.select(NOTICES)).all())
+        about = {row.message["title"]: Subjects(row.about) for row in rows}
+        given = self.postman.titles(to)  # one that may have come before has other words in front
+        return [next(one for written, one in about.items() if title.endswith(written)) for title in given]
 
     async def reached(self, what: Callable[[], bool]) -> None:
         """Returns once something is so that comes by itself."""

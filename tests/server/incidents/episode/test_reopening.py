@@ -13,6 +13,7 @@ from hangdog_server.incidents.episode.reopening import GOES_ON_S, Reopening, rea
 from hangdog_server.store.history import responses
 from support.servers.cast import NOON
 from support.servers.cast_acting import world
+from support.worded import names
 
 DISMISSED = IncidentResponse(ResponseState.DISMISSED, "ada", NOON, "a drill", verdict="judged undetermined")
 OPEN = Incident(
@@ -22,20 +23,21 @@ NAMES_A = replace(OPEN, kind="machine", evict=("a",), changed=NOON + 5)
 
 
 @pytest.mark.parametrize(
-    ("incident", "after_s", "why"),
+    ("incident", "after_s", "named"),
     [
-        (OPEN, GOES_ON_S - 1, ""),
-        (OPEN, GOES_ON_S, "llama still stands still 10 minutes after that"),
-        (replace(OPEN, went_on_s=99.0), GOES_ON_S, ""),
-        (replace(OPEN, response=IncidentResponse()), GOES_ON_S, ""),
-        (NAMES_A, 6.0, "a further look names a"),
-        (replace(NAMES_A, response=replace(DISMISSED, verdict="judged machine a")), 6.0, ""),
-        (replace(NAMES_A, kind="software", evict=()), 6.0, ""),
-        (replace(NAMES_A, settled=SettledCause("machine", ("a",))), 6.0, ""),
+        (OPEN, GOES_ON_S - 1, ()),
+        (OPEN, GOES_ON_S, ("llama", "10 minutes")),
+        (replace(OPEN, went_on_s=99.0), GOES_ON_S, ()),
+        (replace(OPEN, response=IncidentResponse()), GOES_ON_S, ()),
+        (NAMES_A, 6.0, ("further look", "names a")),
+        (replace(NAMES_A, response=replace(DISMISSED, verdict="judged machine a")), 6.0, ()),
+        (replace(NAMES_A, kind="software", evict=()), 6.0, ()),
+        (replace(NAMES_A, settled=SettledCause("machine", ("a",))), 6.0, ()),
     ],
 )
-def test_what_opens_it(incident: Incident, after_s: float, why: str) -> None:
-    assert reason(incident, NOON + after_s) == why
+def test_what_opens_it(incident: Incident, after_s: float, named: tuple[str, ...]) -> None:
+    why = reason(incident, NOON + after_s)
+    assert bool(why) is bool(named) and names(why, *named)
 
 
 async def test_it_is_opened_once_recorded_and_convicts_again(tmp_path: Path) -> None:
