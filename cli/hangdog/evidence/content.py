@@ -55,7 +55,7 @@ from hangdog_models.reading.processes import proc_files, process_table, strace
 from hangdog_models.reading.processes.listed_process import ListedProcess
 from hangdog_models.reading.stacks import capture_failure, proc_status, pyspy, stack_text, stacks_in_log
 from hangdog_models.reading.stacks.dumped_process import DumpedProcess
-from hangdog_models.reading.stacks.pasted import plain
+from hangdog_models.reading.stacks.pasted import plain, unquoted
 from hangdog_models.reading.wrapped import LARGEST, rejoined
 from hangdog_models.stack import Frame, ProcessState
 
@@ -206,7 +206,7 @@ def read_contents(name: Name, data: bytes, limits: Limits) -> tuple[Content, ...
 
 
 def _as_printed(data: bytes) -> bytes:
-    """A text with its lines as a program printed them: a terminal may have broken those that somebody copied."""
+    """A text with its lines as a program printed them: a terminal may have broken those that somebody copied, or quoted."""
     head = data[:_HEAD]
     if (
         len(data) > LARGEST
@@ -216,7 +216,7 @@ def _as_printed(data: bytes) -> bytes:
     ):
         return data
     text = data.decode("utf-8", "replace")
-    whole = rejoined(text)
+    whole = unquoted(rejoined(text))
     return data if whole == text else whole.encode()
 
 

@@ -52,7 +52,7 @@ MATRIX = {
             for name, what in HOST.items()
         ),
         Fault("stopped process", "host", _MACHINE, hosts.stop),
-        Fault("dead process", "host", _MACHINE, hosts.die),
+        Fault("dead process", "own work", _OWN_WORK, hosts.die),
         Fault("frozen machine", "host", _MACHINE, hosts.freeze),
         Fault("device hang", "device", _NARROW, physical.device_hang, gloo=False),
         Fault("nvlink", "device", _NARROW, physical.nvlink, gloo=False),

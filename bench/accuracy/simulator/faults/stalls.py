@@ -64,7 +64,7 @@ HOST = {
         ),
         Stall("interpreter lock", "", (), ("PyEval_RestoreThread", "take_gil", "pthread_cond_timedwait"),
               holder=frames("_bootstrap threading.py:1002", "_bootstrap_inner threading.py:1045", "run threading.py:982",
-                            "decode_shard shard_decoder.py:118")),
+                            "decode_shard shard_decoder.py:118"), own_work=True),
         Stall("storage", "loader",
               frames("fetch torch/utils/data/_utils/fetch.py:52", "__getitem__ indexed_dataset.py:214", "get indexed_dataset.py:188"),
               ("_io_FileIO_readinto", "__read"), state="D",

@@ -32,7 +32,6 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.STOPPED: _odds("doing_stopped"),
     Activity.DEAD: _odds("doing_dead"),
     Activity.STORAGE: _odds("doing_storage"),
-    Activity.GIL: _odds("doing_gil"),
     Activity.LAUNCH: _odds("doing_launch"),
     Activity.UNKNOWN: _odds("doing_unknown"),
     Activity.IDLE: _odds("doing_idle"),
@@ -42,6 +41,7 @@ ODDS: Mapping[Activity, Odds] = {
 #: Odds of the causes relative to each other, where the call site does not point at the machine alone.
 _CAUSES: Mapping[Activity, Mapping[str, float]] = {
     Activity.LOCK: by_cause("why_at_a_lock"),
+    Activity.GIL: by_cause("why_at_a_lock"),
     Activity.NETWORK: by_cause("why_at_a_request"),
     Activity.COMPUTE: by_cause("why_computing"),
     Activity.GC: by_cause("why_collecting"),

@@ -50,6 +50,10 @@ NO_RULE = "no rule"
 SERVICES = (Activity.DATALOADER, Activity.STORAGE, Activity.CHECKPOINT, Activity.NETWORK)
 
 
+#: The rule by which a rank is known whose main thread sleeps while another thread runs with the interpreter's lock.
+HOLDER = "another thread holds the interpreter lock"
+
+
 @dataclass(frozen=True, slots=True)
 class RankState:
     """What a rank does at one moment.
@@ -169,7 +173,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
     if holder is not None:
         label = place_of(holder.frames, rules).label or holder.name or ""
         return RankState(
-            Activity.GIL, Wait.NONE, label=label, rule="another thread holds the interpreter lock",
+            Activity.GIL, Wait.NONE, label=label, rule=HOLDER,
             signature=place.signature, busy=True, frames=(*thread.frames, *holder.frames),
             remote_storage=kernel_sleep.remote_storage(trace.state), missing=trace.missing,
         )  # fmt: skip

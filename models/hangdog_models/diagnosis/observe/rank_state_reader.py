@@ -1,10 +1,13 @@
 """Reads the states of all ranks in the rounds of one snapshot, with what holds up a process that a rank waits for."""
 
-from collections.abc import Container, Sequence
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from hangdog_models.diagnosis.observe import kernel_sleep
-from hangdog_models.diagnosis.observe.activity import CHILD, RankState, read
+from hangdog_models.diagnosis.observe.activity import CHILD, HOLDER, RankState, read
 from hangdog_models.diagnosis.observe.kernel_sleep import KernelWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet
@@ -67,16 +70,42 @@ class RankStateReader:
             if trace.rank in loading and trace.role.startswith(WORKERS):
                 workers.setdefault(trace.rank, []).append(trace)
         held = {rank: of_workers(found[rank], theirs, self._rules) for rank, theirs in workers.items()}
+        held |= self._beside_a_holder(traces, found)
         return found | {rank: of_child(found[rank], theirs) for rank, theirs in children.items()} | held
+
+    def _beside_a_holder(
+        self, traces: Sequence[ProcessTrace], found: Mapping[Rank, RankState]
+    ) -> dict[Rank, RankState]:
+        """The states of ranks whose main thread stands where another rank's does, though a thread beside it runs Python.
+
+        Some thread of a tracker, a tokenizer or a checkpoint runs with the lock at any moment. It holds up nobody who waits anyway.
+        """
+        held = {rank for rank, state in found.items() if state.rule == HOLDER}
+        if not held:
+            return {}
+        own = {trace.rank: self._unlocked(trace) for trace in traces if trace.role == TRAINER and trace.rank in held}
+        places = Counter((own.get(rank) or state).place for rank, state in found.items())
+        return {rank: state for rank, state in own.items() if places[state.place] > 1}
 
     def _read(self, trace: ProcessTrace) -> RankState:
         key = self._key(trace)
         state = self._states.get(key)
         if state is None:
-            state = read(trace, self._rules)
-            if state.dim in NARROWER and state.dim not in self._dims:
-                state = replace(state, dim=NARROWER[state.dim])
-            self._states[key] = state
+            state = self._states[key] = self._narrowed(read(trace, self._rules))
+        return state
+
+    def _unlocked(self, trace: ProcessTrace) -> RankState:
+        """The state of a trace as if none of its threads ran with the interpreter's lock."""
+        key = ("unlocked", *self._key(trace))
+        state = self._states.get(key)
+        if state is None:
+            threads = tuple(structs.replace(thread, gil=False) for thread in trace.threads)
+            state = self._states[key] = self._narrowed(read(structs.replace(trace, threads=threads), self._rules))
+        return state
+
+    def _narrowed(self, state: RankState) -> RankState:
+        if state.dim in NARROWER and state.dim not in self._dims:
+            return replace(state, dim=NARROWER[state.dim])
         return state
 
     def _key(self, trace: ProcessTrace) -> tuple[object, ...]:

@@ -21,7 +21,8 @@ from hangdog_models.rules.meaning import HardwareEvent, HardwarePart, Meaning
 
 SOURCE = "kernel log"
 
-_ADDRESS = r"(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-9a-f])?)"
+#: Whoever pastes a line may have masked it: `PCI:...`, `PCI:xxxx:xx:xx`.
+_ADDRESS = r"(?:PCI:)?(?:([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-9a-f])?)|[x.*:_]{2,24})"
 #: `Xid (PCI:0000:01:00 GPU-I:05): 94, …`: what stands behind the address is the MIG instance.
 _XID = re.compile(rf"NVRM: Xid \({_ADDRESS}([^)]{{0,64}})\): (\d{{1,5}})\b,?\s*(.*)", re.IGNORECASE | re.DOTALL)
 _SXID = re.compile(
@@ -118,8 +119,9 @@ class _KernelLog:
         elif switch := _SXID.match(text):
             if not _FOLLOW_UP.match(switch[3]):
                 meaning = policy.xid().of_switch(switch[3])
-                address = canonical(switch[1])
-                what = _sentence(f"SXid {switch[2]} on NVSwitch {address}", meaning, switch[3])
+                address = canonical(switch[1] or "")
+                where = f"NVSwitch {address}" if address else "an NVSwitch"
+                what = _sentence(f"SXid {switch[2]} on {where}", meaning, switch[3])
                 self._events.add(f"SXid {switch[2]}", meaning.impact, what, line, address)
         elif known := _event_of(text):
             self._flush()
@@ -132,7 +134,7 @@ class _KernelLog:
         return _without_peers(self._events.findings())
 
     def _xid(self, xid: re.Match[str], line: KernelLine) -> None:
-        address, number, message = canonical(xid[1]), int(xid[3]), xid[4]
+        address, number, message = canonical(xid[1] or ""), int(xid[3]), xid[4]
         if pid := _PID.match(message):
             message = message[pid.end() :]
         name = ""
@@ -146,7 +148,7 @@ class _KernelLog:
             code = f"Xid {int(other['other'])}{_BEHIND}{number}" if int(other["other"]) != number else code
         part = printable(xid[2], 64)
         instance = f" ({part})" if part else ""
-        what = _sentence(f"{code} on GPU {address}{instance}", meaning, message)
+        what = _sentence(f"{code} on {f'GPU {address}' if address else 'a GPU'}{instance}", meaning, message)
         if name.lower() not in _NOBODY and impact in (Impact.CONVICTS, Impact.RESET):
             what += f"; {printable(name, 64)}, which the line names, is a victim that asked"
         self._events.add(code, impact, what, line, address)

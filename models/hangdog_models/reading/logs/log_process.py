@@ -57,6 +57,7 @@ class LogProcess:
     lags: list[desync.Lag] = field(default_factory=list)
     checked: dict[Rank, CollectiveRecord] = field(default_factory=dict)
     failed_at: int | None = None
+    dies: str = ""
     called_rank: Rank | None = None
     host: str = ""
     address: str = ""
@@ -92,12 +93,27 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
     gave_up = any(not work.failed for work in process.watched.timed_out)
     if process.failed_at is None and (gave_up or process.checked):
         process.failed_at = number
+    _note_place_of_death(process, text)
     finding = _of_text(text, ended, limits)
     if finding is not None:
         finding = _without_itself(finding, process, line)
         if process.rank is None and finding.impact in _OF_A_DEVICE and (speaker := watchdog.speaker(text)) is not None:
             finding = replace(finding, rank=speaker)
         _note_error(process, finding, line, number)
+
+
+def _note_place_of_death(process: LogProcess, text: str) -> None:
+    """Where Python says that a signal ended its process, by the first frame of the current thread below."""
+    if crash_report.FATAL in text:
+        process.dies = "dies"
+    elif process.dies and "Current thread 0x" in text:
+        process.dies = "here"
+    elif process.dies == "here" and (frame := crash_report.PLACE.search(text)):
+        process.dies = ""
+        keys = [key for key, one in process.found.items() if one.code in crash_report.CODES]
+        for key in keys[-1:]:
+            place = f"; it died in {printable(frame['function'], 80)} ({printable(frame['file'], 120)}:{frame['line']})"
+            process.found[key] = replace(process.found[key], what=process.found[key].what + place)
 
 
 def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Finding | None:
@@ -121,6 +137,9 @@ def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Findin
             ranks=ranks,
             peers=peers,
         )  # fmt: skip
+    if ended is None and (thrown := crash_report.THROWN.match(text)):
+        what = f"the process ended with an exception of C++: {printable(thrown['what'], 200)}"
+        return Finding(SOURCE, "C++ exception", Impact.VICTIM, f"{what}; by itself that tells no cause")
     if ended is None:
         return None
     impact = impact_of(*ended)
@@ -229,6 +248,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
 def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits) -> None:
     """The entry of torchrun's list is complete: who ended first, and what its traceback or its signal says."""
     failure = process.first_failure
+    at_s = failure.at_s if at_s is None else at_s
     host = text_of(failure.host, limits)
     who = "a process" if failure.rank is None else f"rank {failure.rank}"
     who += f" on {host}" if host and host not in _NO_NAMES else ""
@@ -254,6 +274,8 @@ def findings(process: LogProcess, limits: Limits) -> tuple[Finding, ...]:
     counted = process.watched.counted
     found = list(process.found.values())
     found += [_timed_out(work, counted) for work in watchdog.settled(process.watched) if not work.failed]
+    if not process.watched.timed_out:
+        found += [_given_up(group, number, counted) for group, number in process.watched.given_up.items()]
     if not process.watched.timed_out and watchdog.ONLY in counted.enqueued:
         last, done = counted.enqueued[watchdog.ONLY], counted.completed.get(watchdog.ONLY, -1)
         what = f"of {last} operations {done} were completed when the watchdog gave up; who waits is not the cause"
@@ -293,6 +315,13 @@ def _mismatch(sides: list[tuple[str, tuple[Rank, ...]]]) -> Finding:
     fewest, more = sides[0][1], sides[1][1]
     ranks = fewest if len(fewest) < len(more) else tuple(sorted(rank for _, side in sides for rank in side))
     return Finding(SOURCE, "mismatched collectives", Impact.PROGRAM, what, ranks=ranks)
+
+
+def _given_up(group: str, number: int, counted: LogCounters) -> Finding:
+    name = counted.descriptions.get(group) or group
+    done = counted.completed.get(group, -1)
+    what = f"operation {number} of group {name} was given up, and {done} was the last to complete; who waits is not the cause"
+    return Finding(SOURCE, "watchdog time-out", Impact.VICTIM, what)
 
 
 def _timed_out(work: watchdog.TimedOut, counted: LogCounters) -> Finding:

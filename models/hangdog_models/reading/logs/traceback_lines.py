@@ -21,7 +21,8 @@ _OF_THE_PROGRAM = frozenset(
 _REFUSED = re.compile(r"(?:INVALID_ARGUMENT|RESOURCE_EXHAUSTED|UNIMPLEMENTED|OUT_OF_RANGE)\b")
 #: Words of a device, of communication, or of something remote. `cuda:0` and `torch.cuda` are a program's own words.
 _BELOW = re.compile(
-    r"CUDA|HIP\b|\bNPU\b|\bnpu[A-Z]|\baclrt|NCCL|RCCL|HCCL|\bXLA\b|\bMPI\b|\bibv_"
+    r"CUDA|HIP\b|\bNPU\b|\bnpu[A-Z]|\baclrt|\bACL\b|NCCL|RCCL|HCCL|\bXLA\b|\bMPI\b|\bibv_"
+    r"|\bsynStatus\b|\bHPU\b|\bPT_(?:DEVMEM|SYNHELPER|HPU)|\b(?:UR|ZE|PI)_(?:RESULT_)?ERROR|\bUR error\b|\bSYCL\b|\bsycl::|(?i:\blevel[_ -]zero\b|\boneccl\b|\bdevice[_ ]lost\b)"
     r"|(?i:gloo\b|hccl|rabit\b|/collective/|socket|timed[ -]?out|time-?out|deadline|connection|heartbeat|unavailable|unreachable)"
     r"|(?i:\bother (?:end|side)\b|\bremote (?:end|side|process|peer)\b|\bpeers?\b|broken pipe|collective ops? (?:is|are|was|were) aborted)"
 )
@@ -35,6 +36,8 @@ _OTHERS_LACK = re.compile(
     rf"(?i)\btimed[ -]?out (?:\w{{1,20}} ){{0,4}}(?:wait|for\b)|\btime-?out (?:\w{{1,20}} ){{0,4}}waiting\b|{_OTHERS}.{{0,60}}?\b{_LACK}"
     rf"|\bnot all (?:\w{{1,20}} )?{_OTHERS}|\bonly \d{{1,7}} (?:of|out of|/) \d{{1,7}} {_OTHERS}.{{0,40}}?\b(?:joined|arrived|came|connected|registered|finished)"
 )
+#: How torch's errors of a meeting of launchers begin: it closed, or one did not come, for a reason that these do not tell.
+_MEETING = "Rendezvous"
 #: Characters of a message in which such a word is looked for.
 _HEAD = 1_000
 
@@ -45,7 +48,7 @@ def impact_of(name: str, message: str) -> Impact:
     An error of a layer below the program mostly comes from elsewhere: it blames nobody by itself. Nor does one that says that
     others did not come, whatever its class.
     """
-    if others_lack(message):
+    if others_lack(message) or name.startswith(_MEETING):
         return Impact.VICTIM
     if name in _OF_THE_PROGRAM or _REFUSED.match(message):
         return Impact.PROGRAM

@@ -35,6 +35,7 @@ _MARKS = (
     "torch_npu", " EI00", "EI0002:", "EI0006:", "runtime result =", "broadcast block found", "EngineCore", "watchdog_timeout=",
     "CUDA_ERROR_", "cuda runtime error", "cudaGetDeviceCount", "HIP error", "HW Exception by GPU", "Memory access fault by GPU",
     "loss scale already at minimum", "/job:jax_worker/", "XlaRuntimeError", "!!!! FATAL ERROR !!!!", "ORTE has lost communication", "PRTE has lost communication",
+    "terminate called after throwing", " terminated with signal SIG", "Fatal Python error: Segmentation fault", "Fatal Python error: Bus error", "Fatal Python error: Floating-point exception", "Fatal Python error: Illegal instruction",
     "noticed that process rank", "has exited due to process rank", "Process name: [", "MPI_ABORT was invoked", "exits with return code",
     "SLICE_FAILURE_", "TPU session error", "hccl fftsplus task timeout", "NET/OFI ", "got completion with error:", "Peer host id: ",
     "and may be stuck. ", "due to async NCCL error", "DeepEP timeout check failed", "GLOBAL_RANK: ", "Prolog failure on node", "Prolog hung on node", "ray.exceptions.", "The actor is dead because", "A worker died or was killed", "killed due to memory pressure", "MPI communication peer process", "has been marked dead because", "TCPStore", '"label":"RAY_NODE_REMOVED"', '"label":"RAYLET_MARKED_DEAD"',
@@ -42,9 +43,9 @@ _MARKS = (
 #: Parts of lines that say something, beside those of the table.
 _HINTS = (
     "WorkNCCL(", "[PG ", "opCount", "commId", "barrier", "collective", 'File "', "Root Cause", "Error", "Exception",
-    "Interrupt", "Exit", "Timeout", "host      : ", "rank      : ", "exitcode  : ", "Fault", "Failure", "ast enqueued", " joined",
+    "Interrupt", "Exit", "Timeout", "time      : ", "host      : ", "rank      : ", "exitcode  : ", "Fault", "Failure", "ast enqueued", " joined",
     "GLOBAL_RANK: ", " processes registered", "NCCL INFO", "localGid",
-    *crash_report.HINTS, *overseers.HINTS,
+    "  what():  ", *crash_report.HINTS, *overseers.HINTS,
 )  # fmt: skip
 #: Where PyTorch quotes what NCCL warned of last: the words stand in the line below, without NCCL's prefix.
 _LAST_ERROR = re.compile(r"(Last error:[ \t\r]{0,8}\n(?:\[rank\d{1,7}\]:? ?)?)(?=\S)")

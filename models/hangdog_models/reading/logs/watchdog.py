@@ -70,6 +70,7 @@ class Watched:
 
     `loose` are the counts of lines that name no group, each line's by its words. `unnumbered` are the operations that each
     speaker gave up, where lines give neither a group nor a number (before torch 1.13). `numbered` are those with a number.
+    `given_up` is the operation of each group at which its watchdog gave up, whether or not a line tells which operation that is.
     """
 
     counted: LogCounters
@@ -78,8 +79,11 @@ class Watched:
     loose: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
     unnumbered: dict[Rank, set[str]] = field(default_factory=dict)
     numbered: dict[Rank, set[tuple[str, int]]] = field(default_factory=dict)
+    given_up: dict[str, int] = field(default_factory=dict)
 
 
+#: What the watchdog writes as it gives an operation up.
+_GAVE_UP = ("Timeout at NCCL work", "failure detected by watchdog")
 #: Timed out operations of one process that are kept: after the first few everything is consequence.
 _MOST = 64
 #: Counts without a group that are kept; two are as many as tell that there are several groups.
@@ -116,7 +120,10 @@ def take(watched: Watched, line: str, group: GroupPrefix | None, limits: Limits)
         for kind, number in _STATUS.findall(line):
             raise_to(getattr(counted, kind), group.name, int_of(number))
         if at := _AT_WORK.search(line):
-            watched.groups.setdefault(int_of(at[1]) or 0, group.name)
+            number = int_of(at[1]) or 0
+            watched.groups.setdefault(number, group.name)
+            if any(mark in line for mark in _GAVE_UP) and len(watched.given_up) < _MOST:
+                watched.given_up.setdefault(group.name, number)
     elif len(watched.loose) < _LOOSE and (counts := _STATUS.findall(line)):
         watched.loose.add(tuple((kind, number) for kind, digits in counts if (number := int_of(digits)) is not None))
     work = _WORK.search(line)

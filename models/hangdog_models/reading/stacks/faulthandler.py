@@ -2,6 +2,8 @@
 
 A log may hold several dumps of one process, and dumps of several processes whose lines are mixed. What stands before a
 line tells them apart. Of several dumps of one process the last one that shows its main thread counts.
+
+A dump by a signal that ends a process at once shows where it died: whoever is dead has no stack, so none is read of it.
 """
 
 import re
@@ -28,7 +30,10 @@ _THREAD = re.compile(
 #: The current thread alone, whichever it is; a build without the interpreter's lock prints no other.
 _ALONE = re.compile(r"Stack \(most recent call first\):$")
 _FRAME = re.compile(r'File (?:"(.*)"|\?\?\?), line (\d{1,9}|\?\?\?) in (\S.*)')
-_BEGINS = re.compile(r"Fatal Python error: |Timeout \(\d{1,9}:\d\d:\d\d(?:\.\d{1,9})?\)!$")
+_BEGINS = re.compile(
+    r"Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Floating-point exception|Illegal instruction)?"
+    r"|Timeout \(\d{1,9}:\d\d:\d\d(?:\.\d{1,9})?\)!$"
+)
 _HEADER = re.compile(
     r"(?:(?:Current thread|Thread) 0x[0-9a-fA-F]{1,16} (?:\[[^\n]{0,64}\] )?|Stack )\(most recent call first\):"
 )
@@ -65,22 +70,27 @@ class _OpenThread:
 
 @dataclass(slots=True)
 class _Dump:
-    """One dump of one process. `alone`: of one thread only; `cut`: the process has more threads than are printed."""
+    """One dump of one process. `alone`: of one thread only; `cut`: the process has more threads than are printed.
+
+    `fatal`: by a signal that ended the process.
+    """
 
     threads: list[_OpenThread] = field(default_factory=list)
     alone: bool = False
     cut: bool = False
+    fatal: bool = False
 
 
 @dataclass(slots=True)
 class _DumpingProcess:
-    """The dumps of one process that may count, oldest first. `over`: what follows is of another dump.
+    """The dumps of one process that may count, oldest first. `over`: what follows is of another dump, `fatal` as that one.
 
     `mains`: the main threads of all dumps. A process has one; a launcher's label may stand before the lines of several.
     """
 
     dumps: list[_Dump] = field(default_factory=lambda: [_Dump()])
     over: bool = False
+    fatal: bool = False
     tids: set[int] = field(default_factory=set)
     mains: set[int] = field(default_factory=set)
 
@@ -111,7 +121,7 @@ def read(text: str, rank: Rank | None = None, limits: Limits = DEFAULTS) -> tupl
         if mark.re in _HEADERS:
             _open_thread(process, mark, limits)
         elif mark.re is _BEGINS:
-            process.over = True
+            process.over, process.fatal = True, mark["fatal"] is not None
         elif not process.over and process.dumps[-1].threads:
             _add(process.dumps[-1], mark, limits)
     return tuple(filter(None, (_dumped(owner, process) for owner, process in processes.items())))
@@ -136,7 +146,8 @@ def _open_thread(process: _DumpingProcess, header: re.Match[str], limits: Limits
     if process.over or alone or dump.alone or tid in process.tids:
         if dump.threads:
             process.dumps = [*_kept(process), dump := _Dump()]
-        process.over = False
+        dump.fatal = process.fatal
+        process.over = process.fatal = False
         process.tids.clear()
     process.tids.add(tid)
     dump.alone = alone
@@ -205,7 +216,7 @@ def _is_worker(dump: _Dump) -> bool:
 
 def _dumped(owner: LineOwner, process: _DumpingProcess) -> DumpedProcess | None:
     dumps = _kept(process)
-    if not dumps or not any(thread.frames or thread.frameless for thread in dumps[-1].threads):
+    if not dumps or dumps[-1].fatal or not any(thread.frames or thread.frameless for thread in dumps[-1].threads):
         return None
     main = _main(dumps[-1])
     threads = tuple(_thread(thread, thread is main) for thread in dumps[-1].threads)

@@ -15,6 +15,7 @@ _TAG = re.compile(
 )
 _PAGE = re.compile(r"<pre(?: [^<>]{0,500})?>", re.IGNORECASE)
 _BLANK = " \t"
+_BULLETS = ("- ", "* ")
 
 
 def plain(text: str) -> str:
@@ -27,12 +28,23 @@ def plain(text: str) -> str:
         text = html.unescape(_TAG.sub("", text))
     if "\xa0" in text:
         text = text.replace("\xa0", " ")
-    lines = text.split("\n")
-    if _quoted(lines):
-        lines = [_unquoted(line) for line in lines]
+    lines = unquoted(text).split("\n")
     if "```" in text or "~~~" in text:
         lines = _without_fences(lines)
     return "\n".join(_dedented(lines))
+
+
+def unquoted(text: str) -> str:
+    """The text without the marks of a quotation, where most of its lines have them, or of a list, where all have."""
+    if ">" not in text and not text.lstrip().startswith(_BULLETS):
+        return text
+    lines = text.split("\n")
+    if _quoted(lines):
+        return "\n".join(_unquoted(line) for line in lines)
+    for mark in _BULLETS:
+        if all(line.startswith(mark) for line in lines if line.strip()):
+            return "\n".join(line.removeprefix(mark) for line in lines)
+    return text
 
 
 def _quoted(lines: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Reads the line by which a library reports that a signal ended its process: Abseil and glog, Open MPI, UCX, PyTorch's C++."""
+"""Reads the line by which a library reports that a signal ended its process: Abseil and glog, Open MPI, UCX, PyTorch's C++, Python."""
 
 import re
 
@@ -16,7 +16,20 @@ _FORMS = (
     ),
     # c10::FatalSignalHandler: SIGABRT(6), PID: 71, Thread 72:
     re.compile(r"\b(?P<name>SIG[A-Z]{2,6})\(\d{1,2}\), PID: (?P<pid>\d{1,10}), Thread \d{1,10}: ?"),
+    # torch.multiprocessing: process 1 terminated with signal SIGSEGV
+    re.compile(r"\bprocess (?P<pid>\d{1,7}) terminated with signal (?P<name>SIG[A-Z]{2,6})\b"),
+    # CPython's faulthandler; not `Aborted`, by which people and watchdogs have it print the stacks of a process that hangs
+    re.compile(
+        r"\bFatal Python error: (?P<words>Segmentation fault|Bus error|Floating-point exception|Illegal instruction)\b"
+    ),
 )
+#: The names of the signals by the words of CPython.
+_WORDS = {
+    "Segmentation fault": "SEGV",
+    "Bus error": "BUS",
+    "Floating-point exception": "FPE",
+    "Illegal instruction": "ILL",
+}
 #: What a process that gave itself up may say of it: its own log says why.
 _ABORTED = ("aborted", Impact.VICTIM, "it gave itself up; why stands before that in its log")
 _ORDERED = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2")
@@ -24,7 +37,20 @@ _NUMBERS = {"ABRT": 6, "ILL": 4, "BUS": 7, "FPE": 8, "KILL": 9, "SEGV": 11}
 #: Codes of findings that such a line makes of a process that was not told to end.
 CODES = frozenset({code for code, impact, _ in SIGNALS.values() if impact is Impact.PROGRAM} | {_ABORTED[0]})
 #: Parts of lines, one of which stands in each form.
-HINTS = ("*** SIG", "] Signal: ", "] Caught signal ", "), PID: ")
+FATAL = "Fatal Python error: "
+HINTS = (
+    "*** SIG",
+    " terminated with signal SIG",
+    "] Signal: ",
+    "] Caught signal ",
+    "), PID: ",
+    FATAL,
+    "Current thread 0x",
+)
+#: What C++ prints of an exception that nobody caught, below the line with its class.
+THROWN = re.compile(r"\s{1,4}what\(\):\s{1,4}(?P<what>\S.{0,400})")
+#: A frame below that line, of the thread that a signal struck.
+PLACE = re.compile(r"File \"(?P<file>[^\"\n]{1,4000})\", line (?P<line>\d{1,9}) in (?P<function>\S{1,200})")
 
 
 def finding(line: str, source: str) -> Finding | None:
@@ -35,7 +61,9 @@ def finding(line: str, source: str) -> Finding | None:
     if found is None:
         return None
     named = found.groupdict()
-    name = (named.get("name") or signal_name(int(named.get("number") or 0))).removeprefix("SIG")
+    words = named.get("words")
+    name = _WORDS[words] if words else named.get("name") or signal_name(int(named.get("number") or 0))
+    name = name.removeprefix("SIG")
     pid, host = named.get("pid"), named.get("host") or ""
     who = f"process {pid}" if pid else "a process"
     if name in _ORDERED:
