@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import resource
 import socket
 import tempfile
@@ -109,7 +110,8 @@ def test_a_gigabyte_of_zeros_is_not_read(good: Path) -> None:
         sparse.truncate(1 << 30)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     reasons = account_of_the_rest(good)
-    assert reasons == {"rank1.json": "1024.0 MiB; files up to 32.0 MiB are read (limit file_bytes)"}
+    assert list(reasons) == ["rank1.json"]
+    assert all(value in reasons["rank1.json"] for value in ("1024.0 MiB", "32.0 MiB", "limit file_bytes"))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
 
 
@@ -184,13 +186,14 @@ def test_many_files_stop_at_the_limit(fill: Fill) -> None:
     root = fill({f"rank{number}.json": stacks() for number in range(50)})
     snapshot, _ = open_bundle(root, Limits(files=20))
     assert len(used(snapshot)) == 20
-    assert snapshot.account.unreadable == {".": "more than 20 files; the rest is not looked at (limit files)"}
+    (reason,) = snapshot.account.unreadable.items()
+    assert reason[0] == "." and "20 files" in reason[1] and "(limit files)" in reason[1]
 
 
 def test_deep_folders_stop_at_the_limit(good: Path, fill: Fill) -> None:
     fill({"d/" * 60 + "rank1.json": stacks()})
     (reason,) = account_of_the_rest(good).values()
-    assert reason == "more than 32 folders deep (limit folders)"
+    assert "32 folders" in reason and "(limit folders)" in reason
 
 
 def test_the_sum_of_all_files_is_bounded(good: Path, fill: Fill) -> None:
@@ -204,4 +207,4 @@ def test_a_topology_that_does_not_fit_the_ranks_is_told_and_the_stacks_are_used(
     snapshot, layout = open_bundle(good)
     topology, notes = build(layout, snapshot.highest_rank())
     assert used(snapshot) == [0, 11] and topology.world_size == 12
-    assert any("tp 2 x pp 2 makes 4 ranks, but the job has 12" in note for note in notes)
+    assert any(re.search(r"tp 2 x pp 2 .*\b4 ranks\b.*\b12\b", note) for note in notes)
