@@ -98,7 +98,7 @@ def test_sizes_stand_anywhere_on_a_long_command_line(tmp_path: Path) -> None:
     job = here(tmp_path, line, RANK="3", WORLD_SIZE="8")
     assert (job.topology, job.sources) == ("tp=2,dp=2,pp=2", ("RANK",))
     (note,) = job.notes
-    assert note.endswith("of its command line (--tensor_model_parallel_size, --pipeline_model_parallel_size)")
+    assert note.endswith("command line (--tensor_model_parallel_size, --pipeline_model_parallel_size)")
 
 
 def test_a_rank_in_the_environment_is_believed_more(tmp_path: Path) -> None:
