@@ -38,4 +38,4 @@ def test_an_event_that_convicts_the_machine_is_wrong(tmp_path: Path, monkeypatch
     ):
         assert listeners.wait_for_all() == "listened for"
         figures, wrong = traps._struck("trap", trainer, listeners)
-    assert any("accuses the machine of what a program did: Xid 79" in words for words in wrong), figures
+    assert any("accuses the machine" in words and words.count("Xid 79") for words in wrong), figures
