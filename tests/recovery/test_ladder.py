@@ -135,7 +135,7 @@ def test_fewer_machines_go_where_spares_or_checkpoint_do_not_allow_all() -> None
 def test_an_eviction_that_would_lose_the_last_copy_is_diagnosed_first() -> None:
     step = Job(replace(SPARES, copies={"shard 7": ("b",)}, price=Price(600.0, 64))).step(GUILTY)
     assert step.act is RecoveryRung.DIAGNOSE
-    assert "last copy of shard shard 7" in step.reasons[1]
+    assert "shard shard 7" in step.reasons[1]
 
 
 def test_more_machines_than_one_eviction_may_take_are_diagnosed_first() -> None:
@@ -206,7 +206,7 @@ def test_copies_on_a_machine_that_was_evicted_before_count_for_nothing() -> None
     assert job.does(GUILTY) is RecoveryRung.EVICT
     step = job.step(OTHER)
     assert step.act is RecoveryRung.DIAGNOSE
-    assert re.search(r"\bevicting c .*\bcopy of shard shard 0;", step.reasons[1])
+    assert re.search(r"\bevicting c .*\bshard shard 0;", step.reasons[1])
     job.means = replace(job.means, copies={"shard 1": ("b",), "shard 2": ("a", "c")})
     assert job.step(OTHER).act is RecoveryRung.EVICT, "what was lost with b cannot be lost with c"
 
