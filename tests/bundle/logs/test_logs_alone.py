@@ -159,24 +159,24 @@ def test_of_a_log_in_which_every_rank_times_out_no_machine_is_accused(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "code", "words"),
     [
-        ("slurmstepd: error: *** JOB 7 ON gpu-0 CANCELLED AT 2026-11-25T09:00:00 DUE TO TIME LIMIT ***\n", "at its time limit"),
-        ("slurmstepd: error: *** STEP 7.0 ON gpu-0 CANCELLED AT 2026-11-25T09:00:00 DUE TO PREEMPTION ***\n", "nothing is at fault"),
-        ("slurmstepd: error: *** STEP 7.0 ON gpu-0 CANCELLED AT 2026-11-25T09:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n", "does not say which failed"),
-        ("srun: error: gpu-3: task 24: Killed\n", "log of gpu-3: a process there was killed"),
-        ("ORTE has lost communication with a remote daemon.\n\nRemote daemon: [[11,0],1] on node gpu-3\n", "log of gpu-3: mpirun lost its daemon"),
-        ("An MPI communication peer process has unexpectedly disconnected.\n\n  Local host: gpu-1\n  Peer host:  gpu-3\n", "log of gpu-3: an MPI process on this machine ended"),
-        ("[rank0]: Exception: Current loss scale already at minimum - cannot decrease\n", "smallest loss scale"),
-        ("[rank0]: step 10, loss 2.0, torch.distributed is up\n", "names a fault"),
-        ("gpu-0:1:2 [0] NCCL INFO socketPollConnect: connect to 10.0.0.7<41> returned Connection refused, retrying (1/34)\n", "tries a connection again"),
-        ("LAST SEEN   TYPE   REASON   OBJECT   MESSAGE\n3m   Normal   NodeNotReady   node/cpu-77   Node cpu-77 status is now: NodeNotReady\n", "names a fault of the job"),
+        ("slurmstepd: error: *** JOB 7 ON gpu-0 CANCELLED AT 2026-11-25T09:00:00 DUE TO TIME LIMIT ***\n", "victim-of-others", "time limit"),
+        ("slurmstepd: error: *** STEP 7.0 ON gpu-0 CANCELLED AT 2026-11-25T09:00:00 DUE TO PREEMPTION ***\n", "victim-of-others", "at fault"),
+        ("slurmstepd: error: *** STEP 7.0 ON gpu-0 CANCELLED AT 2026-11-25T09:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n", "victim-of-others", "which failed"),
+        ("srun: error: gpu-3: task 24: Killed\n", "killed", "log of gpu-3: "),
+        ("ORTE has lost communication with a remote daemon.\n\nRemote daemon: [[11,0],1] on node gpu-3\n", "victim-of-others", "log of gpu-3: mpirun "),
+        ("An MPI communication peer process has unexpectedly disconnected.\n\n  Local host: gpu-1\n  Peer host:  gpu-3\n", "victim-of-others", "log of gpu-3: an MPI process"),
+        ("[rank0]: Exception: Current loss scale already at minimum - cannot decrease\n", "wrong-numbers-reported", "loss scale"),
+        ("[rank0]: step 10, loss 2.0, torch.distributed is up\n", "nothing-reported", ""),
+        ("gpu-0:1:2 [0] NCCL INFO socketPollConnect: connect to 10.0.0.7<41> returned Connection refused, retrying (1/34)\n", "nothing-reported", "log of gpu-0: NCCL "),
+        ("LAST SEEN   TYPE   REASON   OBJECT   MESSAGE\n3m   Normal   NodeNotReady   node/cpu-77   Node cpu-77 status is now: NodeNotReady\n", "nothing-reported", "of the job"),
     ],
 )  # fmt: skip
-def test_what_decides_nothing_is_told_and_accuses_nobody(tmp_path: Path, text: str, words: str) -> None:
+def test_what_decides_nothing_is_told_and_accuses_nobody(tmp_path: Path, text: str, code: str, words: str) -> None:
     verdict = judged(tmp_path, {"slurm.out": text})
     assert (verdict.kind, verdict.suspects, verdict.evict.machines) == (Kind.UNDETERMINED, (), ())
-    assert words in verdict.because[0].text
+    assert verdict.because[0].code == code and words in verdict.because[0].text
 
 
 @pytest.mark.parametrize(
