@@ -13,7 +13,6 @@ from hangdog_models.diagnosis.options import Options
 from hangdog_models.diagnosis.prices import IsolationPolicy, priced
 from support.cases.evidence import stacks, state
 from support.cases.stories import job, look, twice
-from support.refused import refused
 
 SET = ["--coverage", "0.9", "--budget", "3", "--policy", "rapid", "--price", "test=25", "--price", "innocent=1e6"]
 
