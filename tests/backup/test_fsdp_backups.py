@@ -1,6 +1,7 @@
 """A real FSDP job whose ranks are killed with the holders of one machine, of a parallel group, and of both copies of a shard."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -37,4 +38,4 @@ def test_the_state_comes_back_bit_for_bit_where_one_copy_is_left(losses: dict[st
 def test_without_both_copies_all_load_from_storage_and_the_state_is_untouched(losses: dict[str, Any]) -> None:
     found = losses["two machines with both copies"]
     assert found["kept"] and found["steps"] == [None] * 8 and found["untouched"] and found["from_disk"]
-    assert "load from storage: step 7: no machine has the shard of ranks 0-1,6-7" in found["problem"]
+    assert re.search(r"\bfrom storage: step 7: no machine .*\branks 0-1,6-7\b", found["problem"])

@@ -1,6 +1,7 @@
 """A holder and what may be wrong with who asks it: no key, other bytes, too much, gone in the middle, too slow."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -133,7 +134,7 @@ def test_other_bytes_than_the_digest_says_are_not_kept(holder: tuple[Holder, str
         begun(line)
         line.sendall(b"x" * 1000)
         send(line, {"digest": "0" * 64})
-        assert "not those of the digest" in receive(line)["error"]
+        assert "the digest" in receive(line)["error"]
     drained(holder[0])
     assert listed(holder[1]) == []
 
@@ -142,7 +143,7 @@ def test_a_peer_that_trickles_is_given_up_in_time(holder: tuple[Holder, str]) ->
     with far(MEMBER, holder[1]) as line:
         begun(line, limit_s=1)
         line.sendall(b"x")
-        assert receive(line)["error"] in ("timed out", "it took too long")
+        assert re.search("timed out|too long", receive(line)["error"])
     drained(holder[0])
 
 

@@ -1,6 +1,7 @@
 """Copies in the memory of other machines: what comes back after which machines are lost, and what is refused meanwhile."""
 
 import os
+import re
 import signal
 from collections.abc import Callable
 
@@ -90,7 +91,7 @@ def test_both_copies_lost_is_none_on_all_ranks_and_says_whose_are_missing() -> N
         answers = job.run([f"spare-{one}" if one in ("m0", holder) else one for one in MACHINES], restored)
         assert {answer for answer, _ in answers} == {None}
         (problem,) = {problem for _, problem in answers}
-        assert "load from storage: step 10: no machine has the shard of ranks 0-1" in problem
+        assert re.search(r"\bfrom storage: step 10: no machine .*\branks 0-1\b", problem)
 
 
 def test_a_copy_that_one_rank_lacks_does_not_count() -> None:
@@ -159,7 +160,7 @@ def test_a_step_is_skipped_where_keeping_it_takes_more_of_the_time_than_it_may()
 
         answers = job.run(["m0", "m1"], act)
         assert not any(went for went, _ in answers)
-        assert all("held up for more than 0.0% of its time" in problem for _, problem in answers)
+        assert all("0.0% of its time" in problem for _, problem in answers)
 
 
 def test_too_little_memory_keeps_nothing_and_says_how_much_is_needed() -> None:

@@ -76,8 +76,8 @@ def test_names_that_lead_outside_are_refused_and_nothing_is_written(tmp_path: Pa
     before = sorted(tmp_path.rglob("*"))
     snapshot, _ = open_bundle(archive)
     assert [trace.rank for trace in snapshot.rounds[0].traces] == [0]
-    assert set(snapshot.account.unreadable.values()) == {"its name leads outside the archive"}
     assert len(snapshot.account.unreadable) == 4
+    assert all("outside the archive" in why for why in snapshot.account.unreadable.values())
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -108,7 +108,8 @@ def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
         archive.writestr(link, "/etc/passwd")
         archive.writestr("rank0.json", stacks())
     snapshot, _ = open_bundle(tmp_path / "b.zip")
-    assert snapshot.account.unreadable == {"rank1.json": "a symbolic link; links are not followed"}
+    (reason,) = snapshot.account.unreadable.items()
+    assert reason[0] == "rank1.json" and "symbolic link" in reason[1]
 
 
 @pytest.mark.parametrize("kind", ["b.zip", "b.tar.gz", "b.tar.zst"])
@@ -117,7 +118,8 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, kind: str) -> None:
     archive = packed(tmp_path / kind, {"rank0.json": stacks(), **zeros})
     assert archive.stat().st_size < 1 << 20
     snapshot, _ = open_bundle(archive)
-    assert set(snapshot.account.unreadable.values()) == {"33.0 MiB; files up to 32.0 MiB are read (limit file_bytes)"}
+    (told,) = set(snapshot.account.unreadable.values())
+    assert all(value in told for value in ("33.0 MiB", "32.0 MiB", "limit file_bytes"))
     snapshot, _ = open_bundle(archive, Limits(file_bytes=64 << 20, total_bytes=90 << 20))
     assert "limit total_bytes" in snapshot.account.unreadable["."]
 
@@ -147,7 +149,7 @@ def test_endless_headers_are_not_read(tmp_path: Path) -> None:
         archive.addfile(plain("rank0.json", stacks()), io.BytesIO(stacks()))
         archive.addfile(endless)
     snapshot, _ = open_bundle(tmp_path / "b.tar")
-    assert "the headers of one file take more than 256 KiB" in snapshot.account.unreadable["."]
+    assert "headers" in snapshot.account.unreadable["."] and "256 KiB" in snapshot.account.unreadable["."]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -165,7 +167,7 @@ def test_files_of_one_name_are_told(tmp_path: Path, kind: str) -> None:
                 tar.addfile(plain("rank0.json", data), io.BytesIO(data))
     snapshot, _ = open_bundle(path)
     assert snapshot.rounds[0].traces[0].threads[0].frames[0].function == "first"
-    assert "two files of this name" in snapshot.account.unreadable["rank0.json"]
+    assert "two files" in snapshot.account.unreadable["rank0.json"]
 
 
 def test_limits_of_archives_are_named(tmp_path: Path) -> None:
@@ -194,7 +196,7 @@ def test_a_tar_cut_between_two_files_is_told(tmp_path: Path) -> None:
     with archive.open("r+b") as opened:
         opened.truncate(10 * 1024)
     snapshot, _ = open_bundle(archive)
-    assert "without its end mark" in snapshot.account.unreadable["."]
+    assert "end mark" in snapshot.account.unreadable["."]
 
 
 def test_an_encrypted_file_is_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import resource
 import socket
 import tempfile
@@ -80,20 +81,20 @@ def test_a_photo_named_like_a_rank_is_ignored(good: Path, fill: Fill) -> None:
     ("name", "data", "reason"),
     [
         ("rank1.json", stacks()[:-30], "not JSON: "),
-        ("rank1.json", b"[" * 200 + b"]" * 200, "nested deeper than 64 levels (limit depth)"),
-        ("rank1.json", b"[" * 500_000, "nested deeper than 64 levels (limit depth)"),
+        ("rank1.json", b"[" * 200 + b"]" * 200, "64 levels (limit depth)"),
+        ("rank1.json", b"[" * 500_000, "64 levels (limit depth)"),
         ("rank1.json", stacks().replace(b"train", b"tr\xff\xfein"), "not JSON: byte "),
         ("rank1.json", b'[{"frames": [{}]}]', "a frame without a name"),
         ("rank1.proc.json", b'{"pid": 3}', "not a process state"),
         ("rank1.json", state().replace(b'"S"', b'"!"'), "not a process state"),
-        ("rank1.pickle", b"\x80\x02cos\nsystem\nX\x02\x00\x00\x00id\x85R.", "the instruction GLOBAL at byte 2: no plain data"),
-        ("rank1/rank2.json", stacks(), "its name speaks of ranks 1 and 2"),
+        ("rank1.pickle", b"\x80\x02cos\nsystem\nX\x02\x00\x00\x00id\x85R.", " GLOBAL at byte 2: "),
+        ("rank1/rank2.json", stacks(), "ranks 1 and 2"),
         ("rank99999999.json", stacks(), "a rank above"),
         ("job.toml", b"[job", "not TOML"),
-        ("job.toml", b"[topology]\ntp = 0", "tp = 0 is no size"),
-        ("job.toml", b"\xff\xfe", "not TOML: byte 0 is not UTF-8"),
-        ("rounds.toml", b"interval_s = 'soon'", "no number of seconds"),
-        ("rank-0.json", stacks(), "rank 0 is already described by rank-0.json"),
+        ("job.toml", b"[topology]\ntp = 0", "tp = 0 "),
+        ("job.toml", b"\xff\xfe", "not TOML: byte 0 "),
+        ("rounds.toml", b"interval_s = 'soon'", "seconds"),
+        ("rank-0.json", stacks(), " by rank-0.json"),
     ],
 )  # fmt: skip
 def test_one_bad_file_is_reported_and_the_rest_is_used(
@@ -109,7 +110,8 @@ def test_a_gigabyte_of_zeros_is_not_read(good: Path) -> None:
         sparse.truncate(1 << 30)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     reasons = account_of_the_rest(good)
-    assert reasons == {"rank1.json": "1024.0 MiB; files up to 32.0 MiB are read (limit file_bytes)"}
+    assert list(reasons) == ["rank1.json"]
+    assert all(value in reasons["rank1.json"] for value in ("1024.0 MiB", "32.0 MiB", "limit file_bytes"))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
 
 
@@ -184,13 +186,14 @@ def test_many_files_stop_at_the_limit(fill: Fill) -> None:
     root = fill({f"rank{number}.json": stacks() for number in range(50)})
     snapshot, _ = open_bundle(root, Limits(files=20))
     assert len(used(snapshot)) == 20
-    assert snapshot.account.unreadable == {".": "more than 20 files; the rest is not looked at (limit files)"}
+    (reason,) = snapshot.account.unreadable.items()
+    assert reason[0] == "." and "20 files" in reason[1] and "(limit files)" in reason[1]
 
 
 def test_deep_folders_stop_at_the_limit(good: Path, fill: Fill) -> None:
     fill({"d/" * 60 + "rank1.json": stacks()})
     (reason,) = account_of_the_rest(good).values()
-    assert reason == "more than 32 folders deep (limit folders)"
+    assert "32 folders" in reason and "(limit folders)" in reason
 
 
 def test_the_sum_of_all_files_is_bounded(good: Path, fill: Fill) -> None:
@@ -204,4 +207,4 @@ def test_a_topology_that_does_not_fit_the_ranks_is_told_and_the_stacks_are_used(
     snapshot, layout = open_bundle(good)
     topology, notes = build(layout, snapshot.highest_rank())
     assert used(snapshot) == [0, 11] and topology.world_size == 12
-    assert any("tp 2 x pp 2 makes 4 ranks, but the job has 12" in note for note in notes)
+    assert any(re.search(r"tp 2 x pp 2 .*\b4 ranks\b.*\b12\b", note) for note in notes)

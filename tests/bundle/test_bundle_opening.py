@@ -106,7 +106,7 @@ def test_native_stacks_of_another_process_are_ignored_with_a_reason(fill: Fill) 
     snapshot, _ = open_bundle(fill({"rank0.json": stacks(7), "native/rank0.txt": gdb_stacks(8)}))
     assert len(snapshot.rounds[0].traces[0].threads) == 1
     assert snapshot.account.ignored == ("native/rank0.txt",)
-    assert "nothing shows that it is of the same process as rank0.json" in snapshot.account.notes[0]
+    assert snapshot.account.notes[0].startswith("native/rank0.txt") and "rank0.json" in snapshot.account.notes[0]
 
 
 def test_rounds_are_in_order_and_evidence_outside_of_them_is_of_the_first(fill: Fill) -> None:
@@ -130,21 +130,24 @@ def test_a_rank_named_twice_uses_the_first_and_reports_the_second(fill: Fill) ->
     )
     snapshot, _ = open_bundle(root)
     assert traces(snapshot)[0, 3, "trainer"].threads[0].frames[0].function == "first"
-    assert snapshot.account.unreadable == {"b/rank3.json": "rank 3 is already described by a/rank-3.json"}
+    (reason,) = snapshot.account.unreadable.items()
+    assert reason[0] == "b/rank3.json" and "rank 3 " in reason[1] and "a/rank-3.json" in reason[1]
     assert snapshot.account.files_read == 2
 
 
 def test_several_processes_in_one_file_are_the_rank_and_its_children(fill: Fill) -> None:
     snapshot, _ = open_bundle(fill({"rank3.txt": text_stacks(50, 60, 70, 50)}))
     assert [(t.role, t.pid) for t in snapshot.rounds[0].traces] == [("child-0", 60), ("child-1", 70), ("trainer", 50)]
-    assert snapshot.account.notes == ("rank3.txt: process 50 is in it more than once; the first is used",)
+    (note,) = snapshot.account.notes
+    assert note.startswith("rank3.txt: ") and "process 50 " in note
 
 
 def test_folders_place_ranks_that_the_declaration_does_not(fill: Fill) -> None:
     fill({"job.toml": b'[machines]\na = "0"\n', "machine-b/rank0.json": stacks(), "machine-b/rank1.json": stacks()})
     snapshot, layout = open_bundle(fill({"machine-a/rank2.json": stacks()}))
     assert layout.machines == {"a": (0, 2), "b": (1,)}
-    assert snapshot.account.notes == ("rank 0 is on machine a, but has a file in machine-b",)
+    (note,) = snapshot.account.notes
+    assert note.startswith("rank 0 ") and "machine a," in note and "machine-b" in note
 
 
 def test_stacks_without_ranks_are_used_where_their_number_leaves_one_way(fill: Fill) -> None:
@@ -161,7 +164,8 @@ def test_stacks_without_ranks_are_not_guessed_otherwise(fill: Fill) -> None:
     root = fill({"job.toml": b"[job]\nworld_size = 4\n", "all.txt": text_stacks(90, 80), "rank0.json": stacks()})
     snapshot, _ = open_bundle(root)
     assert [trace.rank for trace in snapshot.rounds[0].traces] == [0]
-    assert snapshot.account.unreadable == {"all.txt": "no rank in its name: call it rank<N>"}
+    (reason,) = snapshot.account.unreadable.items()
+    assert reason[0] == "all.txt" and "rank<N>" in reason[1]
 
 
 def test_a_single_process_job_needs_no_name(fill: Fill) -> None:

@@ -184,7 +184,6 @@ def test_a_ring_that_cannot_be_read_or_is_nobodys_is_named_and_costs_no_other(fi
     files["lost.json"] = files["rank0.progress.json"]
     snapshot, _ = open_bundle(fill(files))
     assert [one.rank for one in snapshot.progress] == [0, 2, 3]
-    assert snapshot.account.unreadable == {
-        "rank1.progress.json": "launched is -8",
-        "lost.json": "no rank in its name: call it rank<N>",
-    }
+    reasons = snapshot.account.unreadable
+    assert reasons.keys() == {"rank1.progress.json", "lost.json"}
+    assert "-8" in reasons["rank1.progress.json"] and "rank<N>" in reasons["lost.json"]

@@ -1,5 +1,6 @@
 """What decides about steps is set alike for one bundle and for a whole server, and a wrong price is refused by its name."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,15 @@ def triage(*typed: str | Path) -> str:
 
 
 def test_a_price_changes_what_is_done_first_and_never_what_it_is(stopped: Path) -> None:
-    usual, dear = triage(stopped), triage(stopped, "--price", "innocent=1e6", "--price", "test=0")
-    assert "Evict node-3." in usual and "Evict nobody yet: test node-3." in " ".join(dear.split())
-    assert usual.startswith("machine: node-3 holds the job up (99% sure)") and "its machine (99%)" in " ".join(
-        dear.split()
-    )
+    prices = ("--price", "innocent=1e6", "--price", "test=0")
+    usual, dear = (json.loads(triage(stopped, "--format", "json", *given)) for given in ((), prices))
+    assert (usual["evict"]["machines"], dear["evict"]["machines"]) == (["node-3"], [])
+    assert [(one["next"][0]["do"], one["next"][0]["machines"]) for one in (usual, dear)] == [
+        ("evict", ["node-3"]),
+        ("test", ["node-3"]),
+    ]
+    assert usual["verdict"] == dear["verdict"] == "machine"
+    assert usual["suspects"] == dear["suspects"] and usual["suspects"][0]["probability"] > 0.98
 
 
 def test_the_explanation_tells_what_was_compared(stopped: Path) -> None:

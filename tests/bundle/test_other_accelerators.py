@@ -1,6 +1,7 @@
 """Bundles with what tools of accelerators print, and what the verdict makes of it: AMD's, Huawei's, the table of nvidia-smi."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -57,18 +58,22 @@ def bundle(folder: Path, name: str, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "kind", "code", "probability", "line"),
     [
-        ("machine-gpu-b/amd-smi.txt", BAD_PAGES, "machine: gpu-b holds the job up (97% sure). Evict gpu-b."),
-        ("gpu-b/npu-smi.txt", ALARM, "machine: ranks 8-15 on gpu-b hold the job up, because of their machine (82%)"),
-        ("machine-gpu-b/amd-smi.json", ERRORS, "undetermined: cause unknown"),
-        ("machine-gpu-b/amd-smi.txt", HEAT, "slow: ranks 8-15 on gpu-b hold the job back (94%)"),
+        ("machine-gpu-b/amd-smi.txt", BAD_PAGES, Kind.MACHINE, "hardware-broken", 0.97, "97%.*Evict gpu-b"),
+        ("gpu-b/npu-smi.txt", ALARM, Kind.MACHINE, "device-needs-reset", 0.82, "8-15 on gpu-b .*82%"),
+        ("machine-gpu-b/amd-smi.json", ERRORS, Kind.UNDETERMINED, "hardware-suspect", 0.01, ""),
+        ("machine-gpu-b/amd-smi.txt", HEAT, Kind.SLOW, "hardware-slows", 0.94, "8-15 on gpu-b .*94%"),
     ],
-)  # fmt: skip
-def test_what_a_tool_says_is_the_first_line(tmp_path: Path, name: str, text: str, said: str) -> None:
+)
+def test_what_a_tool_says_is_the_first_line(
+    tmp_path: Path, name: str, text: str, kind: Kind, code: str, probability: float, line: str
+) -> None:
     verdict = triage(bundle(tmp_path, name, text))
-    assert headline(verdict).startswith(said)
+    assert (verdict.kind, verdict.because[0].code) == (kind, code) and re.match(f"{kind}: .*{line}", headline(verdict))
     assert verdict.suspects[0].machines == ("gpu-b",)
+    assert verdict.suspects[0].probability == pytest.approx(probability, abs=0.005)
+    assert verdict.evict.machines == (("gpu-b",) if probability > 0.95 else ())
 
 
 def test_a_gpu_that_answers_nothing_convicts_its_machine(tmp_path: Path) -> None:

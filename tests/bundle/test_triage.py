@@ -1,6 +1,7 @@
 """`hangdog triage` from the outside: what it prints, where, and the exit status."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -98,7 +99,7 @@ def test_evidence_of_a_machine_without_any_rank_is_used(fill: Fill) -> None:
 def test_a_topology_that_contradicts_the_ranks_is_told(fill: Fill) -> None:
     root = fill({"job.toml": b"[topology]\ntp = 2\n", **{f"rank{rank}.json": stacks(rank + 1) for rank in range(3)}})
     verdict = hangdog.triage(root)
-    assert any("tp 2 makes 2 ranks, but the job has 3" in note for note in verdict.evidence.notes)
+    assert any(re.search(r"tp 2 .*\b2 ranks\b.*\b3\b", note) for note in verdict.evidence.notes)
 
 
 def test_the_public_name_is_the_function(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 
 from hangdog.evidence.packed.zst import zstd
 from hangdog.main import main
+from hangdog_models.stack import Reason
 from support.fakes import targets
 from support.fakes.dumper import pickled, played
 
@@ -61,7 +63,7 @@ def test_what_it_writes_is_judged_and_names_the_stopped_rank(
     assert judged["suspects"][0]["ranks"] == "1"
     assert judged["coverage"]["captured"] == 3
     assert "cannot be followed" not in said(ran), "what the job says of its own progress is read between the looks"
-    assert "stopped by a signal" in said(ran) and "look 2 of 2: 3 processes of 3 read" in said(ran)
+    assert "by a signal" in said(ran) and re.search(r"\blook 2 of 2: 3 .* of 3 ", said(ran))
     assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
 
@@ -177,7 +179,7 @@ def test_processes_whose_ranks_nothing_tells_are_numbered_as_they_are_given(hang
 def test_an_unknown_job_is_wrong_use(ranks: Ranks, hangdog: Run) -> None:
     with ranks(1) as (job, _):
         ran = hangdog("capture", "--job", "no-such", *QUICK)
-    assert ran.returncode == 64 and "no job called no-such runs here" in said(ran) and job in said(ran)
+    assert ran.returncode == 64 and "[no-such-job]" in said(ran) and " no-such " in said(ran) and job in said(ran)
 
 
 def test_what_libraries_counted_comes_along(readable: None, hangdog: Run, tmp_path: Path) -> None:
@@ -194,9 +196,9 @@ def test_native_stacks_of_all_ranks_on_request(ranks: Ranks, hangdog: Run, tmp_p
         assert [targets.letter(process.pid) for process in processes] == ["S", "S"]
     files = inside(tmp_path / "b.tar")
     if b'"module": "' not in files["bundle/round-1/rank0.json"]:
-        assert "no native stack of" in said(ran)
+        assert "no native stack" in said(ran)
         pytest.skip(f"py-spy reads no native stacks here: {said(ran)}")
-    assert "native stacks were read of ranks 0-1" in said(ran)
+    assert re.search(r"\bnative stacks were read .*\b0-1\b", said(ran))
     assert (
         b'"module": "' in files["bundle/round-1/rank1.json"]
         and b'"module": "' not in files["bundle/round-0/rank1.json"]
@@ -214,7 +216,7 @@ def test_what_may_not_be_read_is_written_with_its_reason_and_says_what_to_do(
     output = tmp_path / "b.tar"
     with ranks() as (job, _):
         ran = CliRunner().invoke(main, ["capture", "--job", job, *QUICK, "-o", str(output)])
-    assert "2 processes of ranks 0-1 not read: not permitted" in ran.stderr
+    assert re.search(rf"\b2 .*\branks 0-1 .*: {Reason.NOT_PERMITTED}", ran.stderr)
     assert "sudo hangdog capture" in ran.stderr
     files = inside(output)
     assert b"hangdog: not permitted" in files["bundle/round-0/rank0.error.txt"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -102,25 +103,25 @@ def test_hosts_that_do_not_answer_are_named_with_the_reason_and_cost_the_others_
         )
     assert ran.returncode == 2, said(ran)
     stated = said(ran)
-    assert "1 of 6 hosts answered" in stated and "well1: captured" in stated
-    assert "refused1: ssh: connect to host refused1 port 22: Connection refused (exit status 255)" in stated
-    assert "is " in stated and "installed there? --remote says how it is called" in stated
-    assert "idle1: hangdog: no training process found here (exit status 65)" in stated
-    assert "babbling1: no word of why (no archive came)" in stated
+    assert "1 of 6 hosts " in stated and "well1: captured" in stated
+    assert re.search(r"\brefused1: ssh: .* refused1 .*Connection refused \(exit status 255\)", stated)
+    assert re.search(r"\bbare1: .*\binstalled .*--remote ", stated)
+    assert re.search(r"\bidle1: hangdog: no training process .*\(exit status 65\)", stated)
+    assert re.search(r"\bbabbling1: .*\(no archive came\)", stated)
     assert "typing1: typed: nobody (exit status 1)" in stated  # nothing of our own input reaches it
     shown = ran.stdout.decode()
-    assert "refused1 was not captured: ssh: connect to host" in shown and "typing1 was not captured" in shown
+    assert "refused1 was not captured: ssh: " in shown and "typing1 was not captured" in shown
 
 
 def test_a_host_that_says_nothing_is_given_up_at_its_deadline(hangdog: Run, hosts: dict[str, str]) -> None:
     ran = hangdog("capture", "--over", "ssh", "--deadline", "1", "silent1", **hosts)
-    assert ran.returncode == 65 and "silent1: no answer within 1 s, killed" in said(ran)
+    assert ran.returncode == 65 and re.search(r"\bsilent1: no answer .* 1 s, killed", said(ran))
 
 
 def test_when_no_host_answers_nothing_is_judged(hangdog: Run, hosts: dict[str, str]) -> None:
     ran = hangdog("capture", "--over", "ssh", "refused[1-3]", **hosts)
     assert ran.returncode == 65
-    assert "[no-host-answered]" in said(ran) and "refused1: ssh: connect to host refused1" in said(ran)
+    assert "[no-host-answered]" in said(ran) and re.search(r"\brefused1: ssh: .* refused1 ", said(ran))
 
 
 def test_no_more_hosts_at_a_time_than_were_allowed(hangdog: Run, hosts: dict[str, str], tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_captures_may_be_brought_without_a_verdict(
         )  # fmt: skip
     assert (ran.returncode, ran.stdout.decode()) == (0, "hangdog triage all/*.tar.zst\n")
     again = hangdog("capture", "--over", "ssh", "-o", "all", "well", **hosts)
-    assert again.returncode == 64 and "cannot make the folder all" in said(again)
+    assert again.returncode == 64 and "[unwritable-file]" in said(again) and "folder all" in said(again)
 
 
 @pytest.fixture(scope="module")

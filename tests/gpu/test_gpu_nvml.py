@@ -1,5 +1,6 @@
 """The part of the proof about NVML, in a dry run: what it reads stands in the figures, and what accuses a sound device is wrong."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_a_code_of_a_device_in_trouble_is_wrong(proof: NvmlProof) -> None:
     assert proof.nvml.fake is not None
     proof.nvml.fake.say("0/remap", "!999")
     proof.attempt("sweeps", proof.sweeps)
-    assert "more than 'does not apply': {'remap': 999}" in proof.wrong[0]
+    assert "{'remap': 999}" in proof.wrong[0]
 
 
 def test_a_check_that_accuses_a_sound_device_is_wrong(proof: NvmlProof) -> None:
@@ -59,7 +60,7 @@ def test_a_check_that_accuses_a_sound_device_is_wrong(proof: NvmlProof) -> None:
     assert proof.wrong == [] and proof.figures["idle"]["power mW"][0] == 600_000
     proof.nvml.fake.say("1/fabric", "1 0 0")
     proof.attempt("idle", proof.idle)
-    assert "its NVLink fabric is not up" in proof.wrong[0]
+    assert "NVLink fabric" in proof.wrong[0]
 
 
 def test_what_a_look_meets_does_not_cost_the_others(proof: NvmlProof) -> None:
@@ -68,8 +69,8 @@ def test_what_a_look_meets_does_not_cost_the_others(proof: NvmlProof) -> None:
 
     proof.attempt("this", breaks)
     proof.attempt("kernel log", proof.log)
-    assert proof.figures["this"] == "failed: ValueError: no such thing" and len(proof.wrong) == 1
-    assert "2 records, 1 of the driver" in proof.figures["kernel log"]
+    assert proof.figures["this"].endswith("ValueError: no such thing") and len(proof.wrong) == 1
+    assert re.search(r"\b2 records, 1 .*driver", proof.figures["kernel log"])
 
 
 def test_raw_texts_are_kept_as_they_are_and_read_again(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_raw_texts_are_kept_as_they_are_and_read_again(tmp_path: Path) -> None:
     assert wrong == [] and figures["nvidia-smi-q.xml"] == "nothing against it"
     (stand.out / "raw" / "nvml" / "nvidia-smi-q.txt").write_text(WORN, encoding="utf-8")
     _, wrong = nvml_raw.read_again(stand)
-    assert "speaks against a sound device" in wrong[0] and "could not be remapped" in wrong[0]
+    assert "sound device" in wrong[0] and "not be remapped" in wrong[0]
 
 
 def test_what_other_parts_keep_says_nothing_of_this_machine(tmp_path: Path) -> None:

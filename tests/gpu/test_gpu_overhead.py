@@ -1,5 +1,6 @@
 """What the proof on a GPU says of the cost of agent, recorder and profiler, and that it measures them without a GPU too."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ def test_a_cost_is_wrong_only_where_chance_does_not_explain_it() -> None:
     sure = overhead.ratio(blocks(0.050, 0.050, 0.050), blocks(0.0503, 0.0504, 0.0505))
     chance = overhead.ratio(blocks(0.050, 0.050, 0.050), blocks(0.049, 0.060, 0.0505))
     (words,) = overhead.too_slow("the agent", sure)
-    assert words.startswith("steps with the agent are 0.8")
+    assert re.match(r"steps with the agent .*\b0\.8", words)
     assert not list(overhead.too_slow("the agent", chance))
     assert not list(overhead.too_slow("the recorder", sure, overhead.MOST_RECORDER))
 
@@ -38,5 +39,5 @@ def test_a_block_is_a_few_steps_at_least() -> None:
 
 def test_the_profiler_is_left_out_where_it_was_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(overhead, "PROFILER", ROOT / "agent/profiler/none.so")
-    with pytest.raises(NotHere, match=r"agent/profiler/none.so was not built: make profiler"):
+    with pytest.raises(NotHere, match=r"agent/profiler/none.so .*: make profiler"):
         overhead.profiler(Stand(Path(sys.executable), tmp_path, tmp_path, dry=True))

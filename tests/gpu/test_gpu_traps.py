@@ -1,5 +1,6 @@
 """Traps in a dry run: whoever tells of one is heard, and an accusation of the machine is wrong."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -38,4 +39,4 @@ def test_an_event_that_convicts_the_machine_is_wrong(tmp_path: Path, monkeypatch
     ):
         assert listeners.wait_for_all() == "listened for"
         figures, wrong = traps._struck("trap", trainer, listeners)
-    assert any("accuses the machine of what a program did: Xid 79" in words for words in wrong), figures
+    assert any(re.search(r"accuses the machine .*: Xid 79 is ", words) for words in wrong), figures

@@ -34,6 +34,5 @@ def test_a_run_without_a_step_kept_nothing() -> None:
 
 def test_the_table_says_what_was_not_reached() -> None:
     text = table({"hangdog": kept([(1, 0.0), (2, 0.5)], {KILLED: 0.4}), "torchrun": Kept(0.0, 0.0, ())}, [KILLED])
-    assert (
-        "| a rank is killed, as by the kernel where memory ran out | crash | never trained on | not reached |" in text
-    )
+    (row,) = [line.strip("| ").split(" | ") for line in text.splitlines() if "not reached" in line]
+    assert row[0].startswith("a rank is killed") and row[1:] == ["crash", "never trained on", "not reached"]

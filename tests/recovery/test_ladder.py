@@ -1,5 +1,6 @@
 """The recovery ladder: each rule of its policy, and laws that hold whatever a job does."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -67,7 +68,7 @@ class Job:
 def test_a_sure_verdict_upon_a_machine_evicts_it_at_once() -> None:
     step = Job().step(GUILTY)
     assert (step.act, step.machines) == (RecoveryRung.EVICT, ("b",))
-    assert step.reasons[:2] == ("verdict machine, 97%", "the verdict is sure enough to evict")
+    assert step.reasons[0] == GUILTY.what and "sure enough" in step.reasons[1]
 
 
 def test_a_machine_that_is_out_is_not_evicted_again_and_tests_follow() -> None:
@@ -121,7 +122,7 @@ def test_a_service_that_does_not_answer_is_waited_for() -> None:
 def test_without_spares_a_person_is_called_and_told_who_must_go() -> None:
     step = Job(RecoveryResources()).step(GUILTY)
     assert step.act is RecoveryRung.HUMAN
-    assert step.reasons[-1] == "b must go, and no spares are left"
+    assert step.reasons[-1].startswith("b ") and "no spares" in step.reasons[-1]
 
 
 def test_fewer_machines_go_where_spares_or_checkpoint_do_not_allow_all() -> None:
@@ -134,13 +135,14 @@ def test_fewer_machines_go_where_spares_or_checkpoint_do_not_allow_all() -> None
 def test_an_eviction_that_would_lose_the_last_copy_is_diagnosed_first() -> None:
     step = Job(replace(SPARES, copies={"shard 7": ("b",)}, price=Price(600.0, 64))).step(GUILTY)
     assert step.act is RecoveryRung.DIAGNOSE
-    assert "would lose the last copy of shard shard 7" in step.reasons[1]
+    assert "shard shard 7" in step.reasons[1]
 
 
 def test_more_machines_than_one_eviction_may_take_are_diagnosed_first() -> None:
     nine = tuple("abcdefghi")
     step = Job(RecoveryResources(spares=nine)).step(Trouble(Cause.MACHINE, "a switch", (nine,)))
-    assert (step.act, step.reasons[1]) == (RecoveryRung.DIAGNOSE, "9 machines are more than one eviction may take (8)")
+    assert step.act is RecoveryRung.DIAGNOSE
+    assert step.reasons[1].startswith("9 machines ") and step.reasons[1].endswith("(8)")
 
 
 def test_as_many_machines_as_one_eviction_may_take_are_taken() -> None:
@@ -203,9 +205,8 @@ def test_copies_on_a_machine_that_was_evicted_before_count_for_nothing() -> None
     job = Job(replace(SPARES, copies={"shard 0": ("b", "c"), "shard 2": ("a", "c")}))
     assert job.does(GUILTY) is RecoveryRung.EVICT
     step = job.step(OTHER)
-    assert (
-        step.act is RecoveryRung.DIAGNOSE and "evicting c would lose the last copy of shard shard 0;" in step.reasons[1]
-    )
+    assert step.act is RecoveryRung.DIAGNOSE
+    assert re.search(r"\bevicting c .*\bshard shard 0;", step.reasons[1])
     job.means = replace(job.means, copies={"shard 1": ("b",), "shard 2": ("a", "c")})
     assert job.step(OTHER).act is RecoveryRung.EVICT, "what was lost with b cannot be lost with c"
 
@@ -217,7 +218,8 @@ def test_an_episode_ends_when_the_job_has_trained_and_the_day_counts_on() -> Non
         job.now -= 3600.0
         job.trains()
     step = job.step(GUILTY)
-    assert (step.act, step.reasons[-1]) == (RecoveryRung.HUMAN, "20 steps within 24 hours did not mend it")
+    assert step.act is RecoveryRung.HUMAN
+    assert step.reasons[-1].startswith(f"{LadderSettings().a_day} steps ") and "24 hours" in step.reasons[-1]
     job.now = DAY_S + next(entry.at for entry in job.history if isinstance(entry, Stepped))
     assert job.step(GUILTY).act is RecoveryRung.EVICT, "the first of them is a day ago"
     job.now -= 1.0

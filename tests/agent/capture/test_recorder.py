@@ -26,8 +26,8 @@ def test_a_dump_is_awaited_until_it_is_whole(tmp_path: Path, how: str) -> None:
 def test_an_old_dump_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     (tmp_path / "dump-0").write_bytes(pickled(99, 98))
     with played(tmp_path, 0, pickled(7, 6), "never") as process:
-        refused = "the dump on disk has no time in it: it may be from an earlier start"
-        assert words(ask(process, SHORT)) == (Reason.TIMED_OUT, f"no new dump within 0.5 s; {refused}")
+        reason, said = words(ask(process, SHORT))
+    assert reason is Reason.TIMED_OUT and " 0.5 s; " in said and "no time in" in said
     assert (tmp_path / "dump-0").read_bytes() == pickled(99, 98)
 
 
@@ -39,7 +39,8 @@ def test_a_new_dump_in_the_place_of_an_old_one_is(tmp_path: Path) -> None:
 
 def test_half_a_dump_is_none(tmp_path: Path) -> None:
     with played(tmp_path, 0, pickled(7, 6), "half") as process:
-        assert words(ask(process, SHORT)) == (Reason.TIMED_OUT, "its new dump is incomplete after 0.5 s")
+        reason, said = words(ask(process, SHORT))
+    assert reason is Reason.TIMED_OUT and "incomplete" in said and said.endswith(" 0.5 s")
 
 
 def test_nobody_listens_at_a_pipe_that_was_left_behind(tmp_path: Path) -> None:
@@ -48,11 +49,11 @@ def test_nobody_listens_at_a_pipe_that_was_left_behind(tmp_path: Path) -> None:
         door = tmp_path / "pipe-0.pipe"
         door.unlink()
         os.mkfifo(door)
-        assert words(record(target, TOOLS, SHORT))[1] == "it does not listen at its pipe"
+        assert "not listen" in words(record(target, TOOLS, SHORT))[1]
         door.unlink()
-        assert words(record(target, TOOLS, SHORT))[1] == "its pipe does not exist"
+        assert "not exist" in words(record(target, TOOLS, SHORT))[1]
         door.write_text("")
-        assert words(record(target, TOOLS, SHORT))[1] == "the file at its pipe's path is not a pipe"
+        assert "not a pipe" in words(record(target, TOOLS, SHORT))[1]
         assert door.read_text() == ""
 
 
@@ -60,7 +61,8 @@ def test_the_pipe_of_another_process_is_not_poked(tmp_path: Path) -> None:
     with played(tmp_path, 0, pickled(7, 6)) as other:
         says = own_job() | {"RANK": "0", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{tmp_path}/pipe-"}
         with targets.running(targets.WAIT, environ=says) as process:
-            assert words(ask(process, SHORT))[1] == "it does not listen at its pipe"
+            reason, said = words(ask(process, SHORT))
+            assert reason is Reason.TOOL_FAILED and "not listen" in said
         assert other.poll() is None
     assert not (tmp_path / "dump-0").exists()
 
@@ -78,7 +80,7 @@ def test_a_rank_that_has_ended(tmp_path: Path) -> None:
     with played(tmp_path, 0, b"") as process:
         target = trainer(process)
         targets.end(process)
-        assert words(record(target, TOOLS)) == (Reason.EXITED, "its process has ended")
+        assert words(record(target, TOOLS))[0] is Reason.EXITED
 
 
 def test_nothing_to_ask_is_said_at_once() -> None:
@@ -102,8 +104,7 @@ def test_a_dump_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, m
     monkeypatch.setattr("hangdog_agent.capture.flight_recorder.recorder.MOST_BYTES", 100)
     with played(tmp_path, 0, pickled(7, 6)) as process:
         reason, said = words(ask(process))
-    assert reason is Reason.TOOL_FAILED
-    assert said.endswith("bytes is longer than 100")
+    assert reason is Reason.TOOL_FAILED and said.endswith("longer than 100")
 
 
 def test_a_rank_in_another_mount_namespace_is_found_through_its_own_root(tmp_path: Path) -> None:

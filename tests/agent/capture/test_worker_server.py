@@ -1,6 +1,7 @@
 """PyTorch's worker server, the first door to a flight record: asked before the pipe, and never waited for."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -59,10 +60,11 @@ def test_why_no_door_opened_is_told_of_each(tmp_path: Path) -> None:
     with played(tmp_path, 0, pickled(7, 6), "never", **serving(tmp_path / "s")) as process:
         reason, told = words(ask(process, SHORT))
     assert reason is Reason.TIMED_OUT
-    assert told == "its worker server did not answer within 0.3 s; no new dump within 0.5 s"
+    assert re.fullmatch(r"its worker server .* 0\.3 s; .*dump .* 0\.5 s", told)
     said = own_job() | {"RANK": "0", "TORCH_WORKER_SERVER_SOCKET": str(tmp_path / "none")}
     with targets.running(targets.WAIT, environ=said) as process:
-        assert words(ask(process))[1] == "no worker server listens at its socket"
+        reason, told = words(ask(process))
+    assert reason is Reason.TOOL_FAILED and "no worker server" in told
 
 
 def test_nothing_is_said_to_a_socket_of_another_process(tmp_path: Path) -> None:
@@ -71,7 +73,8 @@ def test_nothing_is_said_to_a_socket_of_another_process(tmp_path: Path) -> None:
         listening.listen(8)
         said = own_job() | {"RANK": "0", "TORCH_WORKER_SERVER_SOCKET": str(tmp_path / "s")}
         with targets.running(targets.WAIT, environ=said) as process:
-            assert words(ask(process))[1] == "another process listens at its socket"
+            reason, told = words(ask(process))
+            assert reason is Reason.TOOL_FAILED and "another process" in told
         line, _ = listening.accept()
         with line:
             assert line.recv(100) == b""
@@ -81,7 +84,8 @@ def test_a_file_in_the_place_of_the_socket_is_none(tmp_path: Path) -> None:
     (tmp_path / "s").touch()
     said = own_job() | {"RANK": "0", "TORCH_WORKER_SERVER_SOCKET": str(tmp_path / "s")}
     with targets.running(targets.WAIT, environ=said) as process:
-        assert words(ask(process))[1] == "the file at its socket's path is not a socket"
+        reason, told = words(ask(process))
+    assert reason is Reason.TOOL_FAILED and "not a socket" in told
 
 
 def test_a_file_system_that_hangs_holds_up_nobody(tmp_path: Path) -> None:

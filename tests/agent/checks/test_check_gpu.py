@@ -68,7 +68,7 @@ def test_who_is_busy_at_little_power_spins_if_the_next_sweep_shows_it_too(gpus: 
     assert watched.look() == (), "the two sightings are not in a row"
     spins = watched.one()
     assert said(spins) == ("spinning", CheckVerdict.TELEMETRY, Impact.TELLS_NOTHING)
-    assert spins.words.endswith("busy at 127 of 700 W: it waits in a kernel that spins")
+    assert "127 of 700 W" in spins.words
     assert spins.identity == watched.one().identity
     gpus.say("1/power", "690000")
     assert watched.look() == ()
@@ -128,7 +128,7 @@ def test_an_xid_event_is_read_by_the_policy_and_told_once(gpus: FakeGpus, watch:
     gpus.happen(1, "8 79")
     lost = watched.one()
     assert said(lost) == ("Xid 79", CheckVerdict.CONVICT, Impact.CONVICTS)
-    assert "fallen off the bus" in lost.words
+    assert "off the bus" in lost.words
     assert lost.component.serial == "serial-1"
     assert not lost.lasting
     assert watched.look() == ()

@@ -1,5 +1,6 @@
 """NFS mounts by the kernel's statistics: silent and slow servers, queues in the client, numbers that make no sense."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def mounted(tmp_path: Path) -> Mounted:
 
 
 def test_a_machine_without_nfs_says_why(mounted: Mounted, tmp_path: Path) -> None:
-    assert mounted.check.supported() == "no NFS file system is mounted"
+    assert "NFS" in mounted.check.supported()
     assert Nfs(CheckPaths(proc=tmp_path / "none"), CheckSettings()).supported()
     mounted.write(block())
     assert mounted.check.supported() == ""
@@ -125,10 +126,10 @@ def test_time_outs_slowness_and_queues_are_told_apart(mounted: Mounted) -> None:
     assert (timeouts.code, timeouts.finding.impact) == ("NFS time-outs", Impact.SERVICE)
     (slow,) = mounted.look(block(sends=1_101, receives=1_101, write=(601, 2, 1_000, 205_000)))
     assert (slow.code, slow.finding.impact) == ("NFS slow", Impact.SERVICE)
-    assert "0 ms in this machine and 2000 ms for the server" in slow.words
+    assert re.search(r" 0 ms .*machine.* 2000 ms .*server", slow.words)
     (queue,) = mounted.look(block(sends=1_201, receives=1_201, write=(701, 2, 101_000, 206_000)))
     assert (queue.code, queue.finding.impact) == ("NFS queueing", Impact.TELLS_NOTHING)
-    assert "WRITE 100 requests, queued 100000 ms, served 1000 ms" in queue.evidence[0]
+    assert re.search(r"\bWRITE 100 .*\bqueued 100000 ms\b.*\bserved 1000 ms\b", queue.evidence[0])
     (backlog,) = mounted.look(block(sends=1_301, receives=1_301, backlog=2_000, write=(801, 2, 101_100, 207_000)))
     assert (backlog.code, backlog.kind) == ("NFS back-log", CheckVerdict.TELEMETRY)
     assert "20 requests wait" in backlog.words

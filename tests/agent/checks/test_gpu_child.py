@@ -1,6 +1,7 @@
 """The child that asks NVML: where there is nothing to ask, when it hangs, dies or is killed, and what outlives the agent."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -82,8 +83,8 @@ def test_a_blocked_call_is_evidence_and_convicts_when_it_repeats(gpus: FakeGpus,
     first = watched.one()
     assert time.monotonic() - began < 5.0
     assert said(first) == ("NVML hangs", CheckVerdict.SUSPECT, Impact.SUSPECTS)
-    assert "no answer within 0.5 s" in first.words
-    assert "its child is in state" in first.evidence[0]
+    assert "0.5 s" in first.words
+    assert re.search(r"\bchild .*\bstate [A-Z]\b", first.evidence[0])
     second = watched.one()
     assert said(second) == ("NVML hangs", CheckVerdict.CONVICT, Impact.CONVICTS)
     assert first.identity != second.identity
@@ -111,7 +112,7 @@ def test_children_that_do_not_die_are_left_behind_up_to_a_number(
         held = watched.sweeper.abandoned
         assert len(held) == 2
         refused = watched.one()
-        assert "no further one is sent" in refused.words
+        assert "no further" in refused.words
         assert refused.kind is CheckVerdict.CONVICT
         assert watched.sweeper.abandoned == held
     for pid in held:

@@ -49,7 +49,7 @@ def test_a_program_that_does_not_end_is_killed_at_its_deadline(program: str) -> 
     assert 0.4 < time.monotonic() - began < 30.0
     assert outcome.status is None
     assert outcome.timed_out
-    assert outcome.why == "no answer within 0.5 s, killed"
+    assert "0.5 s" in outcome.why and "killed" in outcome.why
     assert len(outcome.stderr) <= 64 * KIB
 
 

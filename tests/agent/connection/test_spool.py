@@ -140,7 +140,7 @@ def test_what_is_torn_or_foreign_is_passed_over_and_never_believed(
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".look") == ["notes.txt"]
     assert Path("/etc/passwd").exists()
     assert spool.put(look(10), 0.0)
-    assert any("none of the agent's files" in record.message for record in caplog.records)
+    assert any("none of the agent's" in record.message for record in caplog.records)
 
 
 def test_a_folder_that_cannot_be_written_is_said_once_and_memory_does(

@@ -1,5 +1,6 @@
 """What a trainer's command line tells of its rank and of the job's parallel sizes, as frameworks have people write them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -60,13 +61,13 @@ def said(**sizes: int) -> CommandLine:
 @pytest.mark.parametrize(
     ("announced", "lines", "world", "text", "note"),
     [
-        ("", [said(tp=2, pp=2)] * 2, 16, "tp=2,dp=4,pp=2", "are those of its command line (--tensor-model-parallel-size)"),
+        ("", [said(tp=2, pp=2)] * 2, 16, "tp=2,dp=4,pp=2", r"command line \(--tensor-model-parallel-size\)"),
         ("", [said(tp=2, ep=4)], 16, "tp=2,ep=4,dp=8", ""),
         ("", [said(tp=1, pp=1)], 4, "dp=4", ""),
-        ("", [said(tp=3)], 16, "", "says tp=3 (--tensor-model-parallel-size), which does not fit 16 ranks"),
-        ("", [said(tp=2)], 0, "", "a number of ranks that is not known"),
+        ("", [said(tp=3)], 16, "", r"tp=3 \(--tensor-model-parallel-size\), .*not fit 16 ranks"),
+        ("", [said(tp=2)], 0, "", "ranks .*not known"),
         ("", [said(tp=2), said(tp=4)], 16, "", "contradict each other"),
-        ("tp=4,dp=4", [said(tp=2)], 16, "tp=4,dp=4", "HANGDOG_TOPOLOGY=tp=4,dp=4 is believed, but the command line says tp=2"),
+        ("tp=4,dp=4", [said(tp=2)], 16, "tp=4,dp=4", "HANGDOG_TOPOLOGY=tp=4,dp=4 .*believed, .*command line says tp=2"),
         ("tp=2,dp=8", [said(tp=2, pp=1)], 16, "tp=2,dp=8", None),
         ("", [read(["python", "x", "--tp-size", "2", "--tp-degree", "4"])], 16, "", "gives tp twice"),
         ("", [SILENT], 16, "", None),
@@ -77,7 +78,7 @@ def test_sizes_become_a_topology_and_what_contradicts_is_said(
 ) -> None:
     found, notes = topology(announced, lines, world)
     assert found == text
-    assert (not notes) if note is None else note in notes[0]
+    assert (not notes) if note is None else re.search(note, notes[0])
 
 
 def here(tmp_path: Path, line: list[str], **environ: str) -> LocalJob:
@@ -98,7 +99,7 @@ def test_sizes_stand_anywhere_on_a_long_command_line(tmp_path: Path) -> None:
     job = here(tmp_path, line, RANK="3", WORLD_SIZE="8")
     assert (job.topology, job.sources) == ("tp=2,dp=2,pp=2", ("RANK",))
     (note,) = job.notes
-    assert note.endswith("of its command line (--tensor_model_parallel_size, --pipeline_model_parallel_size)")
+    assert note.endswith("command line (--tensor_model_parallel_size, --pipeline_model_parallel_size)")
 
 
 def test_a_rank_in_the_environment_is_believed_more(tmp_path: Path) -> None:

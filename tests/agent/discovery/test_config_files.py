@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -165,11 +166,11 @@ DS = ConfigSizes("ds.json", {"tp": 4, "pp": 2}, ("autotp_size", "stages"))
 @pytest.mark.parametrize(
     ("announced", "line", "files", "world", "found", "note"),
     [
-        ("", "", (DS,), 16, "tp=4,dp=2,pp=2", "its parallel sizes, tp=4,dp=2,pp=2, are those of its configuration file ds.json"),
-        ("", "--tp-size 2", (DS,), 16, "tp=2,dp=4,pp=2", "ds.json says tp=4, but the command line tp=2, which is believed"),
-        ("tp=2,dp=8", "", (DS,), 16, "tp=2,dp=8", "is believed, but the configuration file ds.json says tp=4,pp=2"),
-        ("", "", (DS,), 12, "", "which does not fit 12 ranks: not used"),
-        ("", "", (ConfigSizes("x.yaml", problem="why"),), 8, "", "the configuration file x.yaml is not used: why"),
+        ("", "", (DS,), 16, "tp=4,dp=2,pp=2", "tp=4,dp=2,pp=2, .*configuration file ds.json"),
+        ("", "--tp-size 2", (DS,), 16, "tp=2,dp=4,pp=2", "ds.json says tp=4, .*command line tp=2, .*believed"),
+        ("tp=2,dp=8", "", (DS,), 16, "tp=2,dp=8", "believed, .*ds.json says tp=4,pp=2"),
+        ("", "", (DS,), 12, "", "not fit 12 ranks: not used"),
+        ("", "", (ConfigSizes("x.yaml", problem="why"),), 8, "", "x.yaml .*not used: why"),
         ("", "", (ConfigSizes("x.yaml", {"tp": 2}, ("tp_size",), ("tp",)),), 8, "", "x.yaml gives tp twice"),
     ],
 )  # fmt: skip
@@ -177,7 +178,7 @@ def test_where_sizes_come_from_and_what_contradicts(
     announced: str, line: str, files: tuple[ConfigSizes, ...], world: int, found: str, note: str
 ) -> None:
     text, notes = topology(announced, [command_line.read(["python", "train.py", *line.split()])], world, files)
-    assert text == found and any(note in one for one in notes), notes
+    assert text == found and any(re.search(note, one) for one in notes), notes
 
 
 MARK = ("HANGDOG_TEST_OF_CONFIGS", str(os.getpid()))
@@ -220,9 +221,8 @@ def test_a_real_trainer_s_file_is_read_from_its_own_folder(tmp_path: Path) -> No
     with trainer(tmp_path, "ds.json"):
         job = seen(30.0)
     assert job.topology == "tp=4,dp=2,pp=2"
-    assert job.notes == (
-        "its parallel sizes, tp=4,dp=2,pp=2, are those of its configuration file ds.json (autotp_size in ds.json, stages in ds.json)",
-    )
+    (note,) = job.notes
+    assert "tp=4,dp=2,pp=2" in note and note.endswith(" ds.json (autotp_size in ds.json, stages in ds.json)")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_real_trainer_s_file_is_read_from_its_own_folder(tmp_path: Path) -> No
     [
         (["conf"], "tp=2,dp=2,pp=4", "its configuration file conf/7b.yaml"),
         (["."], "tp=2,dp=2,pp=4", "its configuration file 7b.yaml"),
-        (["conf", "config"], "", "7b.yaml is not used: there is one in each of conf, config"),
+        (["conf", "config"], "", " each of conf, config"),
         ([], "", ""),
     ],
 )

@@ -112,8 +112,8 @@ def test_ranks_that_one_parent_started_are_numbered_in_their_order(tmp_path: Pat
         assert trainers(found) == ranks
         assert {(member.job, member.world_size) for member in found} == {(f"port-{at}", 3)}
         said = {int(member.rank): (member.presumed, member.source) for member in found}
-        assert said[0] == (False, "it listens where the ranks meet")
-        assert said[1] == said[2] == (True, "the order in which its processes began")
+        assert not said[0][0] and "listens" in said[0][1]
+        assert said[1] == said[2] and said[1][0] and "order" in said[1][1]
         # what a rank forked has inherited its connections, and is a child of it
         assert sorted(member.rank for member in found if member.kind is ProcessRole.CHILD) == [0, 1, 2]
 
@@ -141,7 +141,8 @@ def test_ranks_whose_command_lines_count_them_are_found_in_any_order(tmp_path: P
     with started(tmp_path, ["bash", "-c", f"{each} wait"]) as ranks:
         found = members(tmp_path)
         assert trainers(found) == ranks
-        assert {member.source for member in found} == {"the number that tells the command lines of its processes apart"}
+        (source,) = {member.source for member in found}
+        assert "number" in source and "command lines" in source
 
 
 def test_a_job_of_several_machines_is_not_numbered_by_one(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -111,7 +112,7 @@ def test_a_filter_is_named_only_where_reading_was_refused(where: RuntimePlace) -
     assert environment.seccomp(ALL, True, where).health is Health.OK
     assert environment.seccomp(filtered, False, where).health is Health.OK
     line = {"Docker": "seccomp=unconfined", "Kubernetes": "seccompProfile", "systemd unit": "SystemCallFilter="}
-    assert line.get(where, "outside of the sandbox") in environment.seccomp(filtered, True, where).fix
+    assert line.get(where, "the sandbox") in environment.seccomp(filtered, True, where).fix
     without = environment.seccomp(Status(seccomp=2), True, where)
     assert "grant SYS_PTRACE" in without.fix
 
@@ -138,7 +139,7 @@ os.execv(sys.executable, [sys.executable, "-m", "hangdog_agent.doctor"])
 def test_a_real_filter_is_seen_and_capture_goes_on_beside_it(spy: pyspy.PySpy) -> None:
     said = subprocess.run([sys.executable, "-c", SANDBOX], capture_output=True, text=True, check=False)
     assert "capture" in said.stdout, said.stderr
-    assert "seccomp              a filter is on, and lets capture through" in said.stdout
+    assert re.search(r"^ok +seccomp .*filter is on", said.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +247,7 @@ def test_a_py_spy_that_may_not_run_is_told_from_one_that_is_not_there() -> None:
     first, fix = said.stdout.splitlines()[:2]
     assert first.startswith("fail  py-spy")
     assert "Permission denied" in first
-    assert "-> mount the file system it is installed on without noexec" in fix
+    assert "->" in fix and "noexec" in fix
     assert said.returncode == 1
 
 

@@ -125,7 +125,7 @@ def test_a_member_that_never_answers_is_named_by_the_others() -> None:
     silent = ladder.engine("stopped in transfer", '"name": "member 1"')
     first, _ = play(f"127.0.0.1:{port()}", [ladder.engine(), silent], 15.0, 25.0)
     assert not failed(first)
-    assert first[-1].message.startswith("member 1 did not answer: it does not live")
+    assert first[-1].message.startswith("member 1 ") and "not live" in first[-1].message
 
 
 def test_a_group_that_nobody_joins_is_told() -> None:
@@ -133,4 +133,4 @@ def test_a_group_that_nobody_joins_is_told() -> None:
         Between(ladder.engine(), ON_CPU, SMALL, Group(f"127.0.0.1:{port()}", 0, 2), 8.0).run(40.0, threading.Event())
     ]
     assert [one.outcome for one in results] == [LevelOutcome.INCONCLUSIVE]
-    assert results[0].message.startswith("member 1 did not answer")
+    assert results[0].message.startswith("member 1 ") and "not answer" in results[0].message

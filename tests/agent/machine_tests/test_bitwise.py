@@ -41,7 +41,7 @@ def test_sound_devices_agree_with_themselves_with_each_other_and_as_a_job(eight:
         one for one in eight if one.outcome is not LevelOutcome.PASS
     ]
     aligned, job = eight[-2:]
-    assert aligned.message.endswith("cpu:6, cpu:7 computed the same bits")
+    assert "cpu:6, cpu:7 " in aligned.message and aligned.message.endswith("same bits")
     assert len([item for item in aligned.digests if item.startswith("moe gradient of blocks.")]) == 4 * 9
     assert job.test == "job of eight" and "tp 2 pp 2 dp 2" in job.key
     assert len({item.partition(" ")[2].partition(" ")[0] for item in job.digests}) == 8, "each rank's own"
@@ -51,16 +51,14 @@ def test_one_bit_of_one_weight_convicts_its_device_among_three() -> None:
     results = play(level("weight", '"name": "cpu:1"', processes=3))
     assert failed(results) == {"alignment": convicting("cpu:1")}
     (wrong,) = [one for one in results if one.outcome is LevelOutcome.FAIL]
-    assert "than cpu:0, cpu:2" in wrong.message and "in a second run, too" in wrong.message
+    assert "than cpu:0, cpu:2" in wrong.message and "second run" in wrong.message
 
 
 def test_one_bit_of_one_gradient_is_found_by_a_stored_answer(eight: tuple[LevelResult, ...]) -> None:
     results = play(level("gradient", "minigpt", golden=golden(eight)))
     assert failed(results) == {"alignment": convicting("cpu:0")}
     (wrong,) = [one for one in results if one.outcome is LevelOutcome.FAIL]
-    assert "other bits than the stored answer: 2 tensors" in wrong.message, (
-        "one of either model: updated weights hide it"
-    )
+    assert "stored answer: 2 tensors" in wrong.message, "one of either model: updated weights hide it"
     assert not failed(play(level(golden=golden(eight))))
 
 

@@ -63,7 +63,7 @@ class Broken(Played):
 def test_a_bug_in_one_level_costs_no_other_and_convicts_nobody() -> None:
     diagnosis = climb([Broken(), Played((DEVICE,), number=2)], 60.0, threading.Event())
     assert [one.outcome for one in diagnosis.results] == [LevelOutcome.INCONCLUSIVE, LevelOutcome.FAIL]
-    assert diagnosis.results[0].message == "this is a bug in hangdog: ZeroDivisionError: no devices"
+    assert diagnosis.results[0].message.endswith("bug in hangdog: ZeroDivisionError: no devices")
     assert climb([Broken()], 60.0, threading.Event()).verdict is LadderOutcome.OPEN
 
 

@@ -88,7 +88,7 @@ def test_every_level_ends_in_time_and_leaves_nothing(levels: dict[str, Level], r
             results,
         )
         assert any(one.outcome is not LevelOutcome.PASS for one in results), name
-        assert not leaves or any("left behind, and ended" in one.message for one in results), (name, results)
+        assert not leaves or any("left behind" in one.message for one in results), (name, results)
 
 
 @pytest.fixture
@@ -112,5 +112,6 @@ def test_settings_are_back_when_the_test_that_changed_them_was_killed(gpus: Fake
         [Dcgm(replace(SMALL, dcgm_s=3.0), environ)], 60.0, threading.Event(), backup=GpuSettingsBackup(environ)
     )
     assert "in state T" in diagnosis.results[0].message
-    assert diagnosis.remarks == ("a test changed clocks in MHz of GPU 0; restored",)
+    (remark,) = diagnosis.remarks
+    assert "clocks in MHz of GPU 0" in remark and remark.endswith("; restored")
     assert (gpus.folder / "0/clock_graphics").read_text() == "1980\n"

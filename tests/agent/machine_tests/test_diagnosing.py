@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import os
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -139,7 +140,8 @@ async def test_nothing_is_tested_beside_a_job(server: Server, stoppable: Tools, 
             while not (await line.hear("presence")).jobs:  # a process that has just begun may not be read yet
                 pass
             line.outbox.put_nowait(order())
-            assert (await told(line)).refused == "job linked runs here (1 rank)"
+            refused = (await told(line)).refused
+            assert "job linked runs" in refused and "1 rank" in refused
             assert not bench.began
 
 
@@ -147,7 +149,7 @@ async def test_a_job_that_begins_ends_the_test(server: Server, stoppable: Tools,
     async with linked(server, stoppable, remote_tests=bench.made()):
         line = await begun(server, bench)
         with running(WAIT, environ=ENVIRON):
-            assert (await told(line)).refused == "job linked began here"
+            assert "job linked began" in (await told(line)).refused
             assert bench.nobody_lives()
 
 
@@ -157,17 +159,17 @@ async def test_one_at_a_time_and_an_abort_ends_it_with_all_it_started(
     async with linked(server, stoppable, remote_tests=bench.made("sleep 600 & setsid sleep 600 & sleep 600")):
         line = await begun(server, bench)
         line.outbox.put_nowait(order("d-0"))
-        assert (await told(line)).refused == "launch c-0 is being tested here"
+        assert re.match(r"launch c-0 .*tested", (await told(line)).refused)
         line.outbox.put_nowait(order())
         line.outbox.put_nowait(pb.ToAgent(abort=pb.Abort(launch="another")))
         line.outbox.put_nowait(pb.ToAgent(abort=pb.Abort(launch="c-0")))
         line.outbox.put_nowait(order("d-1"))  # at once, as a campaign does whose partner died
         answer = await told(line)
-        assert (answer.launch, answer.refused) == ("c-0", "the server aborted it")
+        assert answer.launch == "c-0" and "aborted" in answer.refused
         assert not Path(f"/proc/{bench.began[0]}").exists()
         await reached(lambda: len(bench.began) == 2)
         line.outbox.put_nowait(order("d-2"))
-        assert (await told(line)).refused == "launch d-1 is being tested here"
+        assert re.match(r"launch d-1 .*tested", (await told(line)).refused)
 
 
 async def test_a_server_that_is_not_back_in_time_wants_nothing_any_more(
@@ -181,7 +183,8 @@ async def test_a_server_that_is_not_back_in_time_wants_nothing_any_more(
         await server.start()
         line = await server.line()
         line.outbox.put_nowait(order())
-        assert (await told(line)).refused == "no server was there for 0.3 s"
+        refused = (await told(line)).refused
+        assert "no server" in refused and refused.endswith(" 0.3 s")
 
 
 async def test_a_server_that_is_back_in_time_is_told_as_if_nothing_had_been(
@@ -217,7 +220,8 @@ async def test_a_server_that_was_away_for_a_moment_still_wants_what_it_ordered(b
     diagnosing.connected(say)
     await asyncio.sleep(0.1)  # by now it would have been ended
     await diagnosing.close()
-    assert [one.refused for one in said] == ["the agent is stopped"] and bench.nobody_lives()
+    (answer,) = said
+    assert "agent is stopped" in answer.refused and bench.nobody_lives()
 
 
 async def test_an_agent_that_is_stopped_ends_its_tests_first(server: Server, stoppable: Tools, bench: Bench) -> None:

@@ -1,5 +1,6 @@
 """The program that hangdog brings for replays, with real processes on the CPU: sound groups pass, others fail or hang."""
 
+import re
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -47,19 +48,19 @@ def test_a_machine_that_computes_other_bits_fails_its_group_and_no_machine_is_na
     found = replayed("", "", "gradient")
     failed = [one for each in found for one in each if one.outcome is LevelOutcome.FAIL]
     (one,) = failed
-    assert "step 0 of dense: gradient of " in one.message and "differs on rank 2" in one.message
+    assert re.search(r"\bstep 0 of dense: gradient .*\brank 2\b", one.message)
     assert one.convicts == (MachineConviction(PartKind.GROUP, ("member 0", "member 1", "member 2")),)
 
 
 def test_a_machine_that_never_gets_on_hangs_its_group() -> None:
     found = replayed("", "loops", deadline_s=40.0)
     assert all(one.outcome is LevelOutcome.FAIL for each in found for one in each), found
-    assert "hangs: rank 1 did not answer" in found[1][0].message
+    assert "hangs: rank 1 " in found[1][0].message
 
 
 def test_a_machine_that_crashes_fails_its_group() -> None:
     found = replayed("", "dies")
-    assert found[1][0].message.startswith("crashes: rank 1 was ended by SIGSEGV")
+    assert re.match(r"crashes: rank 1 .*\bSIGSEGV\b", found[1][0].message)
 
 
 def test_where_devices_are_not_known_nothing_is_replayed() -> None:

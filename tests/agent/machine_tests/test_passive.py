@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -82,10 +83,7 @@ def test_of_a_sound_machine_it_says_what_was_read_and_what_is_not_there(machine:
     machine.log(XID_79, prio=USER)  # anybody may write that
     (result,) = machine.told()
     assert result.outcome is LevelOutcome.PASS
-    assert result.message == (
-        "nothing speaks against this machine in its GPUs, kernel log, PCIe links; "
-        "not here: network cards (there is no InfiniBand or RoCE device)"
-    )
+    assert re.search(r"\bGPUs, kernel log, PCIe links; not here: network cards \(", result.message)
     assert any("Xid 31" in line for line in result.evidence), result.evidence
 
 
@@ -109,7 +107,7 @@ def test_what_convicts_fails_what_wants_a_reset_or_another_look_is_open(machine:
         "nothing speaks": ("reading", LevelOutcome.PASS, ()),
     }, results
     assert len(results) == 5
-    assert by_words["action 2"].message.endswith("; reset it and test it again")
+    assert "reset it" in by_words["action 2"].message
 
 
 def test_the_last_line_of_a_flood_counts(machine: Machine) -> None:
@@ -141,7 +139,7 @@ def test_a_driver_that_blocks_longer_than_there_is_time_is_killed_and_convicts_n
     assert time.monotonic() - began < 8 + 10
     assert failed(results).keys() == {"kernel log"}, "what was read by then counts"
     assert results[0].outcome is LevelOutcome.INCONCLUSIVE
-    assert results[0].message.startswith("GPUs: no answer; the reading did not answer within 8 s")
+    assert results[0].message.startswith("GPUs: no answer; ") and "within 8 s" in results[0].message
 
 
 def test_what_the_agent_remembers_is_missed_and_stays_the_agents(machine: Machine, tmp_path: Path) -> None:
@@ -161,11 +159,9 @@ def test_what_ought_to_be_there_and_cannot_be_read_is_open(machine: Machine) -> 
     machine.gpus.say("init", "!9")
     machine.places.kmsg.unlink()
     gpus, log, _ = machine.told()
-    assert (gpus.outcome, gpus.message) == (
-        LevelOutcome.INCONCLUSIVE,
-        "GPUs: 2 are on the PCIe bus, and the NVIDIA driver is not loaded",
-    )
-    assert log.outcome is LevelOutcome.INCONCLUSIVE and log.message.startswith("kernel log: not read: there is no")
+    assert gpus.outcome is log.outcome is LevelOutcome.INCONCLUSIVE
+    assert gpus.message.startswith("GPUs: 2 ") and "not loaded" in gpus.message
+    assert log.message.startswith("kernel log: not read: ")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +204,8 @@ def test_whatever_a_sick_machine_answers_convicts_nobody(line: str) -> None:
 
 def test_a_bug_in_one_check_is_told() -> None:
     first, *_ = judged(report('{"part": {"check": "gpu", "failed": "this is a bug in hangdog: KeyError: 7"}}'))
-    assert (first.outcome, first.message) == (LevelOutcome.INCONCLUSIVE, "GPUs: this is a bug in hangdog: KeyError: 7")
+    assert first.outcome is LevelOutcome.INCONCLUSIVE
+    assert first.message.startswith("GPUs: ") and first.message.endswith("KeyError: 7")
 
 
 def test_who_could_not_be_asked_has_not_passed() -> None:

@@ -1,5 +1,6 @@
 """Level 5 with real processes: the job's own command is done, crashes or hangs, and the ranks keep their sizes."""
 
+import re
 import signal
 import sys
 import threading
@@ -51,7 +52,7 @@ def test_a_crash_fails_the_group_and_the_others_are_not_waited_for() -> None:
     waited, crashed = played(program, deadline_s=60.0)
     assert time.monotonic() - began < LINGER_S + 15
     assert (waited.outcome, waited.convicts) == (LevelOutcome.INCONCLUSIVE, ())
-    assert (crashed.outcome, crashed.message) == (LevelOutcome.FAIL, "crashes: rank 1 was ended by SIGSEGV")
+    assert crashed.outcome is LevelOutcome.FAIL and re.match(r"crashes: rank 1 .*\bSIGSEGV$", crashed.message)
     assert crashed.convicts == (MachineConviction(PartKind.GROUP, ("this machine",)),)
 
 
@@ -64,24 +65,23 @@ def test_a_hang_fails_the_group_of_machines_and_evicts_nobody(state: str) -> Non
         LevelOutcome.FAIL,
         (MachineConviction(PartKind.GROUP, ("member 0", "member 1")),),
     )
-    assert hung.message.startswith("hangs: rank 1 did not answer within 1 s, in state " + state)
+    assert re.match(rf"hangs: rank 1 .*\b1 s, in state {state}", hung.message)
 
 
 def test_what_its_ranks_started_is_ended_too() -> None:
     # as torchrun does: workers in sessions of their own
     program = "import subprocess, sys; subprocess.Popen(['sleep', '77777'], start_new_session=True)"
     results = played(program, processes=1)
-    assert [one.message for one in results[1:]] == ["left behind, and ended: 1 process"]
+    (left,) = results[1:]
+    assert "left behind" in left.message and left.message.endswith(": 1 process")
     assert not [pid for pid in targets.proc.pids() if "77777" in targets.proc.arguments(pid)]
 
 
 def test_a_command_that_is_not_there_fails_nobody() -> None:
     level = Replay(ON_CPU, SMALL, Group(), ("/no/such/trainer",), environ={})
     (result,) = level.run(10.0, threading.Event())
-    assert (result.outcome, result.message) == (
-        LevelOutcome.INCONCLUSIVE,
-        "rank 0: not started, No such file or directory",
-    )
+    assert result.outcome is LevelOutcome.INCONCLUSIVE
+    assert result.message.startswith("rank 0: not started") and "No such file" in result.message
 
 
 def test_without_a_command_there_is_nothing_to_replay() -> None:

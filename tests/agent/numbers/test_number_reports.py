@@ -1,6 +1,7 @@
 """The wrong numbers of this machine's jobs: one report of each episode, with whose they are and who was sound."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -70,7 +71,7 @@ def test_numbers_of_all_ranks_are_one_report_the_first_one_first() -> None:
     assert numbers(report) == [(2, 31), (0, 32), (1, 32), (3, 32)]
     message = report.message
     assert message.numbers and not message.crash and message.captured.last and message.rounds == 1
-    assert message.why == "rank 2: the gradient norm is NaN since step 31, where 1 is usual; so of 3 other ranks here"
+    assert re.match(r"rank 2: .*gradient norm.* NaN .*\bstep 31\b.* 1 .*\b3 other ranks ", message.why)
     assert [one.code for one in message.captured.capture.findings] == ["GPU lost"]
     assert report.at == pytest.approx(1031.0), "when the first NaN was read"
 
@@ -130,7 +131,7 @@ def test_a_spike_that_is_over_is_logged_and_not_reported(caplog: pytest.LogCaptu
     for number in range(1, 60):
         machine.step(number, [30.0 if 30 < number < 33 else 1.0] * 4)
     assert not machine.look() and not machine.look(SETTLE_S)
-    assert "the gradient norm is 30 since step 31, where 1 is usual; over after 2 values" in caplog.text
+    assert re.search(r"gradient norm.* 30 .*\bstep 31\b.* 1 .*\b2 values", caplog.text)
 
 
 def test_two_jobs_are_two_reports_and_one_that_ended_is_none() -> None:

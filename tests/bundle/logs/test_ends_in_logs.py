@@ -6,8 +6,9 @@ import pytest
 
 from hangdog.main import main
 from hangdog.offline import triage
-from hangdog_models.verdict import Act, Kind
+from hangdog_models.verdict import Act, JobCrash, Kind
 from hangdog_models.views.first_line import headline
+from support.cases.reasons import words_of
 
 LIST = """============================================================
 train.py FAILED
@@ -41,21 +42,28 @@ def log(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "first", "asked"),
+    ("text", "first", "how", "code", "asked"),
     [
-        (KILLED, "rank 59 on gpu-17 failed first by SIGKILL, cause unknown", "the kernel log of gpu-17"),
-        (BY_ITSELF, "rank 59 on gpu-17 failed first of all that its launcher saw, cause unknown", "the log of rank 59 before its end"),
-        (NODE, "the job crashed, cause unknown", "sinfo -R and the log of slurmctld"),
-        (SRUN, "a process on nid-21 failed first by SIGKILL, cause unknown", "the kernel log of nid-21"),
-        (STORE, "the job crashed, cause unknown", "the log of rank 0, which mostly serves the job's store on gpu-00"),
+        (KILLED, "rank 59 on gpu-17", "by SIGKILL", "collect-who-killed", ("kernel log of gpu-17",)),
+        (BY_ITSELF, "rank 59 on gpu-17", "of all that its launcher saw", "collect-first-log", ("log of rank 59",)),
+        (NODE, "", "", "collect-scheduler-log", ("sinfo -R", "slurmctld")),
+        (SRUN, " on nid-21", "by SIGKILL", "collect-who-killed", ("kernel log of nid-21",)),
+        (STORE, "", "", "collect-first-log", ("log of rank 0,", "gpu-00")),
     ],
-)  # fmt: skip
-def test_a_job_that_ended_is_asked_for_what_is_left_of_it(tmp_path: Path, text: str, first: str, asked: str) -> None:
+)
+def test_a_job_that_ended_is_asked_for_what_is_left_of_it(
+    tmp_path: Path, text: str, first: str, how: str, code: str, asked: tuple[str, ...]
+) -> None:
     verdict = triage(log(tmp_path, text))
     assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
-    assert first in headline(verdict)
+    assert verdict.crash is not None and verdict.crash.how == how
+    if first:
+        assert first in headline(verdict) and how in headline(verdict)
+    else:
+        assert verdict.crash == JobCrash() and "crashed" in headline(verdict)
     assert [step.do for step in verdict.next] == [Act.COLLECT, Act.ASK_PEOPLE]
-    assert verdict.next[0].why.startswith(asked) and "ended it" in verdict.next[1].why
+    assert all(one in verdict.next[0].why and one in words_of(verdict.because, code) for one in asked)
+    assert "ended it" in verdict.next[1].why
 
 
 @pytest.mark.parametrize(
@@ -80,14 +88,15 @@ def test_the_machine_is_that_of_the_rank_and_not_of_another_end(tmp_path: Path) 
 def test_a_job_that_hung_before_it_ended_did_not_crash(tmp_path: Path) -> None:
     verdict = triage(log(tmp_path, GAVE_UP + LIST.format(code=-6, words="Signal 6 (SIGABRT) received by PID 2315")))
     assert verdict.crash is None
-    assert any("when it hangs again" in step.why for step in verdict.next)
+    assert any("hangs again" in step.why for step in verdict.next)
 
 
 def test_an_error_that_came_from_another_rank_asks_for_that_ones_log(tmp_path: Path) -> None:
     text = 'Traceback (most recent call last):\n  File "/srv/a.py", line 8, in f\n    go()\nXGBoostError: Encountered EOF. The other end is likely closed.\n'
     verdict = triage(log(tmp_path, text))
     assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
-    assert "the job crashed, cause unknown" in headline(verdict) and "the logs of all ranks" in verdict.next[0].why
+    assert verdict.crash == JobCrash() and "crashed" in headline(verdict)
+    assert verdict.next[0].do is Act.COLLECT and "all ranks" in words_of(verdict.because, "collect-first-log")
 
 
 def test_where_several_ranks_are_named_none_is_the_first(tmp_path: Path) -> None:

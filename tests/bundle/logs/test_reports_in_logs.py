@@ -27,7 +27,7 @@ def judged(folder: Path, log: str) -> Verdict:
 def test_ranks_that_time_out_in_hccl_are_victims(tmp_path: Path) -> None:
     verdict = judged(tmp_path, LATE.format(rank=1) + LATE.format(rank=9))
     assert (verdict.kind, verdict.evict.machines) == (Kind.UNDETERMINED, ())
-    assert "another rank did not connect to this one in time" in verdict.because[0].text
+    assert verdict.because[0].code == "victim-of-others" and "ranks 1,9" in verdict.because[0].text
 
 
 def test_the_rank_that_the_analysis_misses_is_named(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_of_files_that_list_no_ranks_the_numbers_must_be_in_order(fill: Fill) ->
     assert {trace.rank: trace.pid for trace in snapshot.rounds[0].traces} == dict(
         enumerate((498, 499, 500, 4711, 4712))
     )
-    assert snapshot.account.notes[0].startswith("nothing tells the ranks of these processes, so they are numbered: ")
+    assert "numbered: 0 is process 498" in snapshot.account.notes[0]
 
 
 def test_two_files_of_one_number_are_nobodys(fill: Fill) -> None:

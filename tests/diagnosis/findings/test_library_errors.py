@@ -49,7 +49,8 @@ def test_operations_that_do_not_fit_are_the_programs_and_no_links() -> None:
     verdict = judged(joined, TRUNCATED)
     assert (verdict.kind, verdict.evict.machines) == (Kind.SOFTWARE, ())
     assert verdict.confidence > 0.95
-    assert "receiving 1048576 bytes instead of 65536" in verdict.because[0].text
+    assert verdict.because[0].code == "operations-refused"
+    assert "1048576" in verdict.because[0].text and "65536" in verdict.because[0].text
 
 
 def test_who_stands_elsewhere_is_the_first_culprit_and_not_who_noticed_it() -> None:

@@ -9,7 +9,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
 from hangdog_models.topology import Layout, Topology, build
 from hangdog_models.verdict import Kind, Verdict
-from support.cases.reasons import codes
+from support.cases.reasons import codes, words_of
 from support.cases.stories import C10D, STACKS, first, job, trace, twice
 
 #: Stacks by the ranks that have them.
@@ -63,7 +63,7 @@ def test_one_rank_alone_or_ranks_that_share_no_group_name_nobody() -> None:
 def test_a_replica_that_waits_for_nothing_may_as_well_have_been_led_there_by_the_code() -> None:
     verdict = told(job(tp=4, dp=16, per_machine=4), {(20, 21, 22, 23): STACKS["user"]}, sync("report"))
     assert (verdict.kind, first(verdict)) == (Kind.UNDETERMINED, (20, 21, 22, 23))
-    assert any("most suspicious: ranks 20-23 stand apart" in line.text for line in verdict.because)
+    assert "ranks 20-23" in words_of(verdict.because, "apart-in-group")
 
 
 def test_messages_stuck_where_a_step_ends_are_told_from_those_that_hold_a_whole_pipeline_up() -> None:

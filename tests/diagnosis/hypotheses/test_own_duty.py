@@ -10,7 +10,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.verdict import Act, Kind, StallCause, Verdict
-from support.cases.reasons import codes
+from support.cases.reasons import codes, words_of
 from support.cases.stories import C10D, first, job, look, snapshot, trace
 
 SHAPE = job(dp=8)
@@ -38,7 +38,7 @@ def test_one_rank_that_evaluates_is_a_phase_of_a_healthy_job() -> None:
     once = of(EVALUATES, STEP, active=True, gil=True)
     for verdict in (judged(once, once), judged(once, stalled_s=60.0)):
         assert verdict.kind is Kind.NONE and not verdict.evict.machines
-        assert "evaluates, which no other rank does" in " ".join(map(str, verdict.because))
+        assert "rank 0 evaluates" in words_of(verdict.because, "in-a-duty")
 
 
 def test_it_is_held_for_one_for_as_long_as_phases_last() -> None:
@@ -118,7 +118,7 @@ def test_one_that_works_while_all_others_are_at_a_barrier_works_for_them() -> No
     looks = [of(COUNTS, AT_BARRIER, active=True, gil=True) for _ in range(2)]
     looks[1][0] = trace(0, COUNTS, state="R", shift=1, active=True, gil=True)
     verdict = judged(*looks)
-    assert verdict.kind is Kind.NONE and "while the others are at a barrier" in " ".join(map(str, verdict.because))
+    assert verdict.kind is Kind.NONE and "at a barrier" in words_of(verdict.because, "in-a-duty")
 
 
 def goes_about(*last: str) -> list[list[ProcessTrace]]:
@@ -169,7 +169,7 @@ def test_one_that_is_met_in_the_attempt_polls_for_the_lock_file_like_all_others(
     looks = [[trace(0, maps, state="R", active=True, gil=True, shift=at), *sleeps] for at in range(2)]
     verdict = judged(*looks, [trace(0, maps, state="R", active=True, gil=True, shift=2), *caught])
     assert verdict.culprit is not None and verdict.culprit.ranks == (0,) and verdict.kind is Kind.NONE
-    assert "at work while the others wait for a lock file" in " ".join(map(str, verdict.because))
+    assert "lock file" in words_of(verdict.because, "in-a-duty")
     asleep = [trace(0, maps, state="S"), *sleeps]
     assert judged(asleep, asleep, asleep).kind is not Kind.NONE, "who sleeps is not at work"
 

@@ -116,7 +116,8 @@ def test_a_loop_that_now_and_then_calls_something_goes_nowhere() -> None:
     looping = [[trace(0, stack, active=True), *waiting] for stack in (tidying, asking, tidying)]
     verdict = diagnose(snapshot(*looping), CUBE)
     assert verdict.kind in (Kind.SLOW, Kind.SOFTWARE) and first(verdict) == (0,), verdict.because
-    assert "at different lines of it" in verdict.because[0].text and not verdict.evict.machines
+    assert verdict.because[0].code == "computes" and "different lines" in verdict.because[0].text
+    assert not verdict.evict.machines
     elsewhere = [*tidying[:2], "resident memory.py", "__new__ pathlib.py"]
     travelling = [[trace(0, stack, active=True), *waiting] for stack in (tidying, elsewhere, tidying)]
     assert diagnose(snapshot(*travelling), CUBE).kind is not Kind.MACHINE

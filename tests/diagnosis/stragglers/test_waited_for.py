@@ -1,5 +1,6 @@
 """Who works longer than its like is blamed only if somebody waits for it; where no machine is known, its tensor group is named."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -103,4 +104,5 @@ def test_where_no_machine_is_known_a_tensor_group_is_named_together() -> None:
         records.append(replace(one, entries=entries, members={name: group}))
     answer = find(records, nowhere)
     assert answer is not None and answer.suspects[0].ranks == tuple(late) and answer.machines == {}
-    assert "rank 4, like ranks 4-7, joined 19 of 19" in answer.reasons[0].text
+    assert answer.reasons[0].code == "joins-late"
+    assert re.search(r"rank 4\b.*\branks 4-7\b.* 19 of 19 ", answer.reasons[0].text)

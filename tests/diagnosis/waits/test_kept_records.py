@@ -17,6 +17,8 @@ from support.cases.stories import first, job, look, snapshot
 
 FOUR: Topology = job(dp=4, per_machine=1)
 WORLD = tuple(map(Rank, range(4)))
+#: After it a note says why.
+NOT_COUNTED = " not count: "
 
 
 def records(*ages: int, behind: int = 2, at: int = 7) -> tuple[RankCounters, ...]:
@@ -41,9 +43,8 @@ def notes(verdict: Verdict) -> tuple[str, ...]:
 def test_a_record_of_the_standstill_counts_and_says_how_old_it_is() -> None:
     verdict = judged(records(25, 25, 25, 25), 7.0)
     assert first(verdict) == (2,)
-    assert notes(verdict) == (
-        "the flight records of ranks 0-3 were written 25 s before they were asked for, by their processes themselves",
-    )
+    (note,) = notes(verdict)
+    assert "ranks 0-3 " in note and "25 s" in note and NOT_COUNTED not in note
 
 
 def test_it_counts_as_one_that_was_asked_for() -> None:
@@ -58,10 +59,7 @@ def test_what_was_written_before_the_standstill_is_history(stalled_s: float | No
     assert all(suspect.ranks != (2,) for suspect in verdict.suspects)
     assert verdict.evict.machines == ()
     (note,) = notes(verdict)
-    assert note == (
-        "the flight records of ranks 0-3 were written 90 s before they were asked for, by their processes themselves, and do"
-        " not count: the job may have got on since, for nothing shows that it stood still then"
-    )
+    assert "ranks 0-3 " in note and "90 s" in note and "may have " in note.partition(NOT_COUNTED)[2]
 
 
 def test_a_job_that_counts_steps_since_has_got_on() -> None:
@@ -73,7 +71,7 @@ def test_a_job_that_counts_steps_since_has_got_on() -> None:
         for steps in (10, 11)
     )
     verdict = judged(records(5, 5, 5, 5), 7.0, snapshot(before, after))
-    assert notes(verdict)[0].endswith("and do not count: the job has got on since")
+    assert "has got on" in notes(verdict)[0].partition(NOT_COUNTED)[2]
 
 
 def test_a_rank_that_others_overtook_was_not_behind_but_asked_too_late() -> None:
@@ -84,7 +82,4 @@ def test_a_rank_that_others_overtook_was_not_behind_but_asked_too_late() -> None
     without = judged(now, 30.0)
     assert (verdict.suspects, verdict.evict, verdict.causes) == (without.suspects, without.evict, without.causes)
     (note,) = notes(verdict)
-    assert note == (
-        "the flight record of rank 2 was written 25 s before it was asked for, by its process itself, and does not count:"
-        " another rank has completed since what it had not entered then"
-    )
+    assert "rank 2 " in note and "25 s" in note and "another rank " in note.partition(NOT_COUNTED)[2]

@@ -53,7 +53,8 @@ def test_a_rank_that_has_not_completed_what_its_peers_have_is_named_whatever_it_
     told = [step(4, (85, 82), (38, 36)), step(5, (85, 78), (38, 31)), *(step(r, (85, 85), (38, 36)) for r in (6, 7))]
     verdict = judged([*WAITING, *told], world(8))
     assert (verdict.kind, suspects(verdict)) == (Kind.MACHINE, [(5,)])
-    assert "behind in 2 process groups" in verdict.because[0].text
+    assert verdict.because[0].code == "operation-not-completed"
+    assert verdict.because[0].text.startswith("rank 5 ") and "2 process groups" in verdict.because[0].text
     assert verdict.evict.machines == ()  # no evidence tells its machine
 
 

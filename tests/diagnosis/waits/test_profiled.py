@@ -1,5 +1,6 @@
 """What NCCL's profiler shows of each rank: whose device has not begun, who never came, and where a collective is stuck."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -189,14 +190,16 @@ def test_the_device_that_neither_takes_nor_gives_is_named_where_all_have_begun()
     assert holds(stuck(around(2))) == [("dp", (0, 1, 3), (2,))]
     verdict = judged(stuck(around(2)))
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
-    assert "its own GPU, which has not reached the end of all_reduce 7" in verdict.because[0].text
+    assert verdict.because[0].code == "own-device-behind"
+    assert verdict.because[0].text.startswith("rank 2 ") and "all_reduce 7 " in verdict.because[0].text
 
 
 def test_data_that_is_ready_and_does_not_leave_is_held_up_between_two() -> None:
     assert holds(stuck(held_up(1))) == [("p2p", (1, 2), ()), ("dp", (0, 3), (1, 2))]
     verdict = judged(stuck(held_up(1)))
     assert (verdict.kind, verdict.suspects[0].ranks) == (Kind.GROUP, (1, 2))
-    assert "rank 1 has data that does not reach rank 2" in verdict.because[0].text
+    assert verdict.because[0].code == "joined-and-stuck"
+    assert re.search(r"\brank 1 .*\brank 2\b", verdict.because[0].text), "from whom the data does not reach whom"
 
 
 def test_what_was_sent_and_has_not_arrived_is_held_up_between_two() -> None:

@@ -63,7 +63,7 @@ def test_the_one_that_does_not_answer_is_named() -> None:
     """A program that ended does not answer either, and its machine is sound."""
     verdict = judged(silent(5))
     assert (verdict.kind, verdict.suspects[0].ranks, verdict.evict.machines) == (Kind.MACHINE, (5,), ())
-    assert "rank 5 does not answer NCCL RAS, while others do" in verdict.because[0].text
+    assert verdict.because[0].code == "silent-to-ras" and verdict.because[0].text.startswith("rank 5 ")
     assert verdict.next[0].do is Act.COLLECT and "rank 5" in verdict.next[0].why
 
 

@@ -1,10 +1,13 @@
 """Tables of nccl-tests: wrong results, a run that gave up, a machine far behind others."""
 
+import re
+
 import pytest
 
 from hangdog_models.errors import UnreadableEvidence
 from hangdog_models.findings import Impact
 from hangdog_models.reading.collectives import nccl_tests
+from support.refused import refused
 
 HEADER = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
 
@@ -71,13 +74,13 @@ def test_wrong_results_are_of_a_machine_only_where_it_ran_alone(
 ) -> None:
     (found,) = nccl_tests.read(run(*hosts, wrong=3, end="# Out of bounds values : 2 FAILED\n"))
     assert (found.code, found.impact, found.machine) == ("wrong results", impact, machine)
-    assert "at 1048576 bytes in 3 values" in found.what and "gpu-a17" in found.what
+    assert all(value in found.what for value in ("1048576 bytes", "3 values", "gpu-a17"))
 
 
 def test_a_run_that_gave_up_says_after_which_size() -> None:
     (found,) = nccl_tests.read(run("gpu-a17", end="gpu-a17: Test timeout (30s) /src/common.cu:301\n"))
     assert (found.code, found.impact, found.machine) == ("test stuck", Impact.SUSPECTS, "gpu-a17")
-    assert "no progress for 30 s after 134217728 bytes" in found.what
+    assert "30 s" in found.what and "134217728 bytes" in found.what
 
 
 @pytest.mark.parametrize(("text", "last"), [(HUNG, 0), (run("a", "b", end="").rpartition("   134217728")[0], 1 << 20)])
@@ -92,7 +95,7 @@ def test_a_machine_that_is_far_behind_others_slows() -> None:
     text = run("a") + run("b") + run("c", busbw=120.5) + run("d")
     (found,) = nccl_tests.read(text)
     assert (found.code, found.impact, found.machine) == ("slow test", Impact.SLOWS, "c")
-    assert "on c alone reaches 120.5 GB/s, on 3 others 361.2" in found.what
+    assert re.search(r"\bon c .*\b120\.5 GB/s\b.*\b3 others .*\b361\.2\b", found.what)
 
 
 def test_runs_of_several_machines_or_of_other_tests_are_not_compared() -> None:
@@ -110,5 +113,5 @@ def test_a_bandwidth_below_what_was_asked_for_slows() -> None:
 @pytest.mark.parametrize("text", ["", "# size of the model: 7\n", PLAIN])
 def test_any_other_text_is_none(text: str) -> None:
     assert not nccl_tests.recognises(text)
-    with pytest.raises(UnreadableEvidence, match="no table"):
+    with refused("damaged-report", UnreadableEvidence):
         nccl_tests.read(text)

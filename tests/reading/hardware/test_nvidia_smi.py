@@ -160,7 +160,7 @@ def test_each_fault_of_one_gpu_is_told_alike_by_text_and_xml(write, values: dict
 
 def test_one_report_does_not_tell_a_kernel_that_spins_from_a_load_that_begins() -> None:
     (found,) = nvidia_smi.read(as_text(SOUND, changed(GPU_Power_Readings__Power_Draw="221.44 W")))
-    assert found.what.endswith("it waits in a kernel that spins, or has only just begun to compute")
+    assert "spins, or " in found.what and "just begun" in found.what
 
 
 def test_older_section_names_mean_the_same() -> None:

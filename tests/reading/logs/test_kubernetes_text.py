@@ -175,7 +175,7 @@ def occurred(kind: str, name: str, reason: str = "NodeNotReady", second: str = "
 def test_the_controller_names_the_pod_of_a_machine_that_it_lost() -> None:
     text = occurred("Pod", "kube-system/proxy-7x") + occurred("Pod", "team/llama-worker-3")
     assert told(text) == [("node not ready", Impact.VICTIM, "")]
-    assert "the machine of pod llama-worker-3" in read(text)[0].what
+    assert "pod llama-worker-3" in read(text)[0].what
 
 
 @pytest.mark.parametrize(("second", "impact"), [("04", Impact.RESET), ("09", Impact.TELLS_NOTHING)])

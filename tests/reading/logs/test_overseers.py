@@ -1,5 +1,7 @@
 """Reports in logs that name others than their writer: Horovod, XLA, JAX and the analysis of flight recorder dumps."""
 
+import re
+
 import pytest
 
 from hangdog_models.findings import Finding, Impact
@@ -53,13 +55,13 @@ def test_the_rank_that_all_tensors_lack_is_named(prefix: str) -> None:
     (one,) = findings("".join(f"{prefix}{line}\n" for line in text.splitlines()))
     assert (one.code, one.impact, one.ranks) == ("stall inspector", Impact.VICTIM, (1,))
     assert one.rank == (0 if prefix else None)
-    assert "wait in allreduce.a, which rank 1 did not submit" in one.what
+    assert re.search(r"\bwait .*\ballreduce\.a, .*\brank 1 .*not submit", one.what)
 
 
 def test_sides_that_lack_what_the_other_one_waits_in_are_in_different_operations() -> None:
     (one,) = findings(STALLED + "Missing ranks:\n" + missing("0", "broadcast.b") + missing("1", "allreduce.a"))
     assert (one.code, one.impact, one.ranks) == ("mismatched collectives", Impact.PROGRAM, (0, 1))
-    assert "rank 0 did not submit broadcast.b, rank 1 did not submit allreduce.a" in one.what
+    assert re.search(r"\brank 0 .*\bbroadcast\.b, rank 1 .*\ballreduce\.a\b", one.what)
 
 
 def test_a_list_that_is_cut_may_hold_what_the_other_one_holds() -> None:
@@ -126,7 +128,7 @@ def test_the_analysis_of_recorder_dumps_names_who_is_missing(text: str, group: s
     streams = training_log.read(text, None)
     (one,) = [finding for stream in streams for finding in stream.findings]
     assert (one.code, one.impact, one.ranks) == ("flight recorder analysis", Impact.VICTIM, (2,))
-    assert "rank 2 is missing in all_reduce 44" in one.what
+    assert re.search(r"\brank 2 .*missing .*\ball_reduce 44\b", one.what)
     counted = {stream.rank: stream.counters.enqueued for stream in streams if stream.counters is not None}
     positions = {int(rank or 0): next(iter(groups.values())) for rank, groups in counted.items()}
     members = {0, 3} if group == "main" else {0, 1, 3}

@@ -62,7 +62,7 @@ def test_any_other_text_is_none(text: str) -> None:
 
 
 def test_a_text_without_a_stack_is_refused() -> None:
-    with pytest.raises(UnreadableEvidence, match="no stack"):
+    with refused("no-stack", UnreadableEvidence):
         austin.read("P7;T7 5\n")
 
 

@@ -10,6 +10,11 @@ def reasons(*sentences: str) -> tuple[VerdictReason, ...]:
     return tuple(VerdictReason("waited-for", sentence) for sentence in sentences)
 
 
+def words_of(because: Iterable[VerdictReason], code: str) -> str:
+    """What the reasons of this kind say, for the values in it; empty where there is none of it."""
+    return "\n".join(one.text for one in because if one.code == code)
+
+
 def codes(because: Iterable[VerdictReason]) -> tuple[str, ...]:
     """What kinds of evidence these are."""
     return tuple(one.code for one in because)

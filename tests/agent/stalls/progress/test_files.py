@@ -216,7 +216,7 @@ def test_a_user_whose_process_ends_is_left_alone_for_a_while(
     (reader,) = rounds._readers.values()
     os.kill(reader.pid, 9)
     targets.until(lambda: not rounds.look(wishes) and not rounds._readers)
-    assert len([record for record in caplog.records if "are not followed for 60 s" in record.message]) == 1
+    assert len([record for record in caplog.records if "not followed for 60 s" in record.message]) == 1
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The job monitor with progress signals: a rank that polls is noticed, one that makes progress is left alone, one sign alone does nothing."""
 
 import random
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -227,9 +228,10 @@ def test_where_no_lines_count_steps_collectives_time_them(lines: bool) -> None:
     assert slow is not None and slow.by_collectives is not lines
     assert slow.step_s / slow.usual_s == pytest.approx(1.5, rel=0.05)
     assert (monitor.pace(now) is not None) is lines
-    assert slow.why.startswith(
-        "a step takes" if lines else "from one collective to the next it takes 12.5 ms, 50 % more than the 8.33 ms"
-    )
+    if lines:
+        assert slow.why.startswith("a step takes")
+    else:
+        assert re.search(r"\bcollective .*\b12\.5 ms, 50 % .*\b8\.33 ms\b", slow.why)
 
 
 @pytest.mark.parametrize("fall", [0.95, 0.67])
@@ -242,7 +244,7 @@ def test_a_job_whose_throughput_falls_is_told_though_its_steps_take_as_long_as_b
     if fall > 0.9:
         assert slow is None
         return
-    assert slow is not None and slow.why == "tokens/s fell by 33 %, from 12,000 to 8,040"
+    assert slow is not None and re.match(r"tokens/s .* 33 %.* 12,000 .* 8,040$", slow.why)
     log.live(monitor, 100, 12_000.0)
     assert monitor.slowdown() is None
     log.begin()  # another start of the job writes to the same log: what was usual is not any more

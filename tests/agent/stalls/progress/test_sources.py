@@ -176,7 +176,7 @@ def test_a_pattern_that_cannot_be_used_is_told_once_and_lines_are_learned(
         grow(lambda i: append(tmp_path / "out", f"step {i}\n"), hearing)
         assert hearing.of(one, SignalKind.LINES).contradicts(0.0)
     (told,) = [record.message for record in caplog.records if "HANGDOG_STEP_PATTERN" in record.message]
-    assert told.startswith("HANGDOG_STEP_PATTERN of job job is not used: not a regular expression: missing )")
+    assert told.startswith("HANGDOG_STEP_PATTERN of job job ") and "missing )" in told
 
 
 def test_a_heartbeat_file_by_its_time_or_written_anew(tmp_path: Path) -> None:
