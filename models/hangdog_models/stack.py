@@ -83,6 +83,7 @@ class Reason(StrEnum):
     NOT_SAFE = "not safe to hold"
     MOVED = "moved while it was read"
     NO_AGENT = "no agent answered"
+    UNREACHABLE = "could not be reached"
     NO_EVIDENCE = "no evidence"
 
 
@@ -96,6 +97,7 @@ MERELY_FAILED = frozenset(
         Reason.TOOL_MISSING,
         Reason.NOT_SAFE,
         Reason.MOVED,
+        Reason.UNREACHABLE,
     }
 )
 

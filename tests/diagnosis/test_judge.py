@@ -17,6 +17,8 @@ from support.cases.reasons import codes
 from support.cases.stories import first, job, look, snapshot, trace, twice
 
 CUBE = job(tp=2, dp=2, pp=2)
+#: Rank 5, stuck in its driver.
+STUCK = trace(5, "user", state="D", wchan="uvm_ioctl")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def test_the_one_outside_of_the_collective_is_named_with_the_likeliest_cause(
 
 def test_one_look_names_but_does_not_evict() -> None:
     verdict = diagnose(snapshot(look({"0-4,6-7": "metrics", "5": "disk"})), CUBE)
-    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.MACHINE, (5,), ())
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.UNDETERMINED, (5,), ())
     assert "collect-looks" in codes(verdict.because)
 
 
@@ -82,7 +84,9 @@ def test_where_nobody_told_the_machine_of_the_culprit_it_is_asked_for() -> None:
 def test_where_it_takes_more_machines_than_the_budget_that_is_said(world: int) -> None:
     """Of the larger job each suspect alone is more certain than an eviction takes."""
     other = ["<module> train.py", "refresh data.py", "read_bytes pathlib.py"]
-    stuck = twice([*look({f"0-1,3-4,6-{world - 1}": "metrics", "2": "disk"}), trace(5, other)])
+    stuck = twice(
+        [*look({f"0-1,3-4,6-{world - 1}": "metrics", "2": "disk"}), trace(5, other, state="D", wchan="io_schedule")]
+    )
     kept = diagnose(stuck, job(dp=world), Options(budget_machines=1))
     assert (kept.kind, kept.evict.machines) == (Kind.MACHINE, ())
     assert kept.because[-1].code == "kept-over-budget" and re.findall(r"\d+", kept.because[-1].text) == ["2", "1"]
@@ -220,7 +224,7 @@ def test_no_evidence_at_all_is_undetermined() -> None:
 
 
 def test_the_coverage_target_is_a_setting() -> None:
-    story = snapshot(look({"0-4,6-7": "metrics", "5": "disk"}))
+    story = snapshot([*look({"0-4,6-7": "metrics"}), STUCK])
     assert diagnose(story, CUBE, Options(coverage_target=0.8)).evict.machines == ("node-2",)
 
 

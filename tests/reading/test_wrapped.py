@@ -74,6 +74,14 @@ def test_a_sign_that_somebody_put_before_the_first_line_hides_no_edge(width: int
     assert rejoined(sign + wrapped(LOG, width)) == sign + LOG
 
 
+@pytest.mark.parametrize("mark", ["> ", "- ", ""])
+def test_a_quotation_hides_no_lost_gpu(mark: str) -> None:
+    lines = ("nvidia-peermem: detected invalid context", "NVRM: Xid (PCI:0000:cb:00): 79, GPU has fallen off the bus.")
+    text = "".join(f"{mark}[Fri Aug 30 11:43:09 2024] {line}\n" for line in lines)
+    (logged,) = read_contents(name_of("dmesg.txt"), text.encode(), DEFAULTS)
+    assert isinstance(logged, Logged) and [one.code for one in logged.findings] == ["Xid 79"]
+
+
 def test_the_evidence_is_read_as_it_was_printed() -> None:
     (whole,) = read_contents(name_of("job.log"), LOG.encode(), DEFAULTS)
     (broken,) = read_contents(name_of("job.log"), wrapped(LOG, 120).encode(), DEFAULTS)

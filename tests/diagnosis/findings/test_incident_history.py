@@ -19,7 +19,7 @@ DAY = 86400.0
 WIDE = job(dp=16, per_machine=2)
 #: Rank 6 of machine node-3 sleeps in a function of the user's; all others wait.
 SCENE = snapshot(*[[*look({"0-5,7-15": "gather"}), trace(6, "user", state="S")]] * 2)
-HOST = snapshot(*[[*look({"0-5,7-15": "gather"}), trace(6, "disk", state="S")]] * 2)
+HOST = snapshot(*[[*look({"0-5,7-15": "gather"}), trace(6, "disk")]] * 2)
 ELSEWHERE = ("node-1", (2,))
 MOVED = ("node-3", (12,))
 SAME = ("node-3", (6,))

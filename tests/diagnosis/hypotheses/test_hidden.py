@@ -68,7 +68,7 @@ def test_native_frames_show_a_wait_of_gloo_that_no_python_frame_names() -> None:
 
 def test_who_asks_a_service_at_the_place_of_a_root_is_beside_it_whatever_its_counters_await() -> None:
     """One look at a data service that fails: rank 60 launched its collectives before it asked, rank 0 did not."""
-    seen = [trace(rank, "disk" if rank in (0, 60) else "gather", state="S") for rank in range(64)]
+    seen = [trace(rank, "disk") if rank in (0, 60) else trace(rank, "gather", state="S") for rank in range(64)]
     behind = {"0": 6}
     counters = tuple(
         RankCounters(Rank(r), behind if r == 0 else {"0": 7}, behind, (), {"0": tuple(map(Rank, range(64)))}, {})
@@ -77,4 +77,4 @@ def test_who_asks_a_service_at_the_place_of_a_root_is_beside_it_whatever_its_cou
     verdict = diagnose(replace(snapshot(seen), counters=counters), WIDE)
     assert verdict.evict.machines == ()
     alone = [*seen[:60], trace(60, "gather", state="S"), *seen[61:]]
-    assert diagnose(replace(snapshot(alone), counters=counters), WIDE).evict.machines == ("node-0",)
+    assert first(diagnose(replace(snapshot(alone), counters=counters), WIDE)) == (0,)

@@ -35,7 +35,7 @@ def once(*odd: ProcessTrace) -> Verdict:
     [
         (trace(5, LOCK, state="T"), trace(40, CHILD, state="T")),
         (trace(5, "user", state="T"), trace(40, PACKING, state="D", wchan="uvm_ioctl")),
-        (trace(5, "disk", state="S"), trace(40, PACKING, state="D", wchan="uvm_ioctl")),
+        (trace(5, "disk", state="D", wchan="os_acquire_mutex"), trace(40, PACKING, state="D", wchan="uvm_ioctl")),
     ],
 )
 def test_two_outside_at_different_places_of_whom_one_is_held_are_both_stuck(
@@ -142,7 +142,7 @@ def test_a_stated_standstill_is_no_moment_of_a_step() -> None:
 
 
 def test_one_look_at_a_standstill_that_was_stated_decides_what_two_looks_do() -> None:
-    ranks = [trace(rank, "disk" if rank == 5 else "metrics", state="S") for rank in range(8)]
+    ranks = [trace(rank, "disk") if rank == 5 else trace(rank, "metrics", state="S") for rank in range(8)]
     shape = job(tp=2, dp=2, pp=2)
     one, two = snapshot(ranks), snapshot(ranks, ranks)
     stated, seen = (diagnose(replace(s, job=replace(s.job, stalled_s=1800.0)), shape) for s in (one, two))

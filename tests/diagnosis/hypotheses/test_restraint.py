@@ -23,7 +23,7 @@ def once(*odd: ProcessTrace, topology: Topology = WIDE) -> Verdict:
 
 
 def test_in_one_look_a_root_is_evicted_alone_and_not_beside_a_rank_that_runs_python() -> None:
-    stuck = trace(5, "disk", state="S")
+    stuck = trace(5, "disk", state="D", wchan="os_acquire_mutex")
     assert once(stuck).evict.machines == ("node-0",)
     assert once(stuck, trace(40, "gather", active=True, gil=True)).evict.machines == ()
 
@@ -132,7 +132,7 @@ def test_machines_at_work_at_one_place_are_no_fault_of_the_code() -> None:
 
 
 def test_a_machine_that_does_not_answer_is_not_taken_for_lost_dumps() -> None:
-    seen = look({"0-55": "gather", "56-63": "timed out"})
+    seen = look({"0-55": "gather", "56-63": "no agent answered"})
     counters = tuple(RankCounters(Rank(r), {"0": 7}, {"0": 6}, (), {}, {}, {"0": 7}) for r in range(56))
     verdict = diagnose(replace(snapshot(seen, seen), counters=counters), WIDE)
     assert (verdict.kind, verdict.evict.machines) == (Kind.MACHINE, ("node-7",))

@@ -222,7 +222,9 @@ def test_a_process_that_is_stopped_or_dead_is_inside_of_nothing(state: str) -> N
     """Its kernel runs on, and its proxy thread does not: its ring shows it among the others."""
     traces = [trace(rank, "item", state=state if rank == 2 else "S") for rank in range(4)]
     told = diagnose(replace(snapshot(traces, traces), progress=stuck({rank: [] for rank in range(4)})), FOUR)
-    assert (told.kind, told.suspects[0].ranks, told.evict.machines) == (Kind.MACHINE, (2,), ("node-2",))
+    stopped = state == "T"
+    kind, evicted = (Kind.MACHINE, ("node-2",)) if stopped else (Kind.SOFTWARE, ())
+    assert (told.kind, told.suspects[0].ranks, told.evict.machines) == (kind, (2,), evicted)
     assert [(group.dim, group.ranks) for group in told.groups] == [("dp", (0, 1, 2, 3))]
 
 

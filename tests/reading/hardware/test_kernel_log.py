@@ -407,3 +407,9 @@ def test_a_log_goes_until_its_last_line_by_each_of_its_clocks() -> None:
     assert kernel_log.end("[   12.5000] a: x\n[   99.500000] b: y\n\n") == LogEnd("kernel log", "", None, 99.5)
     assert kernel_log.end(human + "b\n" * 100) is None  # of too long ago to be looked for
     assert kernel_log.end("") is kernel_log.end("no clock in it") is None
+
+
+@pytest.mark.parametrize("address", ["PCI:...", "PCI:xxxx:xx:xx", "PCI:****:**:**"])
+def test_an_address_that_somebody_masked_hides_no_lost_gpu(address: str) -> None:
+    (one,) = kernel_log.read(f"[ 100.5] NVRM: Xid ({address}): 79, GPU has fallen off the bus.\n")
+    assert (one.code, one.impact, one.device) == ("Xid 79", Impact.CONVICTS, "")

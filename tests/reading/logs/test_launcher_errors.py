@@ -148,6 +148,38 @@ def test_ranks_that_disagree_are_told_though_only_a_later_entry_of_the_list_is_l
         assert re.search(r"\brank 1: barrier .*\b1; rank 2: barrier .*\b0\b", said.what)
 
 
+def test_of_two_lists_the_times_in_them_tell_which_end_came_first() -> None:
+    """Two launchers on one terminal: the list that is printed last may be of the process that ended first."""
+    early, late = (
+        LIST.format(exitcode="1", message="x").replace("rank      : 11", f"rank      : {rank}").replace("09:00:05", at)
+        for rank, at in ((4, "08:59:14"), (11, "09:00:05"))
+    )
+    found = [one for stream in training_log.read(late + early, None) for one in stream.findings]
+    ended = {one.rank: one.at_s for one in found}
+    assert ended[Rank(11)] is not None and ended[Rank(4)] is not None and ended[Rank(11)] - ended[Rank(4)] == 51.0
+
+
+def test_a_meeting_of_launchers_that_closed_is_no_bug_of_the_program() -> None:
+    text = 'Traceback (most recent call last):\n  File "/bin/torchrun", line 8, in <module>\n    main()\ntorch.distributed.elastic.rendezvous.api.RendezvousClosedError\n'
+    (one,) = (found for stream in training_log.read(text, None) for found in stream.findings)
+    assert (one.code, one.impact) == ("RendezvousClosedError", Impact.VICTIM)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError: ACL stream synchronize failed, error code:507018",
+        "RuntimeError: synStatus=26 [Generic failure] Device acquire failed.",
+        "RuntimeError: [Rank:3] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::1073741824 (1024)MB",
+        "RuntimeError: level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)",
+    ],
+)
+def test_errors_of_other_accelerators_come_from_below_the_program(error: str) -> None:
+    text = f'Traceback (most recent call last):\n  File "train.py", line 8, in <module>\n    x.item()\n{error}\n'
+    found = [one for stream in training_log.read(text, None) for one in stream.findings]
+    assert found and not [one for one in found if one.impact is Impact.PROGRAM]
+
+
 def test_the_first_end_is_told_with_its_machine_where_that_has_a_name() -> None:
     text = LIST.format(exitcode="-11", message="Signal received by PID 99")
     assert "rank 11 on gpu-1 end" in findings(text)[0].what

@@ -269,6 +269,13 @@ def test_the_first_failure_that_the_launcher_saw_is_a_victim() -> None:
     assert re.search(r"\brank 7 on gpu-a .* -9\b", finding.what)
 
 
+def test_an_operation_that_was_given_up_is_told_though_no_line_says_which_it_is() -> None:
+    line = "[rank11]:[E ProcessGroupNCCL.cpp:1537] [PG 1 Rank 11] Timeout at NCCL work: 15734, last enqueued NCCL work: 15735, last completed NCCL work: 15733.\n"
+    (one,) = findings(line, None)
+    assert (one.code, one.impact, one.rank) == ("watchdog time-out", Impact.VICTIM, 11)
+    assert all(value in one.what for value in ("15734", "group 1", "15733"))
+
+
 TRACEBACK = '{p}Traceback (most recent call last):\n{p}  File "t.py", line 3, in <module>\n{p}    main()\n{p}{error}\n'
 
 

@@ -26,6 +26,12 @@ SUSPEND = "Error: Failed to get stack traces\n\nCaused by:\n    0: Failed to sus
         ("Could not read the contents of /proc/15/task", Reason.EXITED),
         ("bash: py-spy: command not found", Reason.TOOL_MISSING),
         ("Error: UNW_EBADREG: bad register number", Reason.TOOL_FAILED),
+        ("ssh: connect to host node-3 port 22: Connection timed out", Reason.UNREACHABLE),
+        ("ssh: connect to host node-3 port 22: No route to host", Reason.UNREACHABLE),
+        ("ssh: connect to host node-3 port 22: Connection refused", Reason.TOOL_FAILED),  # whoever refuses is there
+        ("ssh: Could not resolve hostname node-3: Temporary failure in name resolution", Reason.UNREACHABLE),
+        ("capture timed out: node agent does not answer", Reason.NO_AGENT),
+        ("no agent of node-3 is connected", Reason.NO_AGENT),
         ("", Reason.TOOL_FAILED),
     ],
 )  # fmt: skip

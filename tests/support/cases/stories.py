@@ -75,7 +75,12 @@ def frames(stack: str | Sequence[str], shift: int = 0) -> tuple[Frame, ...]:
 def trace(
     rank: int, stack: str | Sequence[str], *, state: str = "", wchan: str = "", shift: int = 0, **more: bool
 ) -> ProcessTrace:
-    """A rank's trainer in a named stack. `stack` may be a reason (`timed out`): then nothing was captured."""
+    """A rank's trainer in a named stack. `stack` may be a reason (`timed out`): then nothing was captured.
+
+    Whoever is at its `disk` is stuck there by the kernel's word, unless another state is given.
+    """
+    if stack == "disk" and not state:
+        state, wchan = "D", "io_schedule"
     kernel = ProcessState(1000 + rank, state, wchan) if state else None
     if isinstance(stack, str) and stack in set(Reason):
         return ProcessTrace(Rank(rank), pid=1000 + rank, state=kernel, missing=Missing(Reason(stack), ""))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe.activity import CHILD, NO_RULE, RankState
-from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED
+from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED, LEFT_OUT
 from hangdog_models.diagnosis.waits.launches_behind import BY_LAUNCHES
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.rules.likelihoods import by_cause
@@ -38,10 +38,11 @@ ODDS: Mapping[Activity, Odds] = {
     Activity.MISSING: _odds("doing_missing"),
     Activity.DEVICE_SYNC: _odds("doing_device_sync"),
 }
+WHY_AT_A_LOCK = by_cause("why_at_a_lock")
 #: Odds of the causes relative to each other, where the call site does not point at the machine alone.
 _CAUSES: Mapping[Activity, Mapping[str, float]] = {
-    Activity.LOCK: by_cause("why_at_a_lock"),
-    Activity.GIL: by_cause("why_at_a_lock"),
+    Activity.LOCK: WHY_AT_A_LOCK,
+    Activity.GIL: WHY_AT_A_LOCK,
     Activity.NETWORK: by_cause("why_at_a_request"),
     Activity.COMPUTE: by_cause("why_computing"),
     Activity.GC: by_cause("why_collecting"),
@@ -63,15 +64,18 @@ WHY_IDLE = by_cause("why_idle")
 WHY_ASLEEP_BY_ITS_TIMER = by_cause("why_asleep_by_its_timer")
 WHY_AT_ANOTHER_PROCESS = by_cause("why_at_another_process")
 WHY_WRITING = by_cause("why_writing")
+WHY_AT_A_FILE = by_cause("why_at_a_file")
 LIBRARY_LAUNCH = _odds("doing_library_launch")
 #: The operation of a rank that loads a compiled kernel.
 LOAD = "load"
 KERNEL_LOAD = _odds("doing_kernel_load")
 BEHIND_BY_LAUNCHES = _odds("doing_behind_by_launches")
 REMOTE_STORAGE = _odds("doing_remote_storage")
+FAILED_TIMED_OUT = _odds("failed_timed_out")
 OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
     Reason.NO_AGENT: _odds("failed_no_agent"),
-    Reason.TIMED_OUT: _odds("failed_timed_out"),
+    Reason.TIMED_OUT: FAILED_TIMED_OUT,
+    Reason.UNREACHABLE: FAILED_TIMED_OUT,
     Reason.RESTARTED: _odds("failed_restarted"),
     Reason.NOT_PERMITTED: _odds("failed_not_permitted"),
     Reason.TOOL_MISSING: _odds("failed_tool_missing"),
@@ -83,7 +87,7 @@ def odds_of(state: RankState) -> Odds:
     """The odds for a rank in this state while others wait for it."""
     if state.remote_storage:
         return REMOTE_STORAGE
-    if state.rule == BY_LAUNCHES:
+    if state.rule == BY_LAUNCHES or (state.rule == BY_DEVICE and state.operation == LEFT_OUT):
         return BEHIND_BY_LAUNCHES
     if state.activity is Activity.MISSING and state.missing:
         return OF_FAILED_CAPTURE.get(state.missing.reason, ODDS[Activity.MISSING])
@@ -106,6 +110,13 @@ def causes_of(state: RankState) -> Mapping[str, float] | None:
         return WHY_WRITING
     if state.activity in (Activity.COMPUTE, Activity.UNKNOWN) and in_an_operator(state):
         return WHY_IN_AN_OPERATOR
+    if (
+        state.activity is Activity.STORAGE
+        and not state.in_kernel
+        and not state.remote_storage
+        and state.missing is None
+    ):
+        return WHY_AT_A_FILE
     if state.activity is Activity.LOCK and state.label in _OF_ANOTHER_THREAD:
         return WHY_AT_ANOTHER_THREAD
     if state.activity is Activity.UNKNOWN and state.dozing:

@@ -15,6 +15,7 @@ from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import Waits
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
+from hangdog_models.stack import Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
@@ -32,6 +33,7 @@ CAPTURE_FAILED = likelihood("capture_failed")
 OTHERS_AT_WORK = likelihood("others_at_work")
 LOADER_RUNS = likelihood("loader_runs")
 SILENT_MACHINE = likelihood("silent_machine")
+UNREACHED_MACHINE = likelihood("unreached_machine")
 SILENT_TO_RAS = likelihood("silent_to_ras")
 KNOWN_BY_COUNTERS = likelihood("known_by_counters")
 BEHIND_MOST = likelihood("behind_most")
@@ -83,7 +85,9 @@ def weigh(look: Look, waits: Waits, motion: Motion, topology: Topology) -> dict[
             others = len(where_of.get(place, ())) - 1
             if mute:
                 on = len(topology.machines[topology.machine(rank) or ""])
-                factors.append(Factor(f"none of the {counted(on, 'rank')} of its machine answers", SILENT_MACHINE))
+                agent = state.missing is not None and state.missing.reason is Reason.NO_AGENT
+                weight = SILENT_MACHINE if agent else UNREACHED_MACHINE
+                factors.append(Factor(f"none of the {counted(on, 'rank')} of its machine answers", weight))
             elif merely_failed(state):
                 unread = f"{counted(failed, 'capture')} failed, on machines that answer"
                 factors.append(Factor(unread, CAPTURE_FAILED / failed))

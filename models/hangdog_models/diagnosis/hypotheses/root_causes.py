@@ -11,7 +11,7 @@ from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe.activity import SERVICES, RankState, sites
 from hangdog_models.diagnosis.observe.duties import TRACKS, duty
 from hangdog_models.diagnosis.observe.motion import Motion
-from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, LAUNCHED_BEFORE
+from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, LAUNCHED_BEFORE, LEFT_OUT
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.verdict import Activity, Kind, VerdictReason
@@ -156,8 +156,9 @@ def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
     if meanwhile is not None and (works or goes_about(rank, state, scene.motion)):
         return f"is at work while the others {meanwhile}"
     found = duty(state.frames) if state.activity in _AT_WORK and not state.queued else None
-    launched = (
-        state.rule == BY_DEVICE and state.operation != LAUNCHED_BEFORE
+    launched = state.rule == BY_DEVICE and state.operation not in (
+        LAUNCHED_BEFORE,
+        LEFT_OUT,
     )  # its host is past the call that its device hangs in
     if found is None or launched:
         return None

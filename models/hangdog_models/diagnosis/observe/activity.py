@@ -80,6 +80,7 @@ class RankState:
     - `device_late`: since the round before its device came late to collectives (True), or waited in them for others
       (False); None if its profiler ring does not tell.
     - `beside`: it does not answer, and another process of its node does.
+    - `in_kernel`: the kernel shows that it waits there for a disk or a driver, by its state or by frames of its own.
     """
 
     activity: Activity
@@ -106,6 +107,7 @@ class RankState:
     passing: bool = False
     device_late: bool | None = None
     beside: bool = False
+    in_kernel: bool = False
 
     @property
     def place(self) -> tuple[Activity, str | None, str | None, str, bool]:
@@ -167,6 +169,7 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
             remote_storage=far,
             missing=trace.missing,
             writing=kernel_sleep.writing(state),
+            in_kernel=asleep is not None,
         )
     place = place_of(thread.frames, rules)
     holder = _holder(trace, thread)
@@ -225,6 +228,8 @@ def read(trace: ProcessTrace, rules: RuleSet) -> RankState:
         writing=kernel_sleep.writing(state),
         awaits=awaits,
         through_file=through_file,
+        in_kernel=kernel_sleep.activity(state, thread.frames) is not None
+        or any(f.file == "kernel" for f in thread.frames),
         polls=place.rule is not None and place.rule.polls,
     )
 
@@ -265,7 +270,7 @@ def _by_kernel(trace: ProcessTrace, thread: Thread | None, rules: RuleSet) -> Ra
     return RankState(
         activity, Wait.NONE, operation, label=label, rule=rule, signature=place.signature if place else None, busy=False,
         frames=thread.frames if thread else (), remote_storage=kernel_sleep.remote_storage(trace.state), missing=trace.missing,
-        writing=kernel_sleep.writing(trace.state),
+        writing=kernel_sleep.writing(trace.state), in_kernel=activity is Activity.STORAGE,
     )  # fmt: skip
 
 

@@ -146,6 +146,7 @@ def of_child(state: RankState, children: Sequence[ProcessTrace]) -> RankState:
     return replace(
         state, activity=asleep, operation=None, awaits=None, label=_name(child), rule="child in the kernel",
         remote_storage=kernel_sleep.remote_storage(child.state), missing=child.missing, writing=kernel_sleep.writing(child.state),
+        in_kernel=True,
     )  # fmt: skip
 
 
@@ -160,7 +161,7 @@ def of_workers(state: RankState, workers: Sequence[ProcessTrace], rules: RuleSet
         if asleep is not None:
             return replace(
                 state, activity=asleep, label=WORKER, rule="worker in the kernel", remote_storage=kernel_sleep.remote_storage(worker.state),
-                missing=worker.missing, writing=kernel_sleep.writing(worker.state),
+                missing=worker.missing, writing=kernel_sleep.writing(worker.state), in_kernel=True,
             )  # fmt: skip
     for worker in workers:
         at = read(worker, rules) if worker.threads else None

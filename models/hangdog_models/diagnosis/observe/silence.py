@@ -7,7 +7,7 @@ from hangdog_models.stack import MERELY_FAILED, Reason
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import Activity
 
-_GONE = (Reason.NO_AGENT, Reason.TIMED_OUT)
+_GONE = (Reason.NO_AGENT, Reason.TIMED_OUT, Reason.UNREACHABLE)
 
 
 def merely_failed(state: RankState) -> bool:
@@ -17,7 +17,7 @@ def merely_failed(state: RankState) -> bool:
 
 
 def silent(machine: str, look: Look, topology: Topology) -> bool:
-    """Whether two or more ranks of a machine are known, and every capture of them timed out or found no agent.
+    """Whether two or more ranks of a machine are known, and every capture of them timed out, found no agent, or did not get there.
 
     A process that answers there speaks for the machine, also where its rank is not known.
     """

@@ -25,6 +25,8 @@ from hangdog_models.verdict import Activity
 BY_COUNTERS, BY_DEVICE, BY_COMPLETION = "counters", "device behind", "not complete"
 #: What a rank's host waits for if its device is behind and no collective is under way on it.
 LAUNCHED_BEFORE = "what was launched before"
+#: The same where it stands at the very line of those that have called it: it may have left the collective out as well.
+LEFT_OUT = "what was launched before, unless it left a collective out"
 #: The rules of ranks known by counters alone.
 COUNTED = (BY_COUNTERS, BY_COMPLETION)
 #: The text for a rank whose counters show it in no operation that others wait in.
@@ -104,6 +106,7 @@ def count(
     inside = {rank: hold.what for hold in holds for rank in hold.inside}
     awaited = {rank for hold in holds for rank in hold.awaited}
     let_alone = {rank for hold in holds if _meet(hold, look) for rank in hold.awaited}
+    lines = {look[rank].frames for rank in inside if rank in look and rank not in awaited} - {()}
     states: dict[Rank, RankState] = {}
     for record in records:
         rank = record.rank
@@ -126,6 +129,8 @@ def count(
             or _own_device(record, seen, rank in crowd, rank in getting_on or rank in let_alone, lasting)
         ):
             device = seen or RankState(Activity.DEVICE_SYNC, Wait.NONE)
+            if what == LAUNCHED_BEFORE and device.frames in lines:
+                what = LEFT_OUT
             states[rank] = replace(
                 device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_DEVICE
             )

@@ -14,7 +14,13 @@ _WORDS = tuple(
         (r"zombie|defunct", Reason.ZOMBIE),
         (r"waitpid result PtraceEvent\(.*SIGSTOP|\bstopped\b|\bstate T\b", Reason.STOPPED),
         (r"restarted under|new pid", Reason.RESTARTED),
-        (r"no agent|ssh: connect to host|no route to host|connection refused|unreachable", Reason.NO_AGENT),
+        (
+            r"no agent|\bagent (?:does not|did not|doesn't|didn't) (?:answer|respond)|\bagent (?:is|was) (?:not connected|gone|lost)",
+            Reason.NO_AGENT,
+        ),
+        (r"port \d{1,5}: connection refused", Reason.TOOL_FAILED),  # whoever refuses is there
+        # an agent that was there and is silent tells more than a door that may never have been open
+        (r"ssh: connect to host|no route to host|connection refused|unreachable|resolve hostname", Reason.UNREACHABLE),
         (r"no answer|timed out|time-?out|deadline", Reason.TIMED_OUT),
         (r"another tracer|already (?:being )?traced|TracerPid|Failed to suspend process.*EPERM", Reason.TRACED),
         (r"py-spy: (?:command )?not found|'py-spy'|tool missing|not installed", Reason.TOOL_MISSING),
