@@ -107,7 +107,9 @@ def test_a_real_interface_says_down_as_it_is_turned_off(tmp_path: Path) -> None:
         ip("-n", name, "addr", "add", "10.213.80.1/24", "dev", "hd0")
         for interface in ("hd0", "hd1"):
             ip("-n", name, "link", "set", interface, "up")
-        up = ip("netns", "exec", name, "sh", "-c", says).split()
+        until = time.monotonic() + 10.0
+        while (up := ip("netns", "exec", name, "sh", "-c", says).split())[0] != "up" and time.monotonic() < until:
+            time.sleep(0.1)  # the kernel says so a moment later
         assert up[:3] == ["up", "1", "hd0"] and NET in up
         ip("-n", name, "link", "set", "hd1", "down")
         until = time.monotonic() + 10.0  # the kernel waits for a moment, should the carrier come back

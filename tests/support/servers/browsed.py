@@ -70,5 +70,9 @@ async def _answer(agent: Agent, hold: Callable[[], Any] | None) -> None:
     if hold is not None:
         await hold()
     ranks = {"a": (0, 1), "b": (2, 3)}[agent.machine]
-    traces = [trace(rank, "disk" if rank == 2 else "backward") for rank in ranks]
+    # in its driver: one look is enough
+    traces = [
+        trace(rank, "disk", state="D", wchan="os_acquire_mutex") if rank == 2 else trace(rank, "backward")
+        for rank in ranks
+    ]
     await agent.answer(order, *traces, last=True)
