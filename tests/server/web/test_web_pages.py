@@ -41,7 +41,7 @@ async def test_a_judged_incident_is_shown_with_all_it_rests_on(tmp_path: Path) -
 
 
 async def answered(site: Browsed, incident: str) -> str:
-    """What the verdict of an incident says in a line, which names rank 2 on machine b."""
+    """What the verdict of an incident says in a line, which names machine b, where rank 2 is stuck in its driver."""
     told = answer(from_json(json.loads((await site.on.store.find(incident)).verdict)))
     assert told.startswith("b ")
     return told
