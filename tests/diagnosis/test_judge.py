@@ -61,10 +61,10 @@ def test_who_sleeps_at_its_disk_is_surer_stuck_the_less_it_is_known_to_get_on() 
             looks.append([*look({"0-4,6-7": "metrics"}), one])
         return diagnose(snapshot(*looks), CUBE)
 
-    unknown, uncounted, fed = judged(""), judged("S"), judged("S", ran_s=0.01, wakes=50)
-    assert all(first(verdict) == (5,) for verdict in (unknown, uncounted))
-    assert unknown.evict.machines == ("node-2",) and not uncounted.evict.machines and not fed.evict.machines
-    assert unknown.causes[StallCause.MACHINE] > uncounted.causes[StallCause.MACHINE] > fed.causes[StallCause.MACHINE]
+    stuck, asleep, fed = judged("D"), judged("S"), judged("D", ran_s=0.01, wakes=50)
+    assert all(first(verdict) == (5,) for verdict in (stuck, asleep))
+    assert stuck.evict.machines == ("node-2",) and not asleep.evict.machines and not fed.evict.machines
+    assert stuck.causes[StallCause.MACHINE] > asleep.causes[StallCause.MACHINE] > fed.causes[StallCause.MACHINE]
 
 
 def test_where_nobody_told_the_machine_of_the_culprit_it_is_asked_for() -> None:

@@ -27,7 +27,6 @@ ROOT_TRAVELLING = likelihood("root_travelling")
 WAITING_REMARKABLE = likelihood("waiting_remarkable")
 WAITING_MOST = likelihood("waiting_most")
 DATA_MOVES = likelihood("data_moves")
-UNCOUNTED_SLEEPER = likelihood("uncounted_sleeper")
 SPINS_IN_C = likelihood("spins_in_c")
 CAPTURE_FAILED = likelihood("capture_failed")
 OTHERS_AT_WORK = likelihood("others_at_work")
@@ -44,8 +43,6 @@ PHASE_OF_JOB = likelihood("phase_of_job")
 EXPLAINED_LEAST = likelihood("explained_least")
 #: Up to so many roots, the waits that each explains are computed for it alone.
 ASKED_ALONE = 32
-#: Activities in which data come or go piece by piece, and each piece wakes a sleeper.
-_TRANSFERS = (Activity.DATALOADER, Activity.CHECKPOINT, Activity.STORAGE)
 #: Activities in which a process waits for itself.
 _OWN = {Activity.LOCK, Activity.GIL, Activity.GC}
 #: Activities that a service shared by many machines may hold up.
@@ -193,8 +190,6 @@ def _factors(
         pass
     elif moves_data(rank, state, motion):
         factors.append(Factor("it runs: what it writes or waits for moves", DATA_MOVES))
-    elif motion.known and motion.stated_s is None and _uncounted(rank, state, motion):
-        factors.append(Factor("it sleeps, and nobody counted whether anything comes", UNCOUNTED_SLEEPER))
     # its other captures failed, and the other ranks are unchanged
     seen_once = motion.known and not moved and bool(state.frames)
     waited_for = not (compiles or unknown) and state.activity is not Activity.NETWORK
@@ -210,10 +205,6 @@ def _factors(
         factors.append(Factor("nobody was seen to wait for it", unawaited if speaks else 0.0))
     factors.append(Factor("share of the waiting ranks it explains", explained))
     return factors
-
-
-def _uncounted(rank: Rank, state: RankState, motion: Motion) -> bool:
-    return state.sleeping and rank not in motion.counted and state.activity in _TRANSFERS
 
 
 def _explained(look: Look, waits: Waits, topology: Topology) -> dict[Rank, float]:
