@@ -28,7 +28,7 @@ async def test_each_thing_leads_to_the_others(tmp_path: Path) -> None:
         async with cluster(site.on, a=[0, 1]):
             await page.goto(site.address)
             await leads(page, "b", "/machines/b", "b")
-            await leads(page, incident, f"/incidents/{incident}", "rank 2 on b holds the job up")
+            await leads(page, incident, f"/incidents/{incident}", "b holds the job up")
             await leads(page, "its machines", "/machines?job=llama", "Machines")
             await leads(page, "a", "/machines/a", "a")
             await leads(page, "llama", "/incidents?job=llama", "Incidents")
