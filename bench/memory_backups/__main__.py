@@ -12,7 +12,6 @@ import json
 import multiprocessing
 import os
 import secrets
-import socket
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from hangdog.backup.holder_client import Membership, end, near
 from hangdog.backup.wire import KEY, BackupFailed
+from hangdog.demo.conductor import free_port
 from hangdog_models.planning.backups import place
 from hangdog_models.topology import Layout, build
 
@@ -36,11 +36,6 @@ def placed() -> tuple[int, ...]:
     """Where `hangdog plan backups --tp 2 --dp 2 --pp 2 --gpus-per-machine 2` puts the backups."""
     layout = Layout(sizes={"tp": 2, "dp": 2, "pp": 2}, ranks_per_machine=PER_MACHINE)
     return tuple(int(rank) for rank in place(build(layout, None)[0]).holder)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def start(shape: Any, first: bool) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Plays the demo: a job with server and agents around it, one rank broken from outside, and a verdict asked for."""
 
+import contextlib
 import json
 import os
 import random
@@ -48,6 +49,8 @@ FOREIGN = (
     "WORLD_",
     "MASTER_",
 )
+#: Ports that no kernel's default gives to connections, and how many of them are tried.
+_PORTS, _TRIED = range(20_000, 32_000), 20
 #: Statuses of a command that ends in a verdict.
 ANSWERED = (0, 1, 2)
 
@@ -220,8 +223,15 @@ def _agent_options(name: str) -> tuple[str, ...]:
 
 
 def free_port() -> int:
-    """A port nobody listens on now; the ranks' store takes it a few seconds later."""
+    """A port nobody listens on now; the ranks' store takes it a few seconds later.
+
+    It is below those that the kernel gives to connections, one of which may have taken it by then.
+    """
+    for port in random.SystemRandom().sample(_PORTS, _TRIED):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        given: int = probe.getsockname()[1]
+        return given
