@@ -1,7 +1,7 @@
 """Checks the network interfaces below TCP: one that carried data and went down leaves its machine's trainers without the others.
 
 InfiniBand and RoCE ports have a check of their own. Seen are the interfaces of the agent's own network namespace. Those of containers
-are not, but `tcp` sees that an address is gone there.
+are not, but `tcp` sees that routes are gone there.
 """
 
 from collections.abc import Collection
@@ -52,9 +52,8 @@ class Interfaces:
     def look(self, moment: Moment) -> tuple[CheckResult, ...]:
         routed = _routed(text(self._routes))
         here = names(self._root)[:_MOST]
-        self._seen = {
-            name: self._seen.get(name, _InterfaceSeen()) for name in here
-        }  # what is gone may be in a container now
+        # what is gone may be in a container now
+        self._seen = {name: self._seen.get(name, _InterfaceSeen()) for name in here}
         return tuple(
             self._down(name, moment) for name, seen in self._seen.items() if self._is_down(name, seen, name in routed)
         )

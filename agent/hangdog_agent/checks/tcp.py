@@ -40,8 +40,11 @@ _MOST_TIMES = 1 << 16
 _WHOLE = re.compile(r"\d{1,20}", re.ASCII)
 #: A route by which nothing may go (RTF_REJECT).
 _REJECTS = 0x0200
-#: What the kernel counts as either of them runs out, by file; where the own interface is down, it only counts that there is no way.
-_COUNTED = {"netstat": ("TcpExt:", ("TCPTimeouts", "TCPWinProbe")), "snmp": ("Ip:", ("OutNoRoutes",))}
+#: What the kernel counts as either of them runs out: its line in `net/netstat`, and the names.
+_TIME_OUTS = ("TcpExt:", ("TCPTimeouts", "TCPWinProbe"))
+#: Where the own interface is down it counts in `net/snmp` that there is no way, and no time-out. Other programs may have none at any
+#: time, so for that alone a table is read only so rarely. Seconds.
+_NO_WAY, _NO_WAY_S = ("Ip:", ("OutNoRoutes",)), 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,11 @@ class Unacknowledged:
 class _TcpSeen:
     """A namespace's past: the time-outs it had counted as its table was read, when that was, and what was found there.
 
-    `cut_off` are the other ends to which it has no way.
+    `no_way`: how often something had no way to go. `cut_off` are the other ends to which trainers have none.
     """
 
     time_outs: int | None = None
+    no_way: int | None = None
     read_at: float = float("-inf")
     lost: tuple[tuple[Rank, Unacknowledged], ...] = ()
     cut_off: frozenset[str] = frozenset()
@@ -130,15 +134,16 @@ class Tcp:
         """What a namespace shows now; what it showed before where its table need not, or may not yet, be read."""
         pid = next(iter(trainers))
         net = self._proc / str(pid) / "net"
-        count = time_outs({name: text(net / name) for name in _COUNTED})
-        due = seen.lost or count is None or count != seen.time_outs
+        count, no_way = counts(text(net / "netstat"), _TIME_OUTS), counts(text(net / "snmp"), _NO_WAY)
+        strays = no_way != seen.no_way and moment.now - seen.read_at >= _NO_WAY_S
+        due = seen.lost or count is None or count != seen.time_outs or strays
         if not due or self._owed >= _SHARE * self.every_s:
             return seen
         began = time.thread_time()
         lost = tuple(self._owned(trainers, self._unacknowledged(pid)))
         cut_off = without_route({one.end for _, one in lost}, text(net / "route")) if lost else frozenset()
         self._owed += time.thread_time() - began  # of this thread alone: on a busy machine it waits for a core, too
-        return _TcpSeen(count, moment.now, lost, cut_off)
+        return _TcpSeen(count, no_way, moment.now, lost, cut_off)
 
     def _namespaces(self) -> dict[str, dict[int, Rank]]:
         """The training processes of each network namespace; those that are gone are in none."""
@@ -175,18 +180,13 @@ class Tcp:
                     yield rank, one
 
 
-def time_outs(read: Mapping[str, str | int]) -> int | None:
-    """How often a namespace's data was sent again after a time-out, or had no way to go, by `net/netstat` and `net/snmp`.
-
-    None where they do not tell.
-    """
-    counts: list[str] = []
-    for name, (head, wanted) in _COUNTED.items():
-        table = read.get(name, 0)
-        lines = [line.split() for line in table.splitlines() if line.startswith(head)] if isinstance(table, str) else []
-        reported = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}
-        counts += [reported[key] for key in wanted if key in reported]
-    return sum(map(int, counts)) if counts and all(map(_WHOLE.fullmatch, counts)) else None
+def counts(read: str | int, of: tuple[str, Sequence[str]]) -> int | None:
+    """What a namespace's `net/netstat` or `net/snmp` counts under some names of a line, together; None where it does not tell."""
+    head, wanted = of
+    lines = [line.split() for line in read.splitlines() if line.startswith(head)] if isinstance(read, str) else []
+    reported = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}
+    found = [reported[name] for name in wanted if name in reported]
+    return sum(map(int, found)) if found and all(map(_WHOLE.fullmatch, found)) else None
 
 
 def parse(read: str) -> Iterator[Unacknowledged]:

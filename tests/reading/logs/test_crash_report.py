@@ -89,6 +89,12 @@ def test_where_python_died_is_told_and_is_no_stack_of_a_living_process(what: str
     assert "forward" in one.what and "linear.py:134" in one.what and "threading" not in one.what
 
 
+def test_a_job_that_dies_at_every_start_is_told_of_once_and_shortly() -> None:
+    text = "".join(FATAL.format(what="Segmentation fault") for _ in range(300))
+    (one,) = (found for stream in training_log.read(text, Rank(1)) for found in stream.findings)
+    assert one.what.count("linear.py") == 1 and len(one.what) < 500
+
+
 def test_an_abort_may_be_how_somebody_had_the_stacks_printed() -> None:
     text = FATAL.format(what="Aborted")
     assert len(faulthandler.read(text)) == 1

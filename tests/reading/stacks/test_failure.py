@@ -29,7 +29,7 @@ SUSPEND = "Error: Failed to get stack traces\n\nCaused by:\n    0: Failed to sus
         ("ssh: connect to host node-3 port 22: Connection timed out", Reason.UNREACHABLE),
         ("ssh: connect to host node-3 port 22: No route to host", Reason.UNREACHABLE),
         ("ssh: connect to host node-3 port 22: Connection refused", Reason.TOOL_FAILED),  # whoever refuses is there
-        ("ssh: Could not resolve hostname node-3: Temporary failure in name resolution", Reason.UNREACHABLE),
+        ("ssh: Could not resolve hostname node-3: Temporary failure in name resolution", Reason.TOOL_FAILED),
         ("capture timed out: node agent does not answer", Reason.NO_AGENT),
         ("no agent of node-3 is connected", Reason.NO_AGENT),
         ("", Reason.TOOL_FAILED),

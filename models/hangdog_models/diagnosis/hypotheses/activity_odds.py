@@ -110,12 +110,7 @@ def causes_of(state: RankState) -> Mapping[str, float] | None:
         return WHY_WRITING
     if state.activity in (Activity.COMPUTE, Activity.UNKNOWN) and in_an_operator(state):
         return WHY_IN_AN_OPERATOR
-    if (
-        state.activity is Activity.STORAGE
-        and not state.in_kernel
-        and not state.remote_storage
-        and state.missing is None
-    ):
+    if state.activity is Activity.STORAGE and not state.in_kernel and not state.remote_storage:
         return WHY_AT_A_FILE
     if state.activity is Activity.LOCK and state.label in _OF_ANOTHER_THREAD:
         return WHY_AT_ANOTHER_THREAD

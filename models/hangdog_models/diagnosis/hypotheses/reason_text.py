@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from hangdog_models.counts import counted
-from hangdog_models.diagnosis.observe.activity import CHILD, FROZEN, HELD, LOCK_FILE, RankState
+from hangdog_models.diagnosis.observe.activity import CHILD, FROZEN, HELD, HOLDER, LOCK_FILE, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
 from hangdog_models.diagnosis.waits.collective_counters import BY_COMPLETION, BY_COUNTERS, BY_DEVICE, COUNTED, OUTSIDE
@@ -149,6 +149,8 @@ def where(state: RankState) -> str:
         Activity.P2P: "in a point-to-point operation",
         Activity.RENDEZVOUS: "meeting the others",
     }.get(state.activity, str(state.activity).replace("_", " "))
+    if state.rule == HOLDER:
+        doing = "asleep while another of its threads holds the interpreter lock"
     if state.rule == BY_COMPLETION:
         return f"its peers have completed {state.operation}, and it has not"
     if state.rule == BY_COUNTERS and not state.waits:

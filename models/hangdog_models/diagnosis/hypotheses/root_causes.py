@@ -156,10 +156,8 @@ def _own_duty(rank: Rank, state: RankState, scene: Scene) -> str | None:
     if meanwhile is not None and (works or goes_about(rank, state, scene.motion)):
         return f"is at work while the others {meanwhile}"
     found = duty(state.frames) if state.activity in _AT_WORK and not state.queued else None
-    launched = state.rule == BY_DEVICE and state.operation not in (
-        LAUNCHED_BEFORE,
-        LEFT_OUT,
-    )  # its host is past the call that its device hangs in
+    # its host is past the call that its device hangs in
+    launched = state.rule == BY_DEVICE and state.operation not in (LAUNCHED_BEFORE, LEFT_OUT)
     if found is None or launched:
         return None
     does, at = found

@@ -6,19 +6,17 @@ Of a list whose beginning is cut off, as by `tail`, the last entry is that proce
 import re
 from dataclasses import dataclass, field
 
-from hangdog_models.reading.dates import moment
 from hangdog_models.reading.json_document import int_of
 from hangdog_models.reading.logs.traceback_lines import Traceback
 
 _FIRST = re.compile(r"Root Cause \(first observed failure\)")
-_FIELD = re.compile(r"\s{1,32}(time|host|rank|exitcode)\s{0,32}: (\S{1,255})")
+_FIELD = re.compile(r"\s{1,32}(host|rank|exitcode)\s{0,32}: (\S{1,255})")
 _MESSAGE = re.compile(r"\s{1,32}traceback\s{0,32}: ?(.*)")
 _BORDER = "====="
 #: A line of an entry whose heading is cut off. torchrun pads the names to ten places.
 _HEADLESS = re.compile(r"\s{1,32}(?:time      |host      |rank      |exitcode  ): \S")
 #: What stands between the entries: another one follows, so the one before it is not the first failure.
 _BETWEEN = re.compile(r"-{5,}\s{0,8}$|\[\d{1,7}\]:\s{0,8}$")
-_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)_(\d\d):(\d\d):(\d\d)")
 #: Lines of one entry of the list before its traceback, and of the traceback.
 _ENTRY, _TRACE = 12, 400
 
@@ -31,7 +29,6 @@ class FirstFailure:
     """
 
     lines: int = 0
-    time: str = ""
     host: str = ""
     rank: int | None = None
     exitcode: str = ""
@@ -58,9 +55,7 @@ class FirstFailure:
             self._take_message(line)
         elif found := _FIELD.match(line):
             key, value = found.groups()
-            if key == "time":
-                self.time = value
-            elif key == "host":
+            if key == "host":
                 self.host = value
             elif key == "rank":
                 self.rank = int_of(value)
@@ -68,19 +63,13 @@ class FirstFailure:
                 self.exitcode, self.lines = value, _TRACE
         return True
 
-    @property
-    def at_s(self) -> float | None:
-        """When the process ended, as Unix time by the clock of its machine; None where the entry does not tell."""
-        found = _TIME.fullmatch(self.time)
-        return moment(int(found[1]), int(found[2]), *found.groups()[2:]) if found else None
-
     def _is_another(self, line: str) -> bool:
         """Whether an entry without its heading turns out to be none, or not the last one."""
         ends = line.startswith(_BORDER)
         return (ends and not self.exitcode) or (not ends and not self.lines) or _BETWEEN.match(line) is not None
 
     def _begin(self, headless: bool) -> None:
-        self.lines, self.time, self.host, self.rank, self.exitcode, self.error = _ENTRY, "", "", None, "", None
+        self.lines, self.host, self.rank, self.exitcode, self.error = _ENTRY, "", None, "", None
         self.headless, self.traceback = headless, Traceback()
 
     def _take_message(self, line: str) -> None:

@@ -57,7 +57,8 @@ class LogProcess:
     lags: list[desync.Lag] = field(default_factory=list)
     checked: dict[Rank, CollectiveRecord] = field(default_factory=dict)
     failed_at: int | None = None
-    dies: str = ""
+    died: tuple[object, ...] | None = None
+    at_place: bool = False
     called_rank: Rank | None = None
     host: str = ""
     address: str = ""
@@ -93,27 +94,27 @@ def take(process: LogProcess, line: LogLine, number: int, limits: Limits) -> Non
     gave_up = any(not work.failed for work in process.watched.timed_out)
     if process.failed_at is None and (gave_up or process.checked):
         process.failed_at = number
-    _note_place_of_death(process, text)
+    if process.died is not None:
+        _note_place_of_death(process, text)
     finding = _of_text(text, ended, limits)
     if finding is not None:
         finding = _without_itself(finding, process, line)
         if process.rank is None and finding.impact in _OF_A_DEVICE and (speaker := watchdog.speaker(text)) is not None:
             finding = replace(finding, rank=speaker)
         _note_error(process, finding, line, number)
+        if crash_report.FATAL in text and (noted := process.found.get(_key(finding))) is not None and noted.times == 1:
+            process.died = _key(finding)
 
 
 def _note_place_of_death(process: LogProcess, text: str) -> None:
-    """Where Python says that a signal ended its process, by the first frame of the current thread below."""
-    if crash_report.FATAL in text:
-        process.dies = "dies"
-    elif process.dies and "Current thread 0x" in text:
-        process.dies = "here"
-    elif process.dies == "here" and (frame := crash_report.PLACE.search(text)):
-        process.dies = ""
-        keys = [key for key, one in process.found.items() if one.code in crash_report.CODES]
-        for key in keys[-1:]:
-            place = f"; it died in {printable(frame['function'], 80)} ({printable(frame['file'], 120)}:{frame['line']})"
-            process.found[key] = replace(process.found[key], what=process.found[key].what + place)
+    """Where Python says that a signal ended its process: the first frame of the current thread, some lines below."""
+    if "Current thread 0x" in text:
+        process.at_place = True
+    elif process.at_place and process.died is not None and (frame := crash_report.PLACE.search(text)):
+        crash = process.found[process.died]
+        place = f"; it died in {printable(frame['function'], 80)} ({printable(frame['file'], 120)}:{frame['line']})"
+        process.found[process.died] = replace(crash, what=crash.what + place)
+        process.died, process.at_place = None, False
 
 
 def _of_text(text: str, ended: tuple[str, str] | None, limits: Limits) -> Finding | None:
@@ -248,7 +249,6 @@ def _key(finding: Finding) -> tuple[object, ...]:
 def _take_first_failure(process: LogProcess, at_s: float | None, limits: Limits) -> None:
     """The entry of torchrun's list is complete: who ended first, and what its traceback or its signal says."""
     failure = process.first_failure
-    at_s = failure.at_s if at_s is None else at_s
     host = text_of(failure.host, limits)
     who = "a process" if failure.rank is None else f"rank {failure.rank}"
     who += f" on {host}" if host and host not in _NO_NAMES else ""

@@ -43,7 +43,7 @@ _MARKS = (
 #: Parts of lines that say something, beside those of the table.
 _HINTS = (
     "WorkNCCL(", "[PG ", "opCount", "commId", "barrier", "collective", 'File "', "Root Cause", "Error", "Exception",
-    "Interrupt", "Exit", "Timeout", "time      : ", "host      : ", "rank      : ", "exitcode  : ", "Fault", "Failure", "ast enqueued", " joined",
+    "Interrupt", "Exit", "Timeout", "host      : ", "rank      : ", "exitcode  : ", "Fault", "Failure", "ast enqueued", " joined",
     "GLOBAL_RANK: ", " processes registered", "NCCL INFO", "localGid",
     "  what():  ", *crash_report.HINTS, *overseers.HINTS,
 )  # fmt: skip

@@ -20,7 +20,7 @@ _WORDS = tuple(
         ),
         (r"port \d{1,5}: connection refused", Reason.TOOL_FAILED),  # whoever refuses is there
         # an agent that was there and is silent tells more than a door that may never have been open
-        (r"ssh: connect to host|no route to host|connection refused|unreachable|resolve hostname", Reason.UNREACHABLE),
+        (r"ssh: connect to host|no route to host|connection refused|unreachable", Reason.UNREACHABLE),
         (r"no answer|timed out|time-?out|deadline", Reason.TIMED_OUT),
         (r"another tracer|already (?:being )?traced|TracerPid|Failed to suspend process.*EPERM", Reason.TRACED),
         (r"py-spy: (?:command )?not found|'py-spy'|tool missing|not installed", Reason.TOOL_MISSING),

@@ -97,7 +97,8 @@ class LauncherEndings:
             if found := _HOSTNAME.match(line):
                 self.lines = 0
                 one = Finding("", "launcher lost a daemon", Impact.VICTIM, _LOST, found["host"])
-                self.found.setdefault((one.code, None, one.machine), one)
+                if len(self.found) < _MOST:
+                    self.found.setdefault((one.code, None, one.machine), one)
             return found is not None
         if found := _LEFT_ON.match(line) if self.begun[1] else _CODE.match(line):
             named = found.groupdict()
