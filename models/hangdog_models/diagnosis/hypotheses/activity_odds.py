@@ -89,6 +89,8 @@ def odds_of(state: RankState) -> Odds:
         return REMOTE_STORAGE
     if state.rule == BY_LAUNCHES or (state.rule == BY_DEVICE and state.operation == LEFT_OUT):
         return BEHIND_BY_LAUNCHES
+    if state.activity is Activity.DEVICE_SYNC and state.waits and state.rule not in (*COUNTED, BY_RAS):
+        return ODDS[Activity.LAUNCH]  # no counter tells that its device is late: its peers' waits end there
     if state.activity is Activity.MISSING and state.missing:
         return OF_FAILED_CAPTURE.get(state.missing.reason, ODDS[Activity.MISSING])
     if state.activity is Activity.COMPUTE and state.queued:

@@ -179,7 +179,7 @@ def _factors(
     unknown = state.activity is Activity.UNKNOWN and state.sleeping
     if moved and not (shared and moved == "travelling"):  # motion is why others wait, no acquittal
         times = {
-            "still": 1.0 if compiles or unknown else ROOT_STILL,
+            "still": 1.0 if compiles or unknown or state.waits else ROOT_STILL,
             "moving": ROOT_MOVING,
             "travelling": ROOT_TRAVELLING,
         }[moved]
@@ -194,7 +194,8 @@ def _factors(
     seen_once = motion.known and not moved and bool(state.frames)
     waited_for = not (compiles or unknown) and state.activity is not Activity.NETWORK
     lasting = ((moved in ("still", "moving") or seen_once) and waited_for) or state.activity in LASTING
-    if lasting and len(waits.waiting) > WAITING_REMARKABLE:
+    # where known waits end in one for a device, how many there are says nothing of whose fault it is
+    if lasting and not state.waits and len(waits.waiting) > WAITING_REMARKABLE:
         times = min(WAITING_MOST, len(waits.waiting) / WAITING_REMARKABLE)
         factors.append(Factor(f"{len(waits.waiting)} ranks wait", times))
     if not waits.waiting:

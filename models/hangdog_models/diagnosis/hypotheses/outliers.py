@@ -77,6 +77,7 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
     # no capture: explained
     unseen = waits.reached_from(rank for rank in waits.roots if merely_failed(look[rank]))
     unseen |= behind_unseen(look, waits, topology)
+    unseen |= _behind_one_member(waits)
     ranks = tuple(rank for rank in _odd(clusters, topology) if rank not in unseen)
     met = _met(look, topology)
     odd = frozenset(ranks)
@@ -91,8 +92,20 @@ def find(clusters: Sequence[Cluster], look: Look, waits: Waits, topology: Topolo
 
 
 def _may_wait(state: RankState) -> bool:
-    """Whether a root without a waiting frame may still wait: its launch queue may be full, or its capture failed."""
-    return state.activity is Activity.LAUNCH or merely_failed(state)
+    """Whether a root may still wait: for its device, for room in its launch queue, or unseen, as its capture failed."""
+    return state.waits or state.activity is Activity.LAUNCH or merely_failed(state)
+
+
+def _behind_one_member(waits: Waits) -> frozenset[Rank]:
+    """Roots that members of a group of theirs are seen to wait for in its collective, and all that wait behind them.
+
+    Such a group has not joined, so it is not what hangs. A message is another matter: its other end may have sent it.
+    """
+    known = (None, WORLD, PIPELINE)
+    roots = [
+        rank for rank in waits.roots if any(one.dim not in known and not one.inferred for one in waits.holds_for(rank))
+    ]
+    return waits.reached_from(roots).union(roots)
 
 
 def _odd(clusters: Sequence[Cluster], topology: Topology) -> tuple[Rank, ...]:

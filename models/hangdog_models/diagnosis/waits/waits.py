@@ -138,6 +138,8 @@ def find(look: Look, motion: Motion, topology: Topology, counted: Sequence[Group
     blocked = (crowd | exact | _leaving(places)) - stuck
     blocked |= {rank for state, ranks in places if state.waits for rank in ranks}
     blocked -= _served(places, blocked)
+    if len(blocked) == len(look) and not motion.moved_on:  # a job in a slow step ends its waits anywhere
+        blocked -= _ends(places, holds, topology) - motion.moving - motion.travelling
     return Waits(
         roots=tuple(sorted(rank for rank in look if rank not in blocked)),
         waiting=tuple(sorted(blocked)),
@@ -236,6 +238,21 @@ def _served(sites: Sequence[Site], blocked: set[Rank]) -> set[Rank]:
     at_work = [(state, ranks) for state, ranks in sites if not state.waits and state.activity in SERVICES]
     free = {state.place for state, ranks in at_work if not blocked.issuperset(ranks)}
     return {rank for state, ranks in at_work if state.place in free for rank in ranks}
+
+
+def _ends(sites: Sequence[Site], holds: Sequence[GroupWait], topology: Topology) -> set[Rank]:
+    """The ranks of one machine at which all known waits end, at a place of their own; empty if there are none.
+
+    What they wait for there, such as their device, names no other rank. So they are the first that stand, and the
+    others need no fault of their own.
+    """
+    known = [hold for hold in holds if hold.awaited and hold.dim not in (None, WORLD) and not hold.inferred]
+    ends = {rank for hold in known for rank in hold.awaited}.difference(rank for hold in known for rank in hold.inside)
+    here = [(state, ranks) for state, ranks in sites if not ends.isdisjoint(ranks)]
+    if not ends or len({state.place for state, _ in here}) != 1 or len(topology.machines_of(ends)) != 1:
+        return set()
+    named = here[0][0].wait is not None and here[0][0].activity is not Activity.DEVICE_SYNC
+    return set() if named or any(not ends.issuperset(ranks) for _, ranks in here) else ends
 
 
 def _waiting_places(sites: Sequence[Site], exact: set[Rank]) -> list[Site]:
