@@ -1,17 +1,21 @@
 """Small slow jobs: few ranks need more looks than five, and two looks at one step take nothing back of those before."""
 
+import random
 from collections.abc import Sequence
 
 import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
+from hangdog_models.diagnosis.observe.activity import RankState
+from hangdog_models.diagnosis.stragglers.fail_slow import find
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.ruleset import Wait
 from hangdog_models.snapshot import Job, Round, Snapshot
 from hangdog_models.stack import ProcessTrace
 from hangdog_models.topology import Layout, Topology, build
-from hangdog_models.verdict import Kind, StallCause
+from hangdog_models.verdict import Activity, Kind, StallCause
 from support.cases.reasons import codes
-from support.cases.stories import C10D, trace
+from support.cases.stories import C10D, job, trace
 
 LAYERS = ("embedding", "attention", "experts", "norm", "loss", "attention", "norm", "embedding", "experts", "loss")
 
@@ -74,3 +78,20 @@ def test_a_job_that_stops_for_good_is_no_slow_one() -> None:
     rounds = tuple(Round(at, round_.traces) for at, round_ in enumerate((*healthy, *stuck)))
     verdict = diagnose(Snapshot(Job("stuck"), rounds, 2.0), machines(8))
     assert not verdict.evict.machines and "waited-for-again" not in codes(verdict.because)
+
+
+@pytest.mark.parametrize(("slow", "named"), [(21, ["node-2"]), (None, [])])
+def test_who_is_in_its_pass_in_each_look_is_late_though_many_others_are_on_their_way_to_the_wait(
+    slow: int | None, named: list[str]
+) -> None:
+    """Hosts run in the forward pass, and wait for their devices in the backward pass, where most wait elsewhere already."""
+    passes = [
+        RankState(Activity.LAUNCH, Wait.NONE, label="forward"),
+        RankState(Activity.DEVICE_SYNC, Wait.SOME, label="backward"),
+    ]
+    end, chance = RankState(Activity.DEVICE_SYNC, Wait.SOME, label="item"), random.Random(5)
+    looks = [
+        {Rank(r): passes[at % 2] if r == slow or chance.random() < 0.2 else end for r in range(32)} for at in range(10)
+    ]
+    answer = find(looks, job(per_machine=8, dp=32), rounds=10)
+    assert [name for name, one in answer.machines.items() if one > 0.5] == named

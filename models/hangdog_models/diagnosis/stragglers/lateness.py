@@ -132,8 +132,8 @@ def _votes(looks: Sequence[Look], stages: Sequence[int], topology: Topology) -> 
     """For each round, a vote on each rank.
 
     - A rank with many others at a call site that no rule matches is in time.
-    - A rank that waits for its own device is late, if nearly all of its stage are together at another call site. They
-      are past what its device is at.
+    - A rank that waits for its own device is late, if most of its stage are together at another call site. They are past
+      what its device is at.
     - If no rank is late, what holds the job up does not show, and the round says nothing about any rank.
     - The first and the last rank have duties of their own (logs, checkpoints, the loss), without peers to compare with.
       At a call site where no other rank is ever late they count as not captured. Their devices have no such duties.
@@ -183,28 +183,31 @@ def _unnamed(state: RankState) -> bool:
 
 
 def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
-    """The few that wait for their own devices at a call site of their own, while most of their stage are together
-    elsewhere.
+    """Those that wait for their own devices elsewhere than their stage.
 
-    The rest may be in several operations, one for each group. If many are alone, it is a moment in which all move on.
+    Most of the stage are together at one call site, or the one that is elsewhere is alone there: the rest may be in
+    several operations, one for each group. If many are alone, it is a moment in which all move on.
     """
-    at = Counter((stages[rank], state.place) for rank, state in look.items() if rank < len(stages))
-    of_stage: Counter[int] = Counter()
-    for (stage, _), ranks in at.items():
-        of_stage[stage] += ranks
-    few = {
-        (stage, place)
-        for (stage, place), ranks in at.items()
-        if ranks <= max(1, of_stage[stage] // APART_SHARE) and 2 * ranks < of_stage[stage]
-    }
-    alone = [(rank, state) for rank, state in look.items() if rank < len(stages) and (stages[rank], state.place) in few]
-    alone = [(rank, state) for rank, state in alone if state.activity is Activity.DEVICE_SYNC or not state.waits]
-    by_themselves = Counter(stages[rank] for rank, state in alone if state.activity not in _UNSEEN)
-    return frozenset(
-        rank
-        for rank, state in alone
-        if state.waits and by_themselves[stages[rank]] <= max(1, of_stage[stages[rank]] // APART_SHARE)
+    seen = [(stages[rank], rank, state) for rank, state in look.items() if rank < len(stages)]
+    at = Counter((stage, state.place) for stage, _, state in seen)
+    of_stage = Counter(stage for stage, _, _ in seen)
+    most = {stage: place for (stage, place), ranks in at.items() if 2 * ranks > of_stage[stage]}
+    room = {stage: max(1, ranks // APART_SHARE) for stage, ranks in of_stage.items()}
+    alone = [
+        (stage, rank, state)
+        for stage, rank, state in seen
+        if at[stage, state.place] <= room[stage] and 2 * at[stage, state.place] < of_stage[stage]
+    ]
+    off = Counter(
+        stage for stage, _, state in alone if state.activity not in _UNSEEN and (_at_device(state) or not state.waits)
     )
+    late = [(rank, state) for stage, rank, state in seen if most.get(stage, state.place) != state.place]
+    late += [(rank, state) for stage, rank, state in alone if off[stage] <= room[stage]]
+    return frozenset(rank for rank, state in late if _at_device(state))
+
+
+def _at_device(state: RankState) -> bool:
+    return state.waits and state.activity is Activity.DEVICE_SYNC
 
 
 def _crowds(look: Look, topology: Topology) -> frozenset[str]:
