@@ -81,17 +81,12 @@ def test_a_job_that_stops_for_good_is_no_slow_one() -> None:
 
 
 @pytest.mark.parametrize(("slow", "named"), [(21, ["node-2"]), (None, [])])
-def test_who_is_in_its_pass_in_each_look_is_late_though_many_others_are_on_their_way_to_the_wait(
+def test_who_is_in_its_backward_pass_in_each_look_is_late_though_others_are_on_their_way_to_the_wait(
     slow: int | None, named: list[str]
 ) -> None:
-    """Hosts run in the forward pass, and wait for their devices in the backward pass, where most wait elsewhere already."""
-    passes = [
-        RankState(Activity.LAUNCH, Wait.NONE, label="forward"),
-        RankState(Activity.DEVICE_SYNC, Wait.SOME, label="backward"),
-    ]
+    """Each waits for its own device. Most stand at the end of the step, and who is elsewhere changes but for one."""
+    back = RankState(Activity.DEVICE_SYNC, Wait.SOME, label="backward")
     end, chance = RankState(Activity.DEVICE_SYNC, Wait.SOME, label="item"), random.Random(5)
-    looks = [
-        {Rank(r): passes[at % 2] if r == slow or chance.random() < 0.2 else end for r in range(32)} for at in range(10)
-    ]
+    looks = [{Rank(r): back if r == slow or chance.random() < 0.25 else end for r in range(32)} for _ in range(10)]
     answer = find(looks, job(per_machine=8, dp=32), rounds=10)
     assert [name for name, one in answer.machines.items() if one > 0.5] == named
