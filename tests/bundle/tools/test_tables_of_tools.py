@@ -26,7 +26,7 @@ RUN = """# nThread 1 nGpus 2 minBytes 8 maxBytes 8 step: 2(factor) warmup iters:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (PORTS, "InfiniBand ports of gpu-a: the port mlx5_3/1 is not active"),
+        (PORTS, "InfiniBand ports of gpu-a: link down: the port mlx5_3/1 is not active"),
         (LINKS, "NVLink of gpu-a: GPU 2: 1 of 4 NVLinks are down"),
         (RUN, "the test over gpu-a gave wrong results"),
     ],

@@ -23,6 +23,10 @@ CONVICTED_TOGETHER = likelihood("convicted_together")
 REPORTED_WHERE_RANKS_WAIT = likelihood("reported_where_ranks_wait")
 #: What a log alone explains, and its odds then.
 LOGGED_ALONE: Mapping[str, float] = by_cause("logged_alone")
+LINK_DOWN_ALONE = likelihood("link_down_alone")
+LINK_CAME_BACK = likelihood("link_came_back")
+#: A link that is down breaks a path, whichever end or cable is at fault. One that came back may have broken it.
+_DOWN, _CAME_BACK = "link down", "link flap"
 ALONE: Mapping[Impact, Kind] = {
     Impact.PROGRAM: Kind.SOFTWARE,
     Impact.PATH: Kind.GROUP,
@@ -125,8 +129,8 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
     """One hypothesis for each kind and place: the weightiest finding states it, and repeats do not multiply."""
     groups: dict[tuple[Kind, tuple[str, ...]], list[Finding]] = {}
     for finding in findings:
-        if finding.impact in ALONE and finding.code not in REFUSED:
-            kind = ALONE[finding.impact]
+        kind = _explained_by(finding)
+        if kind is not None and finding.code not in REFUSED:
             units = () if finding.code in OF_THE_LAUNCH else _units(finding, topology)
             groups.setdefault((kind, tuple(sorted(units)) if kind is Kind.GROUP else units), []).append(finding)
     found = []
@@ -140,9 +144,17 @@ def _logged(findings: Sequence[Finding], topology: Topology) -> list[Hypothesis]
         )
         because = tuple(dict.fromkeys(_reason(finding, units) for finding in stated[:3]))
         hold = GroupWait(PATH, ranks, (), lead.what) if kind is Kind.GROUP and len(ranks) > 1 else None
-        factors = (*odds(f"{lead.source}: {lead.code} {lead.impact}", LOGGED_ALONE[kind]), *_passed(weight(lead)))
+        alone = {_DOWN: LINK_DOWN_ALONE, _CAME_BACK: LINK_CAME_BACK}.get(lead.code, LOGGED_ALONE[kind])
+        factors = (*odds(f"{lead.source}: {lead.code} {lead.impact}", alone), *_passed(weight(lead)))
         found.append(Hypothesis(kind, factors, ranks, units, because, hold))
     return found
+
+
+def _explained_by(finding: Finding) -> Kind | None:
+    """What a finding explains by itself; None for one that only speaks for or against a machine."""
+    if finding.code == _DOWN and finding.impact is Impact.SUSPECTS:
+        return Kind.GROUP
+    return ALONE.get(finding.impact)
 
 
 def _units(finding: Finding, topology: Topology) -> tuple[str, ...]:
