@@ -8,6 +8,7 @@ from msgspec import structs
 
 from hangdog_models.diagnosis.observe import kernel_sleep
 from hangdog_models.diagnosis.observe.activity import CHILD, HOLDER, RankState, read
+from hangdog_models.diagnosis.observe.helper_threads import of_helper
 from hangdog_models.diagnosis.observe.kernel_sleep import KernelWait
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.ruleset import RuleSet
@@ -91,7 +92,7 @@ class RankStateReader:
         key = self._key(trace)
         state = self._states.get(key)
         if state is None:
-            state = self._states[key] = self._narrowed(read(trace, self._rules))
+            state = self._states[key] = self._narrowed(of_helper(read(trace, self._rules), trace, self._rules))
         return state
 
     def _unlocked(self, trace: ProcessTrace) -> RankState:
@@ -99,8 +100,11 @@ class RankStateReader:
         key = ("unlocked", *self._key(trace))
         state = self._states.get(key)
         if state is None:
-            threads = tuple(structs.replace(thread, gil=False) for thread in trace.threads)
-            state = self._states[key] = self._narrowed(read(structs.replace(trace, threads=threads), self._rules))
+            unlocked = structs.replace(
+                trace, threads=tuple(structs.replace(thread, gil=False) for thread in trace.threads)
+            )
+            state = self._narrowed(of_helper(read(unlocked, self._rules), unlocked, self._rules))
+            self._states[key] = state
         return state
 
     def _narrowed(self, state: RankState) -> RankState:
