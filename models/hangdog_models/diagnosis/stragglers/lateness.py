@@ -132,8 +132,8 @@ def _votes(looks: Sequence[Look], stages: Sequence[int], topology: Topology) -> 
     """For each round, a vote on each rank.
 
     - A rank with many others at a call site that no rule matches is in time.
-    - A rank that waits for its own device is late, if most of its stage are together at another call site. They are past
-      what its device is at.
+    - A rank that waits for its own device is late, if nearly all of its stage are together at another call site, or most
+      of them where nobody is seen at work. They are past what its device is at.
     - If no rank is late, what holds the job up does not show, and the round says nothing about any rank.
     - The first and the last rank have duties of their own (logs, checkpoints, the loss), without peers to compare with.
       At a call site where no other rank is ever late they count as not captured. Their devices have no such duties.
@@ -150,7 +150,8 @@ def _votes(looks: Sequence[Look], stages: Sequence[int], topology: Topology) -> 
     for look in looks:
         votes = bytearray([UNSEEN]) * world
         crowds = _crowds(look, topology)
-        apart = _apart(look, stages)
+        working = {rank for state, ranks in sites(look) if _vote(state, crowds) == LATE for rank in ranks}
+        apart = _alone_at_device(look, stages) | _behind_most(look, stages, working)
         of_state: dict[int, int] = {}
         for rank, state in look.items():
             if rank < world:
@@ -182,16 +183,31 @@ def _unnamed(state: RankState) -> bool:
     return not state.waits and state.rule == NO_RULE and state.activity in (Activity.UNKNOWN, Activity.COMPUTE)
 
 
-def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
-    """Those that wait for their own devices elsewhere than their stage.
+def _behind_most(look: Look, stages: Sequence[int], working: Iterable[Rank]) -> frozenset[Rank]:
+    """Those that wait for their own devices elsewhere than most of their stage, which are together at one call site.
 
-    Most of the stage are together at one call site, or the one that is elsewhere is alone there: the rest may be in
-    several operations, one for each group. If many are alone, it is a moment in which all move on.
+    They are late where no rank of their stage is seen at work. Beside one that is, some role may have its own place to
+    wait for it.
+    """
+    busy = {stages[rank] for rank in working if rank < len(stages)}
+    at = Counter((stages[rank], state.place) for rank, state in look.items() if rank < len(stages))
+    of_stage = Counter(stages[rank] for rank in look if rank < len(stages))
+    most = {stage: place for (stage, place), ranks in at.items() if 2 * ranks > of_stage[stage] and stage not in busy}
+    return frozenset(
+        rank
+        for rank, state in look.items()
+        if rank < len(stages) and _at_device(state) and most.get(stages[rank], state.place) != state.place
+    )
+
+
+def _alone_at_device(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
+    """The few that wait for their own devices at a call site of their own, while most of their stage are elsewhere.
+
+    The rest may be in several operations, one for each group. If many are alone, it is a moment in which all move on.
     """
     seen = [(stages[rank], rank, state) for rank, state in look.items() if rank < len(stages)]
     at = Counter((stage, state.place) for stage, _, state in seen)
     of_stage = Counter(stage for stage, _, _ in seen)
-    most = {stage: place for (stage, place), ranks in at.items() if 2 * ranks > of_stage[stage]}
     room = {stage: max(1, ranks // APART_SHARE) for stage, ranks in of_stage.items()}
     alone = [
         (stage, rank, state)
@@ -201,9 +217,7 @@ def _apart(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
     off = Counter(
         stage for stage, _, state in alone if state.activity not in _UNSEEN and (_at_device(state) or not state.waits)
     )
-    late = [(rank, state) for stage, rank, state in seen if most.get(stage, state.place) != state.place]
-    late += [(rank, state) for stage, rank, state in alone if off[stage] <= room[stage]]
-    return frozenset(rank for rank, state in late if _at_device(state))
+    return frozenset(rank for stage, rank, state in alone if _at_device(state) and off[stage] <= room[stage])
 
 
 def _at_device(state: RankState) -> bool:
