@@ -170,6 +170,10 @@ def _frame(written: str) -> Frame:
         ([f"event_loop_overlap {SCHEDULER}", f"recv_requests {RECEIVER}"], "idle", "none", "recv_requests"),
         ([f"event_loop_normal {SCHEDULER}", f"recv_requests {RECEIVER}", "broadcast_pyobj sglang/srt/utils/common.py",
           f"broadcast {C10D}"], "collective", "group", "broadcast"),
+        # DeepEP 1.2 under Megatron-Core
+        (["forward megatron/core/transformer/moe/fused_a2a.py", "dispatch deep_ep/buffer.py",
+          "internode_dispatch deep_ep/buffer.py"], "collective", "group", "all_to_all"),
+        (["forward megatron/core/transformer/moe/fused_a2a.py", "combine deep_ep/buffer.py"], "launch", "none", "combine"),
         # Ray 2.60, verl, OpenRLHF
         ([f"main_loop {RAY}"], "idle", "none", "main_loop"),
         (["fit verl/trainer/ppo/ray_trainer.py", "func verl/single_controller/ray/base.py",

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.ranks import Rank
-from hangdog_models.stack import ProcessTrace, Thread
+from hangdog_models.stack import Frame, ProcessTrace, Thread
 from hangdog_models.verdict import Kind, StallCause, Verdict
 from support.cases.stories import STACKS, frames, job, snapshot, trace
 
@@ -40,6 +40,20 @@ def test_one_rank_whose_thread_asks_a_service_is_held_up_by_it_rather_than_by_it
     causes = verdict.culprit.causes if verdict.culprit else {}
     assert verdict.suspects[0].ranks == (7,) and not verdict.evict.machines
     assert causes[StallCause.DEPENDENCY] > causes.get(StallCause.SOFTWARE, 0.0)
+
+
+def test_what_every_thread_has_in_common_is_no_sign_of_a_wait() -> None:
+    """With native frames each thread ends in the C library. Nor is a file of theirs CPython's for its last letters."""
+    verdicts = []
+    for helpers in ([PUBLISHES], []):
+        look = []
+        for rank in range(16):
+            one = waiting(rank, ["<module> train.py", "guard mythreading.py", "acquire threading.py"], *helpers)
+            native = Frame("syscall", "libc.so.6", 0, "libc.so.6")
+            threads = tuple(structs.replace(thread, frames=(*thread.frames, native)) for thread in one.threads)
+            look.append(structs.replace(one, threads=threads))
+        verdicts.append(diagnose(snapshot(look, look), job(per_machine=4, dp=16)))
+    assert verdicts[0] == verdicts[1]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The thread of its own process that a rank waits for: what that thread is at is what the rank is held up by."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from hangdog_models.diagnosis.observe.activity import SERVICES, RankState, main_thread
@@ -26,8 +25,10 @@ def of_helper(state: RankState, trace: ProcessTrace, rules: RuleSet) -> RankStat
     main = main_thread(trace)
     if state.activity is not Activity.LOCK or main is None or state.busy:
         return state
-    waits_in = next((frame.file for frame in reversed(main.frames) if not frame.file.endswith(_WAITS)), "")
-    of_pool = any(frame.file.endswith(_FUTURES) for frame in main.frames)
+    # native frames are the same C library in every thread
+    callers = [frame.file for frame in main.frames if not frame.native and not _in(frame, *_WAITS)]
+    waits_in = callers[-1] if callers else ""
+    of_pool = any(_in(frame, _FUTURES) for frame in main.frames)
     for thread in trace.threads:
         if thread is main or not _serves(thread, waits_in, of_pool):
             continue
@@ -39,10 +40,10 @@ def of_helper(state: RankState, trace: ProcessTrace, rules: RuleSet) -> RankStat
 
 
 def _serves(thread: Thread, waits_in: str, of_pool: bool) -> bool:
-    if of_pool and _in_pool(thread.frames):
+    if of_pool and any(frame.function == "run" and _in(frame, _POOL) for frame in thread.frames):
         return True
-    return bool(waits_in) and any(frame.file == waits_in for frame in thread.frames)
+    return bool(waits_in) and any(frame.file == waits_in and not frame.native for frame in thread.frames)
 
 
-def _in_pool(frames: Sequence[Frame]) -> bool:
-    return any(frame.function == "run" and frame.file.endswith(_POOL) for frame in frames)
+def _in(frame: Frame, *files: str) -> bool:
+    return any(frame.file == file or frame.file.endswith(f"/{file}") for file in files)

@@ -151,7 +151,7 @@ def _votes(looks: Sequence[Look], stages: Sequence[int], topology: Topology) -> 
         votes = bytearray([UNSEEN]) * world
         crowds = _crowds(look, topology)
         working = {rank for state, ranks in sites(look) if _vote(state, crowds) == LATE for rank in ranks}
-        apart = _alone_at_device(look, stages) | _behind_most(look, stages, working)
+        apart = _apart(look, stages, working)
         of_state: dict[int, int] = {}
         for rank, state in look.items():
             if rank < world:
@@ -183,41 +183,34 @@ def _unnamed(state: RankState) -> bool:
     return not state.waits and state.rule == NO_RULE and state.activity in (Activity.UNKNOWN, Activity.COMPUTE)
 
 
-def _behind_most(look: Look, stages: Sequence[int], working: Iterable[Rank]) -> frozenset[Rank]:
-    """Those that wait for their own devices elsewhere than most of their stage, which are together at one call site.
+def _apart(look: Look, stages: Sequence[int], working: Iterable[Rank]) -> frozenset[Rank]:
+    """Those that wait for their own devices elsewhere than their stage, and are late for that.
 
-    They are late where no rank of their stage is seen at work. Beside one that is, some role may have its own place to
-    wait for it.
-    """
-    busy = {stages[rank] for rank in working if rank < len(stages)}
-    at = Counter((stages[rank], state.place) for rank, state in look.items() if rank < len(stages))
-    of_stage = Counter(stages[rank] for rank in look if rank < len(stages))
-    most = {stage: place for (stage, place), ranks in at.items() if 2 * ranks > of_stage[stage] and stage not in busy}
-    return frozenset(
-        rank
-        for rank, state in look.items()
-        if rank < len(stages) and _at_device(state) and most.get(stages[rank], state.place) != state.place
-    )
-
-
-def _alone_at_device(look: Look, stages: Sequence[int]) -> frozenset[Rank]:
-    """The few that wait for their own devices at a call site of their own, while most of their stage are elsewhere.
-
-    The rest may be in several operations, one for each group. If many are alone, it is a moment in which all move on.
+    - Most of the stage are together at one call site, and no rank of it is seen at work (`working`). Beside one that is,
+      some role may have its own place to wait for it.
+    - Or a few are alone at theirs. The rest may be in several operations, one for each group. If many are alone, it is
+      a moment in which all move on.
     """
     seen = [(stages[rank], rank, state) for rank, state in look.items() if rank < len(stages)]
     at = Counter((stage, state.place) for stage, _, state in seen)
     of_stage = Counter(stage for stage, _, _ in seen)
+    busy = {stages[rank] for rank in working if rank < len(stages)}
+    most = {stage: place for (stage, place), ranks in at.items() if 2 * ranks > of_stage[stage] and stage not in busy}
     room = {stage: max(1, ranks // APART_SHARE) for stage, ranks in of_stage.items()}
-    alone = [
-        (stage, rank, state)
-        for stage, rank, state in seen
-        if at[stage, state.place] <= room[stage] and 2 * at[stage, state.place] < of_stage[stage]
-    ]
+    few = {
+        (stage, place) for (stage, place), ranks in at.items() if ranks <= room[stage] and 2 * ranks < of_stage[stage]
+    }
     off = Counter(
-        stage for stage, _, state in alone if state.activity not in _UNSEEN and (_at_device(state) or not state.waits)
+        stage
+        for stage, _, state in seen
+        if (stage, state.place) in few and state.activity not in _UNSEEN and (_at_device(state) or not state.waits)
     )
-    return frozenset(rank for stage, rank, state in alone if _at_device(state) and off[stage] <= room[stage])
+    return frozenset(
+        rank
+        for stage, rank, state in seen
+        if _at_device(state)
+        and (most.get(stage, state.place) != state.place or ((stage, state.place) in few and off[stage] <= room[stage]))
+    )
 
 
 def _at_device(state: RankState) -> bool:

@@ -241,18 +241,18 @@ def _served(sites: Sequence[Site], blocked: set[Rank]) -> set[Rank]:
 
 
 def _ends(sites: Sequence[Site], holds: Sequence[GroupWait], topology: Topology) -> set[Rank]:
-    """The ranks of one machine at which all known waits end, at a place of their own; empty if there are none.
+    """The ranks of one machine at which all known waits end, in a wait for their devices; empty if there are none.
 
-    What they wait for there, such as their device, names no other rank. So they are the first that stand, and the
-    others need no fault of their own.
+    That wait names no other rank. So they are the first that stand, and the others need no fault of their own. They are
+    at one place, and no other rank is.
     """
     known = [hold for hold in holds if hold.awaited and hold.dim not in (None, WORLD) and not hold.inferred]
     ends = {rank for hold in known for rank in hold.awaited}.difference(rank for hold in known for rank in hold.inside)
-    here = [(state, ranks) for state, ranks in sites if not ends.isdisjoint(ranks)]
-    if not ends or len({state.place for state, _ in here}) != 1 or len(topology.machines_of(ends)) != 1:
-        return set()
-    named = here[0][0].wait is not None and here[0][0].activity is not Activity.DEVICE_SYNC
-    return set() if named or any(not ends.issuperset(ranks) for _, ranks in here) else ends
+    places = {state.place for state, ranks in sites if not ends.isdisjoint(ranks)}
+    there = [(state, ranks) for state, ranks in sites if state.place in places]
+    apart = len(places) == 1 and all(state.activity is Activity.DEVICE_SYNC for state, _ in there)
+    alone = apart and len(topology.machines_of(ends)) == 1
+    return ends if alone and all(ends.issuperset(ranks) for _, ranks in there) else set()
 
 
 def _waiting_places(sites: Sequence[Site], exact: set[Rank]) -> list[Site]:
