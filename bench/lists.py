@@ -46,7 +46,7 @@ from hangdog_server.observability.setup import Observers
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import INCIDENTS, INTENTS, LEDGER
-from support.servers.browsed import free_port
+from support.ports import free_port
 from support.servers.cast import NOON, PATIENT, Agent, stage
 
 #: Bytes of a verdict: of some hundred ranks. A list that read them would read 300 MiB.

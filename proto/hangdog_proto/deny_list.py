@@ -60,6 +60,11 @@ class DenyList:
         self._owners: tuple[DeniedCertificate, ...] = ()
         self._broken = ""
 
+    @property
+    def broken(self) -> bool:
+        """Whether the file could not be read when it was last looked at."""
+        return bool(self._broken)
+
     def refuses(self, leaf: CertificateInfo) -> str:
         """Why a certificate that is shown now is not accepted, in words for its owner; empty when it is."""
         self._reload()

@@ -21,7 +21,7 @@ from hangdog_server.auth import tokens
 from hangdog_server.auth.tokens import Role
 from live.job import MACHINE, AnnouncingProc, Job
 from live.plan import Plan
-from support.servers.browsed import free_port
+from support.ports import free_port
 
 #: Who is on call: both may act.
 PEOPLE = ("ada", "ben")

@@ -19,8 +19,9 @@ from hangdog_models.verdict import Eviction, Kind, from_json
 from hangdog_server.auth.tokens import Role
 from hangdog_server.listener import LOCAL
 from hangdog_server.store.history import responses
+from support.ports import free_port
 from support.real.browser import PATIENCE_MS, PHONE, Watched, browser, watched
-from support.servers.browsed import browsed, free_port, hang
+from support.servers.browsed import browsed, hang
 from support.servers.cast import NOON, cluster, stage
 from support.servers.deciding import deciding
 

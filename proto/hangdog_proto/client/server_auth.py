@@ -41,11 +41,12 @@ def verified(address: str, folder: Path, own: Path | None = None, within_s: floa
             f"the certificate of {address} cannot be read: {error}", code="unusable-certificate"
         ) from error
     require_server(found, address)
-    if reason := DenyList(folder / deny_list.NAME).refuses(found):
+    denied = DenyList(folder / deny_list.NAME)
+    if reason := denied.refuses(found):
         raise NotAllowed(
             f"the server at {address}: {reason}",
-            "ask the operator of the server; docs/security.md",
-            code="denied-certificate",
+            f"mend {folder / deny_list.NAME}" if denied.broken else "ask the operator of the server; docs/security.md",
+            code="damaged-deny-list" if denied.broken else "denied-certificate",
         )
     return Verified(ssl.DER_cert_to_PEM_cert(der).encode(), found)
 

@@ -47,6 +47,13 @@ class Certificates:
                 code="wrong-certificate",
             )
         if because := self._denied.refuses(peer.leaf):
+            if self._denied.broken:
+                raise Unauthorised(
+                    AgentRejected.DENIED,
+                    f"{peer.label}: {because}",
+                    "ask the operator of the server to mend it; the server's log says what is wrong",
+                    code="damaged-deny-list",
+                )
             raise _denied(peer, because)
         return peer
 

@@ -131,6 +131,8 @@ def _post(
         "content": wrong,
     }
     answers["403"] = {"description": "The role does not allow it, or another site's page asked.", "content": wrong}
+    answers["408"] = {"description": "What was posted came too slowly.", "content": wrong}
+    answers["413"] = {"description": "What was posted is too large.", "content": wrong}
     answers["409"] = {
         "description": "Nothing is left to decide, a bound forbids it, or the mode does.",
         "content": wrong,

@@ -132,7 +132,7 @@ class Guard:
             return dressed(api.json(api.ErrorAnswer(str(error), error.hint, error.code), status, headers))
         if status == 401 and request.method == "GET":
             return dressed(RedirectResponse(f"/login?next={quote(inside(request.url.path))}", 303))
-        return dressed(HTMLResponse(_problem(str(error), error.hint), 403 if status == 401 else status))
+        return dressed(HTMLResponse(_problem(error), 403 if status == 401 else status))
 
     async def note(self, request: Request, error: NotAllowed) -> None:
         """Counts that somebody is refused, and logs it, the same of one peer once in a while."""
@@ -244,7 +244,13 @@ def _unruled(request: Request) -> ForbiddenRequest:
     )
 
 
+#: Statuses of RFC 9110 that say more than the error's class.
+_STATUSES = {"request-too-slow": 408, "message-too-large": 413}
+
+
 def _status(error: HangdogError) -> int:
+    if error.code in _STATUSES:
+        return _STATUSES[error.code]
     for kind, status in (
         (ForbiddenRequest, 403),
         (NotAllowed, 401),
@@ -257,5 +263,6 @@ def _status(error: HangdogError) -> int:
     return 503
 
 
-def _problem(what: str, hint: str) -> str:
-    return page("problem.html", "hangdog", live=True, nav="yes", here="", person="", what=what, hint=hint)
+def _problem(error: HangdogError) -> str:
+    about = {"what": str(error), "hint": error.hint, "code": error.code}
+    return page("problem.html", "hangdog", live=True, nav="yes", here="", person="", **about)

@@ -26,6 +26,7 @@ from hangdog_proto.codec.collectives import Statement
 from support.fakes import targets
 from support.fakes.dumper import own_job
 from support.fakes.played_ras import JSON, TEXT, Played, Say, served
+from support.ports import free_port
 
 #: Long enough for everything that is played, on a busy machine too.
 LONG = RasTimeouts(greeting_s=5.0, whole_s=20.0)
@@ -88,9 +89,7 @@ def test_a_report_that_comes_in_pieces() -> None:
 
 
 def test_nobody_listens() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        reason, said = words(ask(free.getsockname()[1]))
+    reason, said = words(ask(free_port()))
     assert reason is Reason.NO_EVIDENCE
     assert "nobody listens" in said
 

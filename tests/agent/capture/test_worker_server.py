@@ -18,6 +18,7 @@ from hangdog_models.stack import Reason
 from support.fakes import targets
 from support.fakes.dumper import SERVING, own_job, pickled, played, recorded, serving
 from support.fakes.recorder_asked import LONG, SHORT, ask, enqueued, words
+from support.ports import free_port
 
 
 def rank(path: Path, **handlers: bytes) -> "AbstractContextManager[subprocess.Popen[bytes]]":
@@ -122,9 +123,7 @@ os._exit(0)
 @pytest.mark.slow
 def test_a_real_process_group_tells_through_its_worker_server(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     group = own_job() | {
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +18,9 @@ from hangdog_agent.machine_tests.levels.between_machines import Between
 from hangdog_agent.machine_tests.torch_engine import Engine
 from support.fakes import ladder
 from support.fakes.ladder import ON_CPU, SMALL, failed
+from support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
-
-
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def play(
@@ -111,7 +105,7 @@ def test_a_bad_cable_is_found_and_evicts_nobody(cables: Callable[[int], Cables],
 
 def test_damaged_data_is_found_by_its_link() -> None:
     broken = ladder.engine("damaged transfer", '"name": "member 1"')
-    told = play(f"127.0.0.1:{port()}", [ladder.engine(), broken])
+    told = play(f"127.0.0.1:{free_port()}", [ladder.engine(), broken])
     for results in told:
         assert failed(results) == {"integrity": (MachineConviction(PartKind.LINK, ("member 0", "member 1")),)}
         assert [(one.test, one.outcome) for one in results[1:]] == [
@@ -123,14 +117,16 @@ def test_damaged_data_is_found_by_its_link() -> None:
 
 def test_a_member_that_never_answers_is_named_by_the_others() -> None:
     silent = ladder.engine("stopped in transfer", '"name": "member 1"')
-    first, _ = play(f"127.0.0.1:{port()}", [ladder.engine(), silent], 15.0, 25.0)
+    first, _ = play(f"127.0.0.1:{free_port()}", [ladder.engine(), silent], 15.0, 25.0)
     assert not failed(first)
     assert first[-1].message.startswith("member 1 ") and "not live" in first[-1].message
 
 
 def test_a_group_that_nobody_joins_is_told() -> None:
     (results,) = [
-        Between(ladder.engine(), ON_CPU, SMALL, Group(f"127.0.0.1:{port()}", 0, 2), 8.0).run(40.0, threading.Event())
+        Between(ladder.engine(), ON_CPU, SMALL, Group(f"127.0.0.1:{free_port()}", 0, 2), 8.0).run(
+            40.0, threading.Event()
+        )
     ]
     assert [one.outcome for one in results] == [LevelOutcome.INCONCLUSIVE]
     assert results[0].message.startswith("member 1 ") and "not answer" in results[0].message

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import socket
 import sys
 import threading
 import time
@@ -22,6 +21,7 @@ from hangdog_agent.machine_tests.standard_levels import LEVELS, WantedLevels, st
 from support.fakes import ladder, targets
 from support.fakes.fake_gpus import FakeGpus, built
 from support.fakes.ladder import ON_CPU, SMALL
+from support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 
@@ -47,9 +47,7 @@ def levels(tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, Level]:
     program.chmod(0o755)
     engine = ladder.engine(fault, VICTIM)
     engine = replace(engine, environ={**engine.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"})
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        group = Group(f"127.0.0.1:{free.getsockname()[1]}", 0, 2)
+    group = Group(f"127.0.0.1:{free_port()}", 0, 2)
     wish = WantedLevels(2, {}, group, (sys.executable, "-S", "-c", "import site; site.main()"), str(tmp_path))
     return {level.name: level for level in standard(engine, ON_CPU, SMALL, wish, LEVELS)}
 

@@ -1,7 +1,6 @@
 """The program that hangdog brings for replays, with real processes on the CPU: sound groups pass, others fail or hang."""
 
 import re
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,21 +11,16 @@ from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, Machine
 from hangdog_agent.machine_tests.levels.replay import Replay
 from hangdog_agent.machine_tests.torch_engine import Probe
 from support.fakes.ladder import ON_CPU, PATIENCE_S, SMALL, engine
+from support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE_S)]
 
 PROGRAM = "group_training"
 
 
-def free() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def replayed(*faults: str, processes: int = 1, deadline_s: float = 120.0) -> list[tuple[LevelResult, ...]]:
     """What each machine of a group finds; `faults` has one for each, "" for a sound one."""
-    meet = f"127.0.0.1:{free()}"
+    meet = f"127.0.0.1:{free_port()}"
 
     def one(member: int) -> tuple[LevelResult, ...]:
         group, own = Group(meet, member, len(faults)), engine(faults[member], PROGRAM)

@@ -5,7 +5,6 @@ import json
 import os
 import random
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -28,6 +27,7 @@ from hangdog_server.store.actions import ActionState
 from hangdog_server.store.campaigns import CampaignState, StoredCampaign
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER, TESTS
+from support.ports import free_port
 from support.servers import crashing
 from support.servers.cast import Agent
 from support.servers.cast_acting import NOTHING
@@ -196,9 +196,7 @@ async def told(
     servers: asyncio.subprocess.Process, folder: Path, where: Path, deaths: tuple[int, ...], kind: type[Story] = Story
 ) -> Story:
     """A story in which the servers end at these points; the last one is stopped when all is over."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        story = kind(free.getsockname()[1])
+    story = kind(free_port())
     acting = str(folder / "acting.toml") if kind.acts else ""
     playing = [asyncio.create_task(one) for one in (*map(story.machine, story.machines), story.person())]
     try:

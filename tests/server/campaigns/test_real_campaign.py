@@ -11,7 +11,8 @@ import pytest
 
 from hangdog_proto.client.campaigns import CampaignClient
 from support.fakes import ladder
-from support.real.campaign_programs import agents, connected, free, server, until
+from support.ports import free_port
+from support.real.campaign_programs import agents, connected, server, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 
@@ -39,7 +40,7 @@ def said(asked: subprocess.Popen[str], words: str) -> str:
 
 
 def test_a_machine_that_computes_wrong_is_convicted_though_the_server_is_killed_in_the_middle(tmp_path: Path) -> None:
-    port = free()
+    port = free_port()
     with ExitStack() as stack:
         first = stack.enter_context(server(tmp_path, port))
         until(lambda: (tmp_path / "server.log").read_bytes().count(b"listening on") == 1)
@@ -64,7 +65,7 @@ def test_a_machine_that_computes_wrong_is_convicted_though_the_server_is_killed_
 
 
 def test_ctrl_c_ends_the_tests_of_a_group_and_tells_what_was_found(tmp_path: Path) -> None:
-    port = free()
+    port = free_port()
     with server(tmp_path, port):
         until(lambda: (tmp_path / "server.log").read_bytes().count(b"listening on") == 1)
         with (
@@ -88,7 +89,7 @@ def test_ctrl_c_ends_the_tests_of_a_group_and_tells_what_was_found(tmp_path: Pat
 def test_replays_cross_at_the_machine_that_computes_other_bits_though_the_server_is_killed_between_phases(
     tmp_path: Path,
 ) -> None:
-    port, names = free(), ("m0", "m1", "m2", "m3")
+    port, names = free_port(), ("m0", "m1", "m2", "m3")
     with ExitStack() as stack:
         first = stack.enter_context(server(tmp_path, port))
         until(lambda: (tmp_path / "server.log").read_bytes().count(b"listening on") == 1)
@@ -131,7 +132,7 @@ def test_a_job_s_own_program_is_replayed_where_the_machine_knows_it_by_name_and_
     )
     replays = tmp_path / "replays.toml"
     replays.write_text(f"[tests.replay]\nllama = [{sys.executable!r}, {str(program)!r}, 'a; b']\n")
-    port, names = free(), ("m0", "m1", "m2", "m3", "m4")
+    port, names = free_port(), ("m0", "m1", "m2", "m3", "m4")
     with server(tmp_path, port):
         until(lambda: (tmp_path / "server.log").read_bytes().count(b"listening on") == 1)
         with (

@@ -22,7 +22,8 @@ from hangdog_server.store import campaigns
 from hangdog_server.store.campaigns import CampaignState
 from hangdog_server.store.store import Store
 from support.fakes import ladder
-from support.real.campaign_programs import agents, connected, free, server, until
+from support.ports import free_port
+from support.real.campaign_programs import agents, connected, server, until
 from support.servers.cast_acting import NOTHING
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * ladder.PATIENCE_S)]
@@ -84,7 +85,7 @@ def hangdog(folder: Path, *words: str) -> str:
 def test_a_replay_follows_by_itself_though_the_server_is_killed_in_the_middle_and_only_the_guilty_stays_out(
     tmp_path: Path,
 ) -> None:
-    port, excluded, acting = free(), tmp_path / "excluded", tmp_path / "acting.toml"
+    port, excluded, acting = free_port(), tmp_path / "excluded", tmp_path / "acting.toml"
     acting.write_text(ACTING.format(excluded))
     tokens.new(tmp_path / "tokens.json", "alice", Role.ACT, time.time())  # noqa: TID251 - as above
     asyncio.run(taken_out(tmp_path / "s.db"))

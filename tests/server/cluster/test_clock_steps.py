@@ -5,7 +5,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import pytest
 from hangdog_models.incident import Incident
 from hangdog_proto.client.incidents import Client
 from support.fakes.targets import WAIT, running, until
+from support.ports import free_port
 from support.real import stepped
 from support.real.stepped import Clock
 from support.servers.guarded import Cluster, guarded, made
@@ -72,13 +72,6 @@ def server(port: int, store: Path, log: Path) -> Iterator[str]:
             yield next(word for word in log.read_text().split() if word.endswith("/metrics"))
         finally:
             process.send_signal(signal.SIGTERM)
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def counted(metrics: str) -> dict[str, float]:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
@@ -17,6 +16,7 @@ from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.client.incidents import Client
 from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_server.store.store import Store
+from support.ports import free_port
 from support.servers.cast import PATIENT, Agent, Stage, trainer
 from support.servers.tested import machines, report
 
@@ -50,9 +50,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{taken.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self._process: Process | None = None
 
     async def start(self) -> None:

@@ -180,7 +180,7 @@ async def test_a_damaged_deny_list_lets_nobody_in_and_puts_nobody_out(cluster: C
             cluster.denied.unlink() if damage is None else cluster.denied.write_bytes(damage)
             async with on.agent("gpu-b", shown) as new:
                 code, words = await refusal(new, hello=pb.Hello(machine="gpu-b"))
-                assert (code, await new.error()) == (grpc.StatusCode.PERMISSION_DENIED, "denied-certificate")
+                assert (code, await new.error()) == (grpc.StatusCode.PERMISSION_DENIED, "damaged-deny-list")
             assert names(words, "gpu-b", "cannot be read")
         cluster.denied.write_bytes(kept)
         assert [one.connected for one in await on.machines()] == [True], "who was there stays"

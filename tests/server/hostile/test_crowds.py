@@ -22,7 +22,8 @@ from hangdog_models.errors import HangdogError
 from hangdog_proto.client.incidents import Client
 from hangdog_proto.client.server_address import ServerAddress
 from hangdog_server.web import web_server
-from support.servers.browsed import browsed, free_port
+from support.ports import free_port
+from support.servers.browsed import browsed
 from support.servers.cast import PATIENT, stage
 from support.servers.guarded import made
 

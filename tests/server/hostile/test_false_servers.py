@@ -146,7 +146,7 @@ async def test_a_denied_server_is_left_and_not_gone_back_to(cluster: Cluster, mo
         with refused("denied-certificate", NotAllowed, serial, "its disk was sold"):
             await asyncio.to_thread(verified, mine.reach(mine.server))
         (shown / deny_list.NAME).write_text("[")
-        with refused("denied-certificate", NotAllowed, "cannot be read"):
+        with refused("damaged-deny-list", NotAllowed, "cannot be read"):
             await asyncio.to_thread(verified, mine.reach(mine.server))
 
 

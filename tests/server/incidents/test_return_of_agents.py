@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 
 from hangdog_proto.client.incidents import Client
 from support.fakes.targets import WAIT, running, until
+from support.ports import free_port
 from support.worded import names
 
 MARK = ("HANGDOG_TEST_RETURN", str(os.getpid()))
@@ -69,13 +69,6 @@ def rows(store: Path) -> list[int]:
     """The looks that the store has."""
     with contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
         return [number for (number,) in connection.execute("select round from captures order by round")]
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 @pytest.mark.slow

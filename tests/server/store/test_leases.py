@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -28,6 +27,7 @@ from hangdog_server.settings import ServerSettings
 from hangdog_server.store import leases
 from hangdog_server.store.leases import Lease, NotOurs
 from hangdog_server.store.store import Store
+from support.ports import free_port
 from support.real.postgres import Postgres
 from support.servers.cast import NOON, PATIENT, Agent, Listener, Stage, trainer, verdict
 
@@ -74,18 +74,12 @@ async def test_who_lost_its_lease_writes_nothing_any_more(where: Path | str) -> 
     store.close()
 
 
-def free_address() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{taken.getsockname()[1]}"
-
-
 @asynccontextmanager
 async def beside(
     url: str, judge: Judge = verdict, lasting: bool = False, settings: ServerSettings = SHORT
 ) -> AsyncIterator[Stage]:
     """One of several servers; `lasting`: it gives no lease back at its end, as one that is killed."""
-    address, store = free_address(), Store(url)
+    address, store = f"127.0.0.1:{free_port()}", Store(url)
     with pytest.MonkeyPatch.context() as patched, contextlib.closing(store):
         means = IncidentServices(Fleet(settings), store, judge, lambda: NOON)
         opened = OpenListeners(address, replace(LOCAL, advertised=address), settings, means.clock)

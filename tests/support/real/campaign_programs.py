@@ -1,7 +1,6 @@
 """A server, agents and their tests as real programs on this machine, for campaigns from one end to the other."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -84,10 +83,3 @@ def until(true: Callable[[], bool], every_s: float = 0.05) -> None:
     while not true():
         assert time.monotonic() < end
         time.sleep(every_s)
-
-
-def free() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

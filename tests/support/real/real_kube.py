@@ -7,7 +7,6 @@ scheduler or kubelet: nodes and pods are what tests make of them.
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -24,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from support.cases.manifests import documents
+from support.ports import free_port
 
 PROGRAM = "HANGDOG_KUBE_APISERVER"
 MISSING = f"{PROGRAM} names no kube-apiserver; tests/kube_apiserver.sh builds one (etcd: apt-get install etcd-server)"
@@ -98,7 +98,7 @@ def started() -> Iterator[RealKube | None]:
         return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hangdog-kube-")))
-        port, peers, clients = (_free() for _ in range(3))
+        port, peers, clients = (free_port() for _ in range(3))
         (folder / "tokens").write_text(TOKENS)
         key = rsa.generate_private_key(65537, 2048)
         pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
@@ -153,9 +153,3 @@ def _ready(kube: RealKube) -> bool:
         return kube.ca.exists() and status == 200
     except (OSError, ValueError):
         return False
-
-
-def _free() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])

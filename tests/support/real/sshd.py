@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.ports import free_port
+
 MISSING = "sshd is not installed: apt-get install --no-install-recommends openssh-server openssh-client"
 _DAEMONS = "/usr/sbin:/sbin"
 #: Where its child waits before anybody has logged in, as root; a package makes it as the daemon starts.
@@ -42,9 +44,7 @@ def serving(folder: Path) -> Iterator[Sshd]:
         _EMPTY.mkdir(mode=0o755, exist_ok=True)
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server, client = folder / "sshd_config", folder / "ssh_config"
     server.write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nListenAddress 127.0.0.2\nHostKey {folder}/host\n"

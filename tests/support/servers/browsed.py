@@ -1,7 +1,6 @@
 """A running server with pages, and whoever opens them over HTTP."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from hangdog_models.diagnosis.judge import diagnose
 from hangdog_server.incidents.judge import Judge
 from hangdog_server.listener import LOCAL, ListenerConfig
 from support.cases.stories import trace
+from support.ports import free_port
 from support.servers.cast import Agent, Stage, cluster, stage
 
 
@@ -32,14 +32,6 @@ def visitor(address: str, verify: Any = False, **more: Any) -> httpx.AsyncClient
     To read the authorities that the system trusts takes 35 ms of CPU time for each client.
     """
     return httpx.AsyncClient(base_url=address, verify=verify, timeout=30, **more)
-
-
-def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -29,6 +28,7 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.replay import StoredRound, replay
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import LEDGER
+from support.ports import free_port
 from support.real.postgres import Postgres
 from support.servers import crashing
 from support.servers.cast import Agent, trainer
@@ -162,13 +162,6 @@ class Story:
         async with asyncio.timeout(PATIENCE_S):
             while not self.told or len(self.receipts) < len(RECORDED) or await asyncio.to_thread(self._open):
                 await asyncio.sleep(0.05)
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 @asynccontextmanager
