@@ -37,6 +37,8 @@ from hangdog_server.store.campaigns import Campaign
 
 #: A standstill that lasts is told of again each day (of UTC): it is begun anew then. Seconds.
 DAY_S = 24 * 3600.0
+#: What stands where the name of a job does, of a machine that runs none.
+NO_JOB = "no job"
 #: How far back incidents are looked at, to know which belong to one standstill: to the first one of the day in which something
 #: may still be news, whatever the time now. Seconds.
 BACK_S = DAY_S + 2 * 3600.0
@@ -173,7 +175,7 @@ def _answered(chains: Iterable[Sequence[Incident]]) -> Iterator[Change]:
         lines = (why, f"hangdog show {newest.id}")
         yield Change(
             f"{first.id} response", Subjects.RESPONSE, f"{response.decisions}", response.changed, _page(newest.id),
-            f"{newest.job or 'no job'}: {words}", lines, after=first.id,
+            f"{newest.job or NO_JOB}: {words}", lines, after=first.id,
         )  # fmt: skip
 
 
@@ -193,7 +195,7 @@ def _opened(first: Incident) -> tuple[str, str]:
 
 def _judged(incident: Incident, text: str) -> tuple[str, tuple[str, ...]]:
     """The verdict in a title and three lines."""
-    about = incident.job or "no job"  # of a machine that runs none
+    about = incident.job or NO_JOB
     if incident.state is IncidentState.FAILED:
         return f"{about}: there is no verdict", (incident.note, f"hangdog show {incident.id}")
     try:
@@ -217,7 +219,11 @@ def _acted(rows: Iterable[ActionRecord]) -> Iterator[Change]:
             continue
         waits = [row for row in mine if row.state is ActionState.WAITING]
         mark = digest([(row.machine, str(row.state)) for row in mine])
-        at, names, job = max(row.changed for row in mine), named({row.machine for row in waits or mine}), mine[0].job
+        at, names, job = (
+            max(row.changed for row in mine),
+            named({row.machine for row in waits or mine}),
+            mine[0].job or NO_JOB,
+        )
         if waits:
             title = f"{job}: isolate {names}?"
             lines = [

@@ -240,6 +240,17 @@ async def test_what_would_be_done_is_no_news_but_what_a_bound_forbids_is(tmp_pat
     assert names(to.postman.titles()[0], "other", f"2 machines {actions.ActionState.REFUSED}")
 
 
+async def test_an_act_on_a_machine_without_a_job_is_told_without_an_empty_name(tmp_path: Path) -> None:
+    async with watched(tmp_path / "s.db", tmp_path, receiver("chat", "json://x", "acted")) as to:
+        to.on.caps = Caps(per_hour=1)
+        to.on.begin()
+        await to.on.judged("0a", "a", "b", job="")
+        await to.on.acting.tick()
+        await to.tick(1)
+        assert await to.subjects() == [Subjects.ACTED]
+    assert to.postman.titles()[0].partition(":")[0].strip()
+
+
 async def test_a_campaign_is_told_of_where_it_convicts(tmp_path: Path) -> None:
     async with watched(tmp_path / "s.db", tmp_path) as to:
         for name, convicts in (("c1", []), ("c2", [Convict("gpu/a17", 0.99)])):
