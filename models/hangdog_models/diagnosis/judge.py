@@ -66,12 +66,13 @@ def investigate(snapshot: Snapshot, topology: Topology, options: Options = DEFAU
     last = store_barrier.tell_late(call_lines.tell_apart(last, moved, topology))
     rings = profiled.count(snapshot.progress, last, topology)
     records = profiled.believed(positions.ordered(snapshot.counters), rings)
-    crowd = waits.crowd_of(last, moved, topology) if records else frozenset()
+    crowd = waits.crowd_of(last, moved, topology) if records or snapshot.ras else frozenset()
     getting_on = moved.moving | moved.travelling
     counted = collective_counters.count(records, last, topology, crowd, getting_on, moved.lasting)
     # A flight recorder shows more than RAS, such as what has ended: RAS adds nothing about its ranks.
     known = {**last, **counted.states}
-    ras = ras_waits.hear(snapshot, known, topology, moved, frozenset(hold.group for hold in counted.holds))
+    counted_groups = frozenset(hold.group for hold in counted.holds)
+    ras = ras_waits.hear(snapshot, known, topology, moved, counted_groups, crowd)
     contradictions = contradiction.find(records, counted.holds, last, moved)
     look = conclude.with_absent({**known, **ras.states}, topology, snapshot)
     held = waits.find(look, moved, topology, (*counted.holds, *ras.holds))

@@ -208,6 +208,19 @@ def test_a_launch_that_lasts_with_nothing_under_way_is_held_up_by_the_device_or_
     assert not diagnose(story, FOUR).evict.machines  # nobody knows then what fills the queue
 
 
+@pytest.mark.parametrize("place", ["metrics", "barrier"])
+def test_who_waits_at_its_peers_line_and_lacks_their_call_is_named_and_not_evicted(place: str) -> None:
+    """It left a collective out, or is held up inside of the call. While a job may move, a dump may be older than a stack."""
+    records = tuple(nccl(rank, 6 if rank == 2 else 7, 6 if rank == 2 else 7, 6) for rank in range(4))
+    story = replace(snapshot(look({"0-3": place})), counters=records)
+    verdict = diagnose(replace(story, job=replace(story.job, stalled_s=900.0)), FOUR)
+    assert verdict.culprit is not None
+    assert (verdict.culprit.ranks, verdict.evict.machines) == ((2,), ())
+    assert verdict.because[0].code == "lacks-a-call"
+    assert {Kind.MACHINE, Kind.SOFTWARE} <= set(map(str, verdict.causes))
+    assert diagnose(story, FOUR).because[0].code != "lacks-a-call"
+
+
 def test_all_joined_and_nothing_completes_is_the_group() -> None:
     records = [nccl(rank, 7, 7, 6) for rank in range(4)]
     story = snapshot(look({"0-3": "item"}), look({"0-3": "item"}))

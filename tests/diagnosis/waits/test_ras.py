@@ -214,3 +214,13 @@ def test_of_several_outside_one_launch_names_none() -> None:
     story = {"0-4,6": "item", "5,7": "user"}
     suspects = judged(report({5: 6649}), story=still(story)).suspects
     assert not any("waited-for" in codes(one.because) for one in suspects)
+
+
+def test_who_is_far_behind_is_named_where_all_stand_at_a_place_that_tells_nothing() -> None:
+    """Equal stacks say nothing, so they take nothing from the report. While a job may move, launches differ."""
+    story = still({"0-7": "user"}, 1)
+    stated = replace(story, job=replace(story.job, stalled_s=1200.0))
+    verdict = judged(report({5: 6600}), story=stated)
+    assert verdict.culprit is not None
+    assert (verdict.culprit.ranks, verdict.evict.machines) == ((5,), ())
+    assert judged(report({5: 6600}), story=story).culprit is None

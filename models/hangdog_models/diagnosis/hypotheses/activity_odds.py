@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe.activity import CHILD, NO_RULE, RankState
-from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED, LEFT_OUT
+from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED, LEFT_OUT, NOT_CALLED
 from hangdog_models.diagnosis.waits.launches_behind import BY_LAUNCHES
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.rules.likelihoods import by_cause
@@ -70,6 +70,7 @@ LIBRARY_LAUNCH = _odds("doing_library_launch")
 LOAD = "load"
 KERNEL_LOAD = _odds("doing_kernel_load")
 BEHIND_BY_LAUNCHES = _odds("doing_behind_by_launches")
+HAS_NOT_CALLED = _odds("doing_not_called")
 REMOTE_STORAGE = _odds("doing_remote_storage")
 FAILED_TIMED_OUT = _odds("failed_timed_out")
 OF_FAILED_CAPTURE: Mapping[Reason, Odds] = {
@@ -89,6 +90,8 @@ def odds_of(state: RankState) -> Odds:
         return REMOTE_STORAGE
     if state.rule == BY_LAUNCHES or (state.rule == BY_DEVICE and state.operation == LEFT_OUT):
         return BEHIND_BY_LAUNCHES
+    if state.rule == NOT_CALLED:
+        return HAS_NOT_CALLED
     if state.activity is Activity.DEVICE_SYNC and state.waits and state.rule not in (*COUNTED, BY_RAS):
         return ODDS[Activity.LAUNCH]  # no counter tells that its device is late: its peers' waits end there
     if state.activity is Activity.MISSING and state.missing:
@@ -106,7 +109,7 @@ def causes_of(state: RankState) -> Mapping[str, float] | None:
     """The odds of all causes of this state, relative to each other; None where a row of `odds_of` has each cause."""
     if state.rule == BY_DEVICE and (state.operation or "").startswith(_UNEVEN):
         return WHY_BEHIND_IN_ALL_TO_ALL
-    if state.queued or state.rule in (*COUNTED, BY_RAS):
+    if state.queued or state.rule in (*COUNTED, BY_RAS, NOT_CALLED):
         return None
     if state.passing:
         return WHY_WRITING

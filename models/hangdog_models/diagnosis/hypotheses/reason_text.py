@@ -6,7 +6,14 @@ from hangdog_models.counts import counted
 from hangdog_models.diagnosis.observe.activity import CHILD, FROZEN, HELD, HOLDER, LOCK_FILE, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
 from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
-from hangdog_models.diagnosis.waits.collective_counters import BY_COMPLETION, BY_COUNTERS, BY_DEVICE, COUNTED, OUTSIDE
+from hangdog_models.diagnosis.waits.collective_counters import (
+    BY_COMPLETION,
+    BY_COUNTERS,
+    BY_DEVICE,
+    COUNTED,
+    NOT_CALLED,
+    OUTSIDE,
+)
 from hangdog_models.diagnosis.waits.launches_behind import BY_LAUNCHES
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
 from hangdog_models.diagnosis.waits.waits import Waits
@@ -20,6 +27,7 @@ _PLACE_CODES: Mapping[str | None, str] = {
     BY_COMPLETION: "operation-not-completed",
     BY_DEVICE: "own-device-behind",
     BY_LAUNCHES: "launches-behind",
+    NOT_CALLED: "lacks-a-call",
     LOCK_FILE: "waits-for-lock-file",
     Activity.COLLECTIVE: "in-collective",
     Activity.P2P: "in-point-to-point",
@@ -157,6 +165,8 @@ def where(state: RankState) -> str:
         return f"{state.label} by its counters"
     if state.rule == BY_DEVICE:
         return f"held up by its own GPU, which has not reached {state.operation}"
+    if state.rule == NOT_CALLED:
+        return f"in {state.label} as its peers are, and has not called {state.operation} as they have"
     if state.rule == BY_LAUNCHES:
         return f"waiting for its own GPU in {state.label}, which its peers are past"
     if state.activity is Activity.DEVICE_SYNC and not state.waits:

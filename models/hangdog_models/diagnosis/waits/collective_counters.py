@@ -23,6 +23,8 @@ from hangdog_models.verdict import Activity
 
 #: Rules of the rank states made here.
 BY_COUNTERS, BY_DEVICE, BY_COMPLETION = "counters", "device behind", "not complete"
+#: The rule of a rank that waits at the very line of its peers, and lacks what they have called.
+NOT_CALLED = "not called"
 #: What a rank's host waits for if its device is behind and no collective is under way on it.
 LAUNCHED_BEFORE = "what was launched before"
 #: The same where it stands at the very line of those that have called it: it may have left the collective out as well.
@@ -104,7 +106,7 @@ def count(
     guilty -= by_the_program  # no device is behind: one host skipped an operation, and the others wait for it there
     holds = without_doubtful(freed(holds, guilty), {record.rank: _turns(record) for record in records})
     inside = {rank: hold.what for hold in holds for rank in hold.inside}
-    awaited = {rank for hold in holds for rank in hold.awaited}
+    awaited = {rank: hold.what for hold in holds for rank in hold.awaited}
     let_alone = {rank for hold in holds if _meet(hold, look) for rank in hold.awaited}
     lines = {look[rank].frames for rank in inside if rank in look and rank not in awaited} - {()}
     states: dict[Rank, RankState] = {}
@@ -134,6 +136,9 @@ def count(
             states[rank] = replace(
                 device, activity=Activity.DEVICE_SYNC, wait=Wait.NONE, operation=what, rule=BY_DEVICE
             )
+        elif rank in awaited and seen is not None and lasting and seen.waits and seen.frames in lines:
+            # it may be late, or have left one out; whom its frames wait for is no news of either
+            states[rank] = replace(seen, wait=Wait.NONE, operation=awaited[rank], rule=NOT_CALLED)
         elif seen is None:
             states[rank] = RankState(Activity.UNKNOWN, Wait.NONE, label=OUTSIDE, rule=BY_COUNTERS)
     return CounterWaits(tuple(holds), states)

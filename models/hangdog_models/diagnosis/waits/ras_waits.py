@@ -46,8 +46,9 @@ class RasWaits:
 
 
 def hear(
-    snapshot: Snapshot, look: Look, topology: Topology, motion: Motion, counted: Container[str] = frozenset()
-) -> RasWaits:
+    snapshot: Snapshot, look: Look, topology: Topology, motion: Motion, counted: Container[str] = frozenset(),
+    crowd: Container[Rank] = frozenset(),
+) -> RasWaits:  # fmt: skip
     """The waits by the last report.
 
     Counts of a report are trusted if they differ by more than jitter. Else the report before must be equal, or the
@@ -55,7 +56,8 @@ def hear(
 
     RAS counts launches, not completions, so it shows which ranks are late, and not which are inside. Equal counts
     exonerate no rank. A `counted` communicator is skipped: NCCL's profiler shows more of it. So are all of a report that
-    cannot be right.
+    cannot be right. Who is in the `crowd` counts as inside
+    if its count is the highest and the ranks are known to stand.
     """
     if not snapshot.ras:
         return RasWaits()
@@ -76,7 +78,7 @@ def hear(
                 lost[rank] = member
         frozen = before.get(communicator.name) == communicator
         known = communicator.name in counted or bool(last.impossible)
-        lag = None if known else _lagging(communicator, frozen, places, topology, look)
+        lag = None if known else _lagging(communicator, frozen, places, topology, look, crowd if motion.lasting else ())
         if lag is not None and (lag.sure or _stood(lag, motion)):
             lags.append(lag)
     for member in last.lost:
@@ -155,8 +157,9 @@ def _stood(lag: _Lag, motion: Motion) -> bool:
 
 
 def _lagging(
-    communicator: RasCommunicator, frozen: bool, places: "Places", topology: Topology, look: Look
-) -> _Lag | None:
+    communicator: RasCommunicator, frozen: bool, places: "Places", topology: Topology, look: Look,
+    crowd: Container[Rank],
+) -> _Lag | None:  # fmt: skip
     launched = [(member, sum(member.launched.values())) for member in communicator.members if member.launched]
     counts = sorted({*(count for _, count in launched), *(number for number, _ in communicator.classes)})
     if len(counts) < 2:
@@ -168,7 +171,9 @@ def _lagging(
     ranks.pop(None, None)
     late = tuple(sorted(rank for rank, count in ranks.items() if rank is not None and count < counts[-1]))
     members = _members(communicator, ranks, topology)
-    inside = tuple(rank for rank in members if rank not in late and (rank not in look or look[rank].waits))
+    inside = tuple(
+        rank for rank in members if rank not in late and (rank not in look or rank in crowd or look[rank].waits)
+    )
     if not late or not inside:
         return None
     dim = next((d for d in topology.dims if topology.group(d, inside[0]) == members), None)
