@@ -94,6 +94,8 @@ MERELY_FAILED = frozenset(
         Reason.TIMED_OUT,
         Reason.NO_EVIDENCE,
         Reason.NOT_PERMITTED,
+        Reason.TRACED,
+        Reason.NOT_PYTHON,
         Reason.TOOL_MISSING,
         Reason.NOT_SAFE,
         Reason.MOVED,

@@ -70,3 +70,28 @@ def test_what_healthy_workers_do_as_well_says_nothing() -> None:
     alone = judged(range(13, 14))
     for workers in ((idle,), (reads,)):
         assert judged(range(13, 14), *workers).causes == alone.causes
+
+
+ASLEEP = ProcessState(900, "S", "anon_pipe_read")
+
+
+def test_a_worker_that_sleeps_in_a_batch_waits_for_what_another_process_gives() -> None:
+    """A loader's worker read a named pipe that nobody filled, in five frameworks: a disk's reader is in state D."""
+    verdict = judged(range(13, 14), worker(13, *ITEM, "_read dataset.py", state=ASLEEP))
+    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.DEPENDENCY, (13,), ())
+    assert verdict.causes[StallCause.MACHINE] < 0.2 < verdict.causes[StallCause.SOFTWARE]
+    assert "_read" in verdict.because[0].text
+    idle = judged(range(13, 14), worker(13, LOOP, "get multiprocessing/queues.py", state=ASLEEP))
+    assert idle.causes == judged(range(13, 14)).causes
+
+
+def test_where_workers_of_most_ranks_sleep_at_one_call_it_is_what_they_ask_for() -> None:
+    """Even where all loaders of one machine have run dry first."""
+    asleep = [worker(rank, *ITEM, "_read dataset.py", state=ASLEEP) for rank in range(32)]
+    verdict = judged(range(8, 16), *asleep)
+    assert (verdict.kind, verdict.evict.machines) == (Kind.DEPENDENCY, ())
+    assert verdict.causes[StallCause.MACHINE] < 0.2
+    others = (*range(8), *range(16, 32))
+    idle = [worker(rank, LOOP, "get multiprocessing/queues.py", state=ASLEEP) for rank in others]
+    apart = judged(range(8, 16), *asleep[8:16], *idle)
+    assert apart.causes[StallCause.DEPENDENCY] < 0.5 < verdict.causes[StallCause.DEPENDENCY]

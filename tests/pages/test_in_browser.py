@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.parallel, pytest.mark.timeout(400)]
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "gloo"
 #: Jobs that hung for real: who holds it up and how sure, why, on which machine, and what to do.
 RECORDED = {
-    "dataloader-py": ("rank 1 on node-1 holds the job up (>99%)", "rank 1 is waiting for its data loader", "on node-1, pid", "test node-1."),
+    "dataloader-py": ("rank 1 on node-1 holds the job up (>99%)", "rank 1 is waiting for the data loader", "on node-1, pid", "test node-1."),
     "checkpoint_dstate-py": ("rank 0 on node-0 holds the job up (>99%)", "rank 0 is asleep in save_checkpoint", "on node-0, pid", "test node-0."),
     "native_deadlock": ("rank 1 on node-1 holds the job up (95%)", "rank 1 is waiting for a lock", "on node-1, pid", "test node-1."),
 }  # fmt: skip

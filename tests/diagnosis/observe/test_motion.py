@@ -183,7 +183,7 @@ def test_where_more_ranks_run_than_wait_the_job_is_at_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("late", "says"), [("capture tool failed", "waiting for its data loader"), ("exited", "rank 7 is dead")]
+    ("late", "says"), [("capture tool failed", "waiting for the data loader"), ("exited", "rank 7 is dead")]
 )
 def test_a_look_that_failed_hides_nothing_and_a_death_hides_what_was_before(late: str, says: str) -> None:
     before = look({"0-6": "metrics", "7": "loader"})

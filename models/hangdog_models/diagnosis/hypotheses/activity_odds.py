@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangdog_models.diagnosis.observe.activity import CHILD, NO_RULE, RankState
+from hangdog_models.diagnosis.observe.rank_state_reader import WORKER_ASLEEP, WORKERS_ASLEEP
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, COUNTED, LEFT_OUT, NOT_CALLED
 from hangdog_models.diagnosis.waits.launches_behind import BY_LAUNCHES
 from hangdog_models.diagnosis.waits.ras_waits import BY_RAS
@@ -65,6 +66,7 @@ WHY_ASLEEP_BY_ITS_TIMER = by_cause("why_asleep_by_its_timer")
 WHY_AT_ANOTHER_PROCESS = by_cause("why_at_another_process")
 WHY_WRITING = by_cause("why_writing")
 WHY_AT_A_FILE = by_cause("why_at_a_file")
+_OF_WORKERS = {WORKER_ASLEEP: by_cause("why_a_worker_sleeps"), WORKERS_ASLEEP: by_cause("why_all_workers_sleep")}
 LIBRARY_LAUNCH = _odds("doing_library_launch")
 #: The operation of a rank that loads a compiled kernel.
 LOAD = "load"
@@ -111,6 +113,8 @@ def causes_of(state: RankState) -> Mapping[str, float] | None:
         return WHY_BEHIND_IN_ALL_TO_ALL
     if state.queued or state.rule in (*COUNTED, BY_RAS, NOT_CALLED):
         return None
+    if state.rule in _OF_WORKERS:
+        return _OF_WORKERS[state.rule]
     if state.passing:
         return WHY_WRITING
     if state.activity in (Activity.COMPUTE, Activity.UNKNOWN) and in_an_operator(state):

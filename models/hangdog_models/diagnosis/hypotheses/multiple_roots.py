@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import combinations
 from math import prod
 
+from hangdog_models.diagnosis.hypotheses.activity_odds import odds_of
 from hangdog_models.diagnosis.hypotheses.blame_factors import (
     DATA_MOVES,
     SHARED,
@@ -37,6 +38,7 @@ WEIGHED_APART = 3
 BEHIND_SHOWN = 4
 #: Activities of a process that is not let on by the kernel: the frames it stands in say nothing of why.
 KERNEL_HELD = frozenset({Activity.STOPPED, Activity.DEAD})
+SHARPNESS = likelihood("sharpness")
 SERVED_MACHINES = likelihood("served_machines")
 TWO_AT_ONCE = likelihood("two_at_once")
 EACH_FURTHER_AT_ONCE = likelihood("each_further_at_once")
@@ -166,7 +168,12 @@ def _each_by_its_causes(
 def _machines_share(unit: str, ranks: Sequence[Rank], factors: tuple[Factor, ...], scene: Scene) -> float:
     """The probability that a root of this machine is the machine's own fault, if it were the only one."""
     alone = Hypothesis(Kind.MACHINE, factors, tuple(ranks), (unit,), reasons(list(ranks), scene.look, scene.waits))
-    return sum(prod(cause.shares) for cause in by_cause_of(alone, scene) if cause.kind is Kind.MACHINE)
+    causes = by_cause_of(alone, scene)
+    odds = odds_of(scene.look[ranks[0]])
+    if causes == [alone] and odds.software > odds.machine:  # such as a process that ended: code does that, first of all
+        code: float = (odds.software / prod(factor.times for factor in factors)) ** SHARPNESS
+        return 1 / (1 + code)
+    return sum(prod(cause.shares) for cause in causes if cause.kind is Kind.MACHINE)
 
 
 def _common(found: Hypothesis, scene: Scene) -> list[Hypothesis]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from hangdog_models.counts import counted
 from hangdog_models.diagnosis.observe.activity import CHILD, FROZEN, HELD, HOLDER, LOCK_FILE, RankState
 from hangdog_models.diagnosis.observe.motion import Look, Motion
+from hangdog_models.diagnosis.observe.rank_state_reader import WORKER_ASLEEP, WORKERS_ASLEEP
 from hangdog_models.diagnosis.rank_words import are, ranks_of, wait
 from hangdog_models.diagnosis.waits.collective_counters import (
     BY_COMPLETION,
@@ -140,7 +141,7 @@ def where(state: RankState) -> str:
     doing = {
         Activity.UNKNOWN: "asleep",
         Activity.COMPUTE: "computing",
-        Activity.DATALOADER: "waiting for its data loader",
+        Activity.DATALOADER: "waiting for the data loader",
         Activity.STORAGE: "waiting for storage",
         Activity.CHECKPOINT: "reading or writing a checkpoint",
         Activity.NETWORK: "waiting for an answer from outside of the job",
@@ -157,6 +158,8 @@ def where(state: RankState) -> str:
         Activity.P2P: "in a point-to-point operation",
         Activity.RENDEZVOUS: "meeting the others",
     }.get(state.activity, str(state.activity).replace("_", " "))
+    if state.rule in (WORKER_ASLEEP, WORKERS_ASLEEP):
+        return f"waiting for the data loader, of which a worker sleeps in {state.label}"
     if state.rule == HOLDER:
         doing = "asleep while another of its threads holds the interpreter lock"
     if state.rule == BY_COMPLETION:

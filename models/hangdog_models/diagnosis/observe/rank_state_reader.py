@@ -25,6 +25,8 @@ WORKERS = "dataloader"
 _FETCHES = "torch/utils/data/_utils/fetch.py"
 #: What to call a process that prepares batches.
 WORKER = "a worker of its data loader"
+#: Rules of ranks whose loader has a worker asleep in a batch; and of those where most other ranks' workers sleep there, too.
+WORKER_ASLEEP, WORKERS_ASLEEP = "worker asleep", "all workers asleep"
 
 
 class RankStateReader:
@@ -68,9 +70,11 @@ class RankStateReader:
         loading = {rank for rank, state in found.items() if state.activity is Activity.DATALOADER}
         workers: dict[Rank, list[ProcessTrace]] = {}
         for trace in traces if loading else ():
-            if trace.rank in loading and trace.role.startswith(WORKERS):
+            if trace.role.startswith(WORKERS):
                 workers.setdefault(trace.rank, []).append(trace)
-        held = {rank: of_workers(found[rank], theirs, self._rules) for rank, theirs in workers.items()}
+        held = {rank: of_workers(found[rank], workers[rank], self._rules) for rank in loading & workers.keys()}
+        if any(state.rule == WORKER_ASLEEP for state in held.values()):
+            held = self._asleep_alike(held, workers)
         held |= self._beside_a_holder(traces, found)
         return found | {rank: of_child(found[rank], theirs) for rank, theirs in children.items()} | held
 
@@ -87,6 +91,22 @@ class RankStateReader:
         own = {trace.rank: self._unlocked(trace) for trace in traces if trace.role == TRAINER and trace.rank in held}
         places = Counter((own.get(rank) or state).place for rank, state in found.items())
         return {rank: state for rank, state in own.items() if places[state.place] > 1}
+
+    def _asleep_alike(
+        self, held: Mapping[Rank, RankState], workers: Mapping[Rank, Sequence[ProcessTrace]]
+    ) -> dict[Rank, RankState]:
+        """The same states, with one more rule: where workers of most ranks sleep at one call site, they ask for one thing.
+
+        The rank that waits for a batch is then merely the first to have used up what was prepared.
+        """
+        at = Counter(asleep.place for theirs in workers.values() if (asleep := _asleep(theirs, self._rules)))
+        most = {place for place, ranks in at.items() if 2 * ranks > len(workers) > 1}
+        return {
+            rank: replace(state, rule=WORKERS_ASLEEP)
+            if state.rule == WORKER_ASLEEP and (asleep := _asleep(workers[rank], self._rules)) and asleep.place in most
+            else state
+            for rank, state in held.items()
+        }
 
     def _read(self, trace: ProcessTrace) -> RankState:
         key = self._key(trace)
@@ -158,7 +178,8 @@ def of_workers(state: RankState, workers: Sequence[ProcessTrace], rules: RuleSet
     """The state of a rank that waits for its data loader, with what holds a worker of that one up.
 
     Batches are taken in order, so one worker is enough. One that sleeps uninterruptibly for all of a capture has its storage to
-    blame, and one that waits for a lock the code. What else workers do, a healthy job's do as well.
+    blame, and one that waits for a lock the code. One that sleeps in a batch, as no read of a disk does, waits for what another
+    process gives. What else workers do, a healthy job's do as well.
     """
     for worker in workers:
         asleep = _held_by_kernel(worker)
@@ -167,17 +188,24 @@ def of_workers(state: RankState, workers: Sequence[ProcessTrace], rules: RuleSet
                 state, activity=asleep, label=WORKER, rule="worker in the kernel", remote_storage=kernel_sleep.remote_storage(worker.state),
                 missing=worker.missing, writing=kernel_sleep.writing(worker.state), in_kernel=True,
             )  # fmt: skip
-    for worker in workers:
-        at = read(worker, rules) if worker.threads else None
-        if (
-            at is not None
-            and at.activity is Activity.LOCK
-            and any(frame.file.endswith(_FETCHES) for frame in at.frames)
-        ):
+    for at in _fetching(workers, rules):
+        if at.activity is Activity.LOCK:
             return replace(
                 state, activity=Activity.LOCK, label=f"{at.label} of {WORKER}".strip(), rule="worker at a lock"
             )
-    return state
+    sleeper = _asleep(workers, rules)
+    return replace(state, label=sleeper.label, rule=WORKER_ASLEEP) if sleeper is not None else state
+
+
+def _fetching(workers: Sequence[ProcessTrace], rules: RuleSet) -> list[RankState]:
+    """The states of the workers that prepare a batch."""
+    states = (read(worker, rules) for worker in workers if worker.threads)
+    return [at for at in states if any(frame.file.endswith(_FETCHES) for frame in at.frames)]
+
+
+def _asleep(workers: Sequence[ProcessTrace], rules: RuleSet) -> RankState | None:
+    """The state of the first worker that sleeps in a batch by the kernel's word, and not for a moment by its own timer."""
+    return next((at for at in _fetching(workers, rules) if at.sleeping and not at.dozing), None)
 
 
 def _held_by_kernel(trace: ProcessTrace) -> Activity | None:

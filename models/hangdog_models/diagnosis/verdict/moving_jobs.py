@@ -15,6 +15,7 @@ from hangdog_models.diagnosis.verdict.write_verdict import written
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import likelihood
+from hangdog_models.stack import Reason
 from hangdog_models.verdict import Activity, Culprit, Eviction, Kind, StallCause, Suspect, Verdict, VerdictReason
 
 ALIVE_RANKS = likelihood("alive_ranks")
@@ -25,7 +26,8 @@ BY_STEPS = "step lines, a heartbeat file or counted collectives"
 def judge(case: Case) -> Verdict | None:
     """The verdict if the job is seen to move: none, or slow if it waits for the same few ranks; else None."""
     motion = case.motion
-    if any(state.activity in (Activity.STOPPED, Activity.DEAD) for state in case.look.values()):
+    halted = [rank for rank, state in case.look.items() if state.activity in (Activity.STOPPED, Activity.DEAD)]
+    if halted and not all(_of_an_old_process(rank, case) for rank in halted):
         return None
     stuck = any(r in motion.still and _stands(case.look[r]) for r in case.waits.roots)
     stirring = () if (stuck and len(motion.stirring) < ALIVE_RANKS) or _awaited_alone(case) else motion.stirring
@@ -96,6 +98,15 @@ def _surer(recorded: Slowness, by_looks: Slowness) -> Slowness:
         return recorded
     surer = replace(first, probability=max(first.probability, min(recorded.surest, max(same))))
     return replace(recorded, suspects=(surer, *recorded.suspects[1:]), sound=1 - surer.probability)
+
+
+def _of_an_old_process(rank: Rank, case: Case) -> bool:
+    """Whether a tool found no such process, and the job moved on after that: the number was an older process's."""
+    last = case.look[rank]
+    if last.missing is None or last.missing.reason is not Reason.EXITED:
+        return False
+    first = next(at for at, look in enumerate(case.looks) if rank in look and look[rank].activity is last.activity)
+    return first < len(case.looks) - case.motion.rounds
 
 
 def _stands(state: RankState) -> bool:
