@@ -241,7 +241,9 @@ def run(row: Row, topology: Topology, jobs: int, rounds: int, seed: str) -> Tall
         guilty = set(topology.machines_of(Rank(rank) for ranks in job.guilty for rank in ranks))
         looks = [look(job, row) for _ in range(rounds)]
         began = process_time()
-        answer = find(looks, topology, rounds=rounds, distinct=True)  # weighs look after look, and stops when it can
+        answer = find(
+            looks, topology, rounds=rounds, stepped=[True] * len(looks)
+        )  # weighs look after look, and stops when it can
         tally.seconds += process_time() - began
         peer = five_rounds(looks[:: rounds // ROUNDS], topology)
         count(tally, answer, peer, guilty)

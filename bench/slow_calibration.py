@@ -56,7 +56,7 @@ def judge(row: Row, seed: str, looks: int, weight: float, sound: dict[int, Bin],
     topology = shape(RANKS)
     job = draw(row, topology, seed)
     guilty = set(topology.machines_of(Rank(rank) for ranks in job.guilty for rank in ranks))
-    answer = find([look(job, row) for _ in range(looks)], topology, rounds=looks, distinct=True)
+    answer = find([look(job, row) for _ in range(looks)], topology, rounds=looks, stepped=[True] * looks)
     sound.setdefault(_bin(answer.sound), Bin()).add(weight, answer.sound, true=not guilty)
     for one in answer.suspects[:1]:
         accused = not guilty.isdisjoint(one.machines)

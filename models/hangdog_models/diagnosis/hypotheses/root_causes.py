@@ -11,6 +11,7 @@ from hangdog_models.diagnosis.hypotheses.scene import Scene
 from hangdog_models.diagnosis.observe.activity import SERVICES, RankState, sites
 from hangdog_models.diagnosis.observe.duties import TRACKS, duty
 from hangdog_models.diagnosis.observe.motion import Motion
+from hangdog_models.diagnosis.stragglers.fail_slow import ROUNDS
 from hangdog_models.diagnosis.waits.collective_counters import BY_DEVICE, LAUNCHED_BEFORE, LEFT_OUT
 from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause, likelihood
@@ -100,7 +101,8 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
         if _writes_for_all(rank, lead, scene.motion):
             text = f"rank {rank} runs where it writes or reads a checkpoint: a healthy job waits for that as well"
             because = VerdictReason("in-a-duty", text)
-        return _as_kind(causes, Kind.SLOW, Kind.NONE, (because,))
+        holds_back = lead.activity is Activity.DATALOADER and scene.motion.rounds >= ROUNDS
+        return _as_kind(causes, Kind.SLOW, Kind.SLOW if holds_back else Kind.NONE, (because,))
     if not (_seen_once(scene) or _brief(scene)) or not _may_be_a_moment(lead):
         return causes
     because = VerdictReason("seen-once", "one look cannot tell a duty that takes its time from one that is stuck")

@@ -84,9 +84,9 @@ def count(rounds: Sequence[Round], interval_s: float | None, got_on: Sequence[Ra
     )
 
 
-def stepped_throughout(rounds: Sequence[Round]) -> bool:
-    """Whether the job's own progress advanced between each two of the rounds: each then shows another step."""
-    return len(rounds) > 1 and all(
+def stepped_between(rounds: Sequence[Round]) -> tuple[bool, ...]:
+    """Whether the job's own progress advanced before each of the rounds but the first: that one then shows another step."""
+    return tuple(
         any(times > 0 for times in _spent(rounds[at - 1 : at + 1], _steps).values()) for at in range(1, len(rounds))
     )
 

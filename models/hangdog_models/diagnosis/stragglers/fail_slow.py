@@ -35,6 +35,11 @@ NO_RULE_KNOWS = VerdictReason(
     "frames-unknown",
     "no rule knows the frames: those who stand at one place on several machines are taken to wait there",
 )
+#: The note where who is late waits for its own data.
+ITS_DATA = VerdictReason(
+    "waits-for-its-data",
+    "it waits for its own data loader: its samples, its code or its storage may be slow, and its machine seldom is",
+)
 DEGRADER_PRIOR = by_cause("degrader_prior")
 SECOND_DEGRADER = likelihood("second_degrader")
 UNEVEN_MACHINES = likelihood("uneven_machines")
@@ -101,15 +106,16 @@ class _Weighed:
     notes: tuple[VerdictReason, ...]
 
 
-def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, distinct: bool = False) -> Slowness:
+def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, stepped: Sequence[bool] = ()) -> Slowness:
     """The degrader a moving job waits for, by `rounds` rounds at most. Of more rounds the last count. Linear in the
     ranks.
 
-    `distinct`: counters or steps show that the job moved between any two rounds. Then rounds with equal call sites
-    count as well, which otherwise may be one stall captured twice.
+    `stepped`: whether counters or steps show that the job moved before each round but the first. Then one with equal call
+    sites counts as well, which otherwise may be the same stall captured again.
     """
     window = looks[-rounds:]
-    kept = list(window) if distinct else lateness.moments(window, topology)
+    stepped = stepped[max(0, len(looks) - rounds) :]
+    kept = lateness.moments(window, topology, stepped)
     ballots = lateness.ballots(kept, topology)
     service = 1.0
     for used in range(1, len(kept) + 1):
@@ -119,6 +125,8 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
             reasons = tuple(_reason(suspect, kept) for suspect in proven)
             if any(_exchanges(suspect, kept[:used], topology) for suspect in proven):
                 reasons, proven = (*reasons, MORE_TOKENS), tuple(map(_unproven, proven))
+            elif all(_loads(suspect, kept[:used]) for suspect in proven):
+                reasons, proven = (*reasons, ITS_DATA), tuple(map(_unproven, proven))
             elif lateness.guessed(kept[:used], topology):
                 reasons, proven = (*reasons, NO_RULE_KNOWS), tuple(map(_unproven, proven))
             return Slowness(Kind.SLOW, proven, used, reasons, 1 - proven[0].probability)
@@ -130,7 +138,7 @@ def find(looks: Sequence[Look], topology: Topology, *, rounds: int = ROUNDS, dis
         if weighed.total <= DROPPED_FROM and service <= DROPPED_FROM:
             change = VerdictReason("nobody-waited-for-more", "those that the others wait for change from look to look")
             return Slowness(Kind.NONE, (), used, (change,), 1 / _all(weighed.total))
-    return _likely(kept if distinct else lateness.until_still(window, topology), topology, max(0, rounds - len(window)))
+    return _likely(lateness.until_still(window, topology, stepped), topology, max(0, rounds - len(window)))
 
 
 def _likely(looks: Sequence[Look], topology: Topology, more: int) -> Slowness:
@@ -173,6 +181,12 @@ def _exchanges(suspect: Degrader, looks: Sequence[Look], topology: Topology) -> 
         if any(rank in look and look[rank].wait in (Wait.NONE, Wait.SOME) for rank in suspect.ranks)
     ]
     return 2 * sum(waits) > len(waits)
+
+
+def _loads(suspect: Degrader, looks: Sequence[Look]) -> bool:
+    """Whether it mostly waits for its data loader where it is late."""
+    late = [look[rank].activity for look in looks for rank in suspect.ranks if rank in look and not look[rank].waits]
+    return 2 * sum(activity is Activity.DATALOADER for activity in late) > len(late)
 
 
 def _unproven(suspect: Degrader) -> Degrader:

@@ -50,21 +50,29 @@ class Ballot:
         return (self.kinds[at], *(votes[at] for votes in self.votes[:looks]))
 
 
-def moments(looks: Sequence[Look], topology: Topology) -> list[Look]:
+def moments(looks: Sequence[Look], topology: Topology, stepped: Sequence[bool] = ()) -> list[Look]:
     """The rounds, without those that show the same moment again: a stall captured five times is still one stall.
 
-    So is one checkpoint: while its last writers end one by one, no rank has left the wait for them.
+    So is one checkpoint: while its last writers end one by one, no rank has left the wait for them. `stepped` as in `until_still`.
     """
     kept: list[Look] = []
-    for look in looks:
-        if not kept or _freed(kept[-1], look, topology):
+    fresh = False
+    for at, look in enumerate(looks):
+        fresh = fresh or any(stepped[max(0, at - 1) : at])
+        if not kept or fresh or _freed(kept[-1], look, topology):
             kept.append(look)
+            fresh = False
     return kept
 
 
-def until_still(looks: Sequence[Look], topology: Topology) -> Sequence[Look]:
-    """The rounds up to the last one that shows a new moment. Whether a later stall goes on is open."""
-    moved = [at for at in range(1, len(looks)) if _freed(looks[at - 1], looks[at], topology)]
+def until_still(looks: Sequence[Look], topology: Topology, stepped: Sequence[bool] = ()) -> Sequence[Look]:
+    """The rounds up to the last one that shows a new moment. Whether a later stall goes on is open.
+
+    `stepped`: whether the job's own progress advanced before each of them but the first.
+    """
+    moved = [
+        at for at in range(1, len(looks)) if any(stepped[at - 1 : at]) or _freed(looks[at - 1], looks[at], topology)
+    ]
     return looks[: moved[-1] + 1 if moved else 1]
 
 
@@ -136,7 +144,8 @@ def _votes(looks: Sequence[Look], stages: Sequence[int], topology: Topology) -> 
       of them where nobody is seen at work. They are past what its device is at.
     - If no rank is late, what holds the job up does not show, and the round says nothing about any rank.
     - The first and the last rank have duties of their own (logs, checkpoints, the loss), without peers to compare with.
-      At a call site where no other rank is ever late they count as not captured. Their devices have no such duties.
+      At a call site where no other rank is ever late they count as not captured. Their devices have no such duties, and
+      batches are no duty: who reads them for all holds all up as well.
     """
     world = len(stages)
     duties = {Rank(0), Rank(world - 1)}
@@ -160,10 +169,15 @@ def _votes(looks: Sequence[Look], stages: Sequence[int], topology: Topology) -> 
                     vote = of_state[id(state)] = _vote(state, crowds)
                 votes[rank] = LATE if rank in apart and state.device_late is None else vote
         for rank in duties if world > len(duties) else ():
-            if votes[rank] == LATE and not look[rank].device_late and look[rank].place not in common:
+            if votes[rank] == LATE and look[rank].place not in common and not _holds_all_up(look[rank]):
                 votes[rank] = UNSEEN
         cast.append(bytes(votes) if LATE in votes else bytes([UNSEEN]) * world)
     return cast
+
+
+def _holds_all_up(state: RankState) -> bool:
+    """Whether it is late at what no first or last rank has for a duty of its own."""
+    return bool(state.device_late) or state.activity is Activity.DATALOADER
 
 
 def _vote(state: RankState, crowds: Container[str]) -> int:

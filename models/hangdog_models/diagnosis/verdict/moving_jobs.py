@@ -5,7 +5,7 @@ from dataclasses import replace
 from hangdog_models.collectives import INSPECTOR
 from hangdog_models.diagnosis.observe import devices
 from hangdog_models.diagnosis.observe.activity import RankState
-from hangdog_models.diagnosis.observe.work import FREED_AT_LEAST, stepped_throughout
+from hangdog_models.diagnosis.observe.work import FREED_AT_LEAST, stepped_between
 from hangdog_models.diagnosis.stragglers import fail_slow, straggler
 from hangdog_models.diagnosis.stragglers.fail_slow import LATE_DECIDES, Slowness
 from hangdog_models.diagnosis.verdict import eviction
@@ -50,9 +50,9 @@ def judge(case: Case) -> Verdict | None:
     if alive:
         rounds = max(fail_slow.ROUNDS, len(case.looks))
         # few looks at a job whose loader bounds it may meet one rank there each time: that holds nothing back
-        distinct = len(case.looks) >= fail_slow.ROUNDS and stepped_throughout(case.snapshot.rounds)
+        stepped = stepped_between(case.snapshot.rounds) if len(case.looks) >= fail_slow.ROUNDS else ()
         looks = devices.marked(case.looks, case.snapshot.rounds, case.topology)
-        by_looks = fail_slow.find(looks, case.topology, rounds=rounds, distinct=distinct)
+        by_looks = fail_slow.find(looks, case.topology, rounds=rounds, stepped=stepped)
     if late is None or (by_looks is not None and by_looks.kind is Kind.DEPENDENCY):
         late = by_looks
     elif by_looks is not None:
@@ -105,8 +105,8 @@ def _of_an_old_process(rank: Rank, case: Case) -> bool:
     last = case.look[rank]
     if last.missing is None or last.missing.reason is not Reason.EXITED:
         return False
-    first = next(at for at, look in enumerate(case.looks) if rank in look and look[rank].activity is last.activity)
-    return first < len(case.looks) - case.motion.rounds
+    gone = [at for at, look in enumerate(case.looks) if rank in look and look[rank].activity is last.activity]
+    return bool(gone) and gone[0] < len(case.looks) - case.motion.rounds
 
 
 def _stands(state: RankState) -> bool:
