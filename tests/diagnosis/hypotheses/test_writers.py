@@ -104,3 +104,17 @@ def test_storage_that_lets_some_of_its_writers_run_serves_them() -> None:
     serves, silent = (diagnose(snapshot([*at, *others], [*at, *others]), WIDE) for at in (written, blocked))
     assert serves.kind is Kind.UNDETERMINED and "many-at-a-service" in codes(serves.because)
     assert silent.kind is Kind.DEPENDENCY
+
+
+@pytest.mark.parametrize(("through", "kind"), [(0, Kind.DEPENDENCY), (1, Kind.DEPENDENCY), (9, Kind.NONE)])
+def test_ranks_that_come_through_one_by_one_show_that_the_storage_answers(through: int, kind: Kind) -> None:
+    """All load a checkpoint, and those that are done wait for the rest; where nobody gets on, its storage does not answer."""
+    load = ["<module> train.py", "load train.py", "dcp_load checkpoint.py", "load torch/serialization.py"]
+    done = ["<module> train.py", "step train.py", f"all_reduce {C10D}"]
+
+    def at(number: int) -> list[ProcessTrace]:
+        here = 40 + through * number
+        return [trace(rank, done if rank < here else load, state="S") for rank in range(64)]
+
+    verdict = diagnose(snapshot(at(0), at(1)), WIDE)
+    assert (verdict.kind, verdict.evict.machines) == (kind, ())

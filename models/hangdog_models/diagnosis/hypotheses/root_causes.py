@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from hangdog_models.counts import counted
 from hangdog_models.diagnosis.hypotheses.activity_odds import WHY_AT_ANOTHER_THREAD, causes_of, in_an_operator
 from hangdog_models.diagnosis.hypotheses.blame_factors import goes_about, works_for_all
 from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
@@ -56,6 +57,7 @@ AT_WORK_IF_IT_RUNS = likelihood("at_work_if_it_runs")
 AT_WORK_IF_ASLEEP_AT_START = likelihood("at_work_if_asleep_at_start")
 AT_WORK_IF_STILL = likelihood("at_work_if_still")
 AT_WORK_IF_COUNTED_STILL = likelihood("at_work_if_counted_still")
+SERVED_BETWEEN_LOOKS = likelihood("served_between_looks")
 LOADERS_OF_A_MACHINE = likelihood("loaders_of_a_machine")
 DUTY_S = likelihood("duty_s")
 MOMENT_S = likelihood("moment_s")
@@ -119,11 +121,12 @@ def _duty(blamed: Hypothesis, rank: Rank, does: str, scene: Scene, looped: bool 
 
     `looped`: an endless loop would have looked the same, so the phase stays undetermined.
     """
-    weights = {**WHY_IN_A_DUTY, Kind.NONE: WHY_IN_A_DUTY[Kind.NONE] * _at_work(rank, scene.look[rank], scene, False)}
-    causes = _shared_out(blamed, weights)
-    motion = scene.motion
-    seen = rank in motion.moving or rank in motion.travelling or gets_on(rank, motion)
-    if seen and (scene.stalled_s or 0.0) > DUTY_S:
+    at_work = _at_work(rank, scene.look[rank], scene, False)
+    too_long = (scene.stalled_s or 0.0) > DUTY_S
+    if too_long:  # that it computes tells no more: so does a loop that never ends
+        at_work = min(at_work, _lasts(scene))
+    causes = _shared_out(blamed, {**WHY_IN_A_DUTY, Kind.NONE: WHY_IN_A_DUTY[Kind.NONE] * at_work})
+    if too_long:
         text = f"rank {rank} {does}, and for longer than most do: one that does not end looks like that as well"
         return _as_kind(causes, Kind.NONE, Kind.UNDETERMINED, (VerdictReason("duty-or-loop", text),))
     if looped:
@@ -223,9 +226,14 @@ def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     at_work = max(_at_work(rank, scene.look[rank], scene, begins) for rank in blamed.ranks)
     if _serves(blamed, scene):
         at_work = max(at_work, _lasts(scene) * AT_WORK_IF_IT_COMPUTES)
+    kind, because = Kind.UNDETERMINED, "many at once read, write or ask: a phase of the job may take that long"
+    through = _came_through(scene)
+    if len(through) >= SERVED_BETWEEN_LOOKS:
+        at_work = max(at_work, _lasts(scene) * AT_WORK_IF_SEEN_TO_GET_ON)
+        kind = Kind.NONE
+        because = f"many at once read, write or ask, and {counted(len(through), 'rank')} came through between the looks"
     silent, serves = WHY_MANY_ARE_SERVED["dependency"], WHY_MANY_ARE_SERVED["slow"] * at_work
-    because = "many at once read, write or ask: a phase of the job may take that long"
-    phase = _nobody(blamed, Kind.UNDETERMINED, (VerdictReason("many-at-a-service", because),))
+    phase = _nobody(blamed, kind, (VerdictReason("many-at-a-service", because),))
     total = silent + serves
     return [replace(blamed, shares=(silent / total,)), replace(phase, shares=(serves / total,))]
 
@@ -321,6 +329,11 @@ def _writes_on(rank: Rank, state: RankState, motion: Motion) -> bool:
     """
     writes = state.activity is Activity.CHECKPOINT and rank in motion.running
     return writes and not any(frame.native and frame.function.startswith(_OF_DEVICES) for frame in state.frames)
+
+
+def _came_through(scene: Scene) -> frozenset[Rank]:
+    """The ranks that wait now and did something else in an earlier look: the first that were served."""
+    return scene.motion.travelling.intersection(scene.waits.waiting)
 
 
 def _serves(blamed: Hypothesis, scene: Scene) -> bool:
