@@ -1,7 +1,5 @@
 """A rank that waits for its data loader: who it is is certain, and why is told by the loader's workers, if by anything."""
 
-from dataclasses import replace
-
 import pytest
 
 from hangdog_models.diagnosis.judge import diagnose
@@ -9,7 +7,7 @@ from hangdog_models.ranks import Rank
 from hangdog_models.stack import Missing, ProcessState, ProcessTrace, Reason, Thread
 from hangdog_models.verdict import Kind, StallCause, Verdict
 from support.cases.reasons import codes
-from support.cases.stories import frames, job, snapshot, trace, twice
+from support.cases.stories import frames, job, trace, twice
 
 WIDE = job(world=32, per_machine=8)
 LOOP = "_worker_loop torch/utils/data/_utils/worker.py"
@@ -97,14 +95,3 @@ def test_where_workers_of_most_ranks_sleep_at_one_call_it_is_what_they_ask_for()
     idle = [worker(rank, LOOP, "get multiprocessing/queues.py", state=ASLEEP) for rank in others]
     apart = judged(range(8, 16), *asleep[8:16], *idle)
     assert apart.causes[StallCause.DEPENDENCY] < 0.5 < verdict.causes[StallCause.DEPENDENCY]
-
-
-def test_one_look_at_a_loader_may_be_a_moment_between_two_batches() -> None:
-    """Healthy jobs show it in any look. A stated stall shows that it lasts."""
-    seen = [trace(rank, "loader" if rank == 13 else "gather", state="S") for rank in range(32)]
-    once = snapshot(seen)
-    verdict = diagnose(once, WIDE)
-    assert (verdict.kind, first(verdict), verdict.evict.machines) == (Kind.UNDETERMINED, (13,), ())
-    assert verdict.causes[StallCause.MACHINE] < 0.3 and "seen-once" in codes(verdict.because)
-    stated = diagnose(replace(once, job=replace(once.job, stalled_s=900.0)), WIDE)
-    assert (stated.kind, first(stated)) == (Kind.MACHINE, (13,))

@@ -43,8 +43,10 @@ def test_one_rank_that_evaluates_is_a_phase_of_a_healthy_job() -> None:
 
 def test_it_is_held_for_one_for_as_long_as_phases_last() -> None:
     once = of(EVALUATES, STEP, active=True, gil=True)
-    healthy = [judged(once, stalled_s=s).causes[StallCause.HEALTHY] for s in (60.0, 600.0, 1800.0, 7200.0)]
-    assert min(healthy[:2]) > 0.5 and healthy[1] > healthy[2] > healthy[3]
+    causes = [judged(once, stalled_s=s).causes for s in (60.0, 600.0, 1800.0, 7200.0)]
+    healthy, code = ([each[one] for each in causes] for one in (StallCause.HEALTHY, StallCause.SOFTWARE))
+    assert min(healthy[:2]) > 0.5 > max(healthy[2:])
+    assert code[1] < code[2] < code[3]
     late = judged(once, stalled_s=7200.0)
     assert late.kind is not Kind.NONE and late.culprit is not None and late.culprit.ranks == (0,)
     assert not late.evict.machines

@@ -18,8 +18,8 @@ from hangdog_models.ranks import Rank
 from hangdog_models.rules.likelihoods import by_cause, likelihood
 from hangdog_models.verdict import Activity, Kind, VerdictReason
 
-#: What a healthy job does now and then on one rank: for minutes, or in any step.
-_DUTIES = (Activity.NETWORK, Activity.COMPUTE, Activity.COMPILE, Activity.CHECKPOINT, Activity.DATALOADER)
+#: What a healthy job does now and then on one rank, for minutes.
+_DUTIES = (Activity.NETWORK, Activity.COMPUTE, Activity.COMPILE, Activity.CHECKPOINT)
 #: Activities of a rank that works for the whole job. Reads, writes and requests have causes of their own.
 _AT_WORK = (
     Activity.COMPUTE, Activity.DEVICE_SYNC, Activity.UNKNOWN, Activity.LOCK, Activity.GC, Activity.LAUNCH,
@@ -50,7 +50,6 @@ LATER = VerdictReason(
 #: Activities of an endless loop as well.
 LOOPS = (Activity.COMPUTE, Activity.GC)
 AT_WORK_IF_SEEN_ONCE = likelihood("at_work_if_seen_once")
-AT_ITS_LOADER_IF_SEEN_ONCE = likelihood("at_its_loader_if_seen_once")
 AT_WORK_IF_SEEN_TO_GET_ON = likelihood("at_work_if_seen_to_get_on")
 AT_WORK_IF_IT_COMPUTES = likelihood("at_work_if_it_computes")
 AT_WORK_IF_IT_RUNS = likelihood("at_work_if_it_runs")
@@ -283,9 +282,7 @@ def _at_work(rank: Rank, state: RankState, scene: Scene, begins: bool) -> float:
     if state.activity is Activity.UNKNOWN and begins:
         return lasts * AT_WORK_IF_ASLEEP_AT_START
     if not motion.known:
-        if not (_seen_once(scene) or _brief(scene)):
-            return lasts
-        return lasts * (AT_ITS_LOADER_IF_SEEN_ONCE if state.activity is Activity.DATALOADER else AT_WORK_IF_SEEN_ONCE)
+        return lasts * (AT_WORK_IF_SEEN_ONCE if _seen_once(scene) or _brief(scene) else 1.0)
     if rank in motion.travelling or (gets_on(rank, motion) and state.activity not in LOOPS):
         return lasts * AT_WORK_IF_SEEN_TO_GET_ON
     if rank in motion.moving or rank in motion.ticking or gets_on(rank, motion):
