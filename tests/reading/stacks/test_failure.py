@@ -30,6 +30,10 @@ SUSPEND = "Error: Failed to get stack traces\n\nCaused by:\n    0: Failed to sus
         ("ssh: connect to host node-3 port 22: No route to host", Reason.UNREACHABLE),
         ("ssh: connect to host node-3 port 22: Connection refused", Reason.TOOL_FAILED),  # whoever refuses is there
         ("ssh: Could not resolve hostname node-3: Temporary failure in name resolution", Reason.TOOL_FAILED),
+        ("srun: error: Task launch for StepId=34.0 failed on node n4: Socket timed out on send/recv operation", Reason.UNREACHABLE),
+        ("srun: error: Task launch for 73706.26 failed on node n4: Communication connection failure", Reason.UNREACHABLE),
+        ("srun: error: Unable to create step: h100-007 did not answer within 60 s", Reason.UNREACHABLE),
+        ("Error from server: error dialing backend: dial tcp 10.0.3.7:10250: i/o timeout", Reason.UNREACHABLE),
         ("capture timed out: node agent does not answer", Reason.NO_AGENT),
         ("no agent of node-3 is connected", Reason.NO_AGENT),
         ("", Reason.TOOL_FAILED),
