@@ -80,6 +80,7 @@ LINES = [
     ("IB error", Impact.PATH, "NET/IB : Got completion from peer 10.0.0.7<41> with error 13, opcode 0"),
     ("collective sizes differ", Impact.PROGRAM, "transport/net_socket.cc:567 NCCL WARN NET/Socket : peer 127.0.0.1<57892> message truncated : receiving 1048576 bytes instead of 65536. If you believe your socket network is in a healthy state, there may be a mismatch in collective sizes"),
     ("collective sizes differ", Impact.PROGRAM, "NCCL WARN NET/Socket : message truncated : receiving 696320 bytes instead of 32768"),  # NVIDIA/nccl#268
+    ("collective sizes differ", Impact.PROGRAM, "  what():  [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 3268 vs 4. Received data size doesn't match expected size. Is there a distributed collective mismatch in your code?"),
     ("collectives differ", Impact.PROGRAM, "init.cc:1247 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 7."),
     ("collective sizes differ", Impact.PROGRAM, "transport/net_ib.cc:1038 NCCL WARN NET/IB : req 0/1 tag 0 peer 10.10.23.6<58683> collective mismatch error, local size 496640 remote size 65536"),  # NVIDIA/nccl#969
     ("collective sizes differ", Impact.PROGRAM, "NCCL WARN NET/IB : collective mismatch error local size 8192 remote 4096 addr 7f2a rkey 1b seq 3/3"),

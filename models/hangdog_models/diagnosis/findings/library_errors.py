@@ -33,7 +33,7 @@ _MEANINGS: Mapping[str, tuple[str, Impact, str]] = {
 }  # fmt: skip
 _CODE = VerdictReason(
     "operations-refused",
-    "operations that do not fit each other, or settings of NCCL that differ, are the program's: no link does that",
+    "operations that do not fit each other, or settings that differ between ranks, are the program's: no link does that",
 )
 #: Findings that are quoted.
 _QUOTED = 2
@@ -85,7 +85,9 @@ def _mismatch(refused: Sequence[Finding], clusters: Sequence[Cluster], topology:
         text = f"{ranks_of(odd)} {are(odd)} elsewhere in the program than all others: look there first"
         reasons += (VerdictReason("elsewhere-in-program", text),)
     units = tuple(dict.fromkeys(topology.machine(rank) or f"rank {rank}" for rank in odd))
-    factors = odds("NCCL itself reports that operations do not fit each other", OPERATIONS_REFUSED)
+    factors = odds(
+        "the library of collectives itself reports that operations do not fit each other", OPERATIONS_REFUSED
+    )
     return Hypothesis(Kind.SOFTWARE, factors, odd, units, reasons)
 
 

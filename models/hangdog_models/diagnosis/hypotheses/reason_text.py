@@ -74,10 +74,12 @@ def reasons(ranks: Iterable[Rank], look: Look, waits: Waits, motion: Motion | No
     if loose and motion is not None:
         places = sorted({stands(look[rank]) for rank in loose})
         others = sorted(waits.reached_from(loose) - reached - set(loose))
-        text = f"{ranks_of(loose)} {are(loose)} {', '.join(places[:3])}, whose frames do not name whom they wait for"
-        text += f", and {ranks_of(others)} {wait(others)} for {'it' if len(loose) == 1 else 'those'}" if others else ""
-        everybody = len(reached) + len(loose) + len(others) >= len(waits.waiting)
-        found.append(VerdictReason("peers-unknown", text + ("; no other rank stands outside" if everybody else "")))
+        their, they, them = ("its", "it waits", "it") if len(loose) == 1 else ("their", "they wait", "those")
+        all_ = not reached and waits.waiting and set(waits.roots) <= set(ranks)
+        text = f"{'all others wait: ' if all_ else ''}{ranks_of(loose)} {are(loose)} {', '.join(places[:3])}"
+        text += f", and {ranks_of(others)} {wait(others)} for {them}" if others else ""
+        text += "" if all_ else f"; {their} frames do not tell for whom {they}"
+        found.append(VerdictReason("peers-unknown", text))
     return tuple(found)
 
 
@@ -98,6 +100,9 @@ def _position(ranks: list[Rank], state: RankState, waits: Waits, motion: Motion 
     found = [VerdictReason(_place_code(state), text)]
     if state.missing:
         found.append(VerdictReason("capture-reduced", f"{ranks_of(ranks)}: {state.missing}"))
+    if state.activity is Activity.STOPPED and state.operation != FROZEN:
+        signal = "a signal stopped it: SIGCONT lets it go on, and whoever sent the signal knows why"
+        found.append(VerdictReason("stopped-by-signal", signal))
     if motion is not None and (halted := motion.halted.intersection(ranks)):
         child = f"a process that {ranks_of(sorted(halted))} started is stopped by a signal (SIGCONT lets it go on)"
         found.append(VerdictReason("child-stopped", child))

@@ -5,6 +5,12 @@ import re
 from hangdog_models.reading.printable import printable
 from hangdog_models.stack import Missing, ProcessState, Reason
 
+#: Words of ssh, of kubectl, and of srun about a node.
+_NO_WAY_THERE = (
+    r"ssh: connect to host|no route to host|host is down|connection refused|unreachable|error dialing backend|i/o timeout"
+    r"|communication connection failure|timed out on send/recv|node failure on|not responding"
+    r"|(?:did|does)(?: not|n't) (?:answer|respond)"
+)
 #: First match wins, so the texts that name the state of the target stand before those that any failure may hold.
 #: The texts are those of py-spy 0.4.3, pystack 1.7, ssh, srun and kubectl, and the plain words of hangdog's agent and of people.
 _WORDS = tuple(
@@ -20,12 +26,7 @@ _WORDS = tuple(
         ),
         (r"port \d{1,5}: connection refused", Reason.TOOL_FAILED),  # whoever refuses is there
         # an agent that was there and is silent tells more than a door that may never have been open
-        (
-            r"ssh: connect to host|no route to host|host is down|connection refused|unreachable|error dialing backend|i/o timeout"
-            r"|communication connection failure|timed out on send/recv|node failure on|not responding"
-            r"|(?:did|does)(?: not|n't) (?:answer|respond)",
-            Reason.UNREACHABLE,
-        ),
+        (_NO_WAY_THERE, Reason.UNREACHABLE),
         (r"no answer|timed out|time-?out|deadline", Reason.TIMED_OUT),
         (r"another tracer|already (?:being )?traced|TracerPid|Failed to suspend process.*EPERM", Reason.TRACED),
         (r"py-spy: (?:command )?not found|'py-spy'|tool missing|not installed", Reason.TOOL_MISSING),
