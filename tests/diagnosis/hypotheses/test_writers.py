@@ -118,3 +118,26 @@ def test_ranks_that_come_through_one_by_one_show_that_the_storage_answers(throug
 
     verdict = diagnose(snapshot(at(0), at(1)), WIDE)
     assert (verdict.kind, verdict.evict.machines) == (kind, ())
+
+
+@pytest.mark.parametrize(
+    ("woken", "stalled_s", "kind"),
+    [(0, None, Kind.DEPENDENCY), (500, None, Kind.NONE), (500, 3600.0, Kind.UNDETERMINED)],
+)
+def test_where_all_wait_for_their_loaders_and_get_on_a_phase_reads_its_data(
+    woken: int, stalled_s: float | None, kind: Kind
+) -> None:
+    """An evaluation that its data hold back: each rank is woken for each batch. A stated stall says that no step comes of it."""
+
+    def at(number: int) -> list[ProcessTrace]:
+        found = []
+        for rank in range(64):
+            one = trace(rank, "loader", state="S")
+            assert one.state is not None
+            state = structs.replace(one.state, wakes=woken * number, cpu_s=1.0 + woken * number / 5000)
+            found.append(structs.replace(one, state=state))
+        return found
+
+    story = snapshot(at(0), at(1))
+    verdict = diagnose(replace(story, job=replace(story.job, stalled_s=stalled_s)), WIDE)
+    assert (verdict.kind, verdict.evict.machines) == (kind, ())

@@ -225,12 +225,14 @@ def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     at_work = max(_at_work(rank, scene.look[rank], scene, begins) for rank in blamed.ranks)
     if _serves(blamed, scene):
         at_work = max(at_work, _lasts(scene) * AT_WORK_IF_IT_COMPUTES)
-    kind, because = Kind.UNDETERMINED, "many at once read, write or ask: a phase of the job may take that long"
-    through = _came_through(scene)
-    if len(through) >= SERVED_BETWEEN_LOOKS:
-        at_work = max(at_work, _lasts(scene) * AT_WORK_IF_SEEN_TO_GET_ON)
-        kind = Kind.NONE
+    because = "many at once read, write or ask: a phase of the job may take that long"
+    answers = False
+    if len(through := _came_through(scene)) >= SERVED_BETWEEN_LOOKS:
+        at_work, answers = max(at_work, _lasts(scene) * AT_WORK_IF_SEEN_TO_GET_ON), True
         because = f"many at once read, write or ask, and {counted(len(through), 'rank')} came through between the looks"
+    elif 2 * sum(gets_on(rank, scene.motion) for rank in blamed.ranks) > len(blamed.ranks):
+        answers, because = True, "many at once read, write or ask, and most of them get on"
+    kind = Kind.NONE if answers and (scene.stalled_s or 0.0) <= DUTY_S else Kind.UNDETERMINED
     silent, serves = WHY_MANY_ARE_SERVED["dependency"], WHY_MANY_ARE_SERVED["slow"] * at_work
     phase = _nobody(blamed, kind, (VerdictReason("many-at-a-service", because),))
     total = silent + serves
