@@ -184,3 +184,13 @@ def test_ranks_that_are_all_there_is_have_more_in_common_than_their_machine() ->
     ]
     verdict = diagnose(snapshot(seen, seen), job(dp=3, per_machine=3))
     assert verdict.evict.machines == ()
+
+
+def test_who_is_last_in_a_step_in_few_looks_is_not_called_slow() -> None:
+    """Two healthy jobs of the timed simulator: one rank came from elsewhere, and computes while all others wait."""
+    way = ["<module> train.py", "step train.py"]
+    lates = ([*way, f"{layer} model.py"] for layer in ("attention", "experts", "norm"))
+    looks = [[*look({"0-39,41-63": "item"}), trace(40, late, state="R", active=True)] for late in lates]
+    few = diagnose(snapshot(*looks[:2]), WIDE)
+    assert (few.kind, few.evict.machines, first(few)) == (Kind.UNDETERMINED, (), (40,))
+    assert StallCause.SLOW not in few.causes or few.causes[StallCause.SLOW] < 0.2

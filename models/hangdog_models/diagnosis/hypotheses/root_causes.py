@@ -105,6 +105,9 @@ def by_cause_of(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
             because = VerdictReason("in-a-duty", text)
         holds_back = lead.activity is Activity.DATALOADER and scene.motion.rounds >= ROUNDS
         return _as_kind(causes, Kind.SLOW, Kind.SLOW if holds_back else Kind.NONE, (because,))
+    if _passes_through(rank, lead, scene):
+        text = f"rank {rank} computes and gets on: whoever is last in a step does, and few looks do not tell whether it is so each time"
+        return _as_kind(causes, Kind.SLOW, Kind.UNDETERMINED, (VerdictReason("last-in-a-step", text),))
     if not (_seen_once(scene) or _brief(scene)) or not _may_be_a_moment(lead):
         return causes
     because = VerdictReason("seen-once", "one look cannot tell a duty that takes its time from one that is stuck")
@@ -237,6 +240,12 @@ def served(blamed: Hypothesis, scene: Scene) -> list[Hypothesis]:
     phase = _nobody(blamed, kind, (VerdictReason("many-at-a-service", because),))
     total = silent + serves
     return [replace(blamed, shares=(silent / total,)), replace(phase, shares=(serves / total,))]
+
+
+def _passes_through(rank: Rank, state: RankState, scene: Scene) -> bool:
+    """Whether it computes, and was elsewhere in an earlier look, of which there are too few to call it late again and again."""
+    computes = state.activity is Activity.COMPUTE
+    return computes and rank in scene.motion.travelling and scene.motion.rounds < ROUNDS and scene.stalled_s is None
 
 
 def _may_be_a_moment(state: RankState) -> bool:
