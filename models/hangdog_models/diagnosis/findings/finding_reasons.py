@@ -8,6 +8,7 @@ from hangdog_models.verdict import VerdictReason
 #: Findings that programs look for by name, however grave they are.
 _NAMED_CODES: Mapping[str, str] = {
     "killed": "killed",
+    "ended without a word": "killed",
     "out of memory": "out-of-memory",
     "host out of memory": "out-of-memory",
     "collective sizes differ": "operations-refused",

@@ -32,7 +32,8 @@ def with_first_failure(snapshot: Snapshot, topology: Topology) -> Snapshot:
     """
     first = first_failed(snapshot.exits, snapshot.findings)
     if first is None:
-        return snapshot
+        silent = logged_ends.silent_end(snapshot, topology)
+        return snapshot if silent is None else replace(snapshot, findings=(silent, *snapshot.findings))
     own = [one for one in snapshot.findings if one.rank == first.rank and one.impact in OWN]
     lead = own[0] if own else _by_status(first, snapshot, topology)
     rest = _consequences([one for one in snapshot.findings if not own or one is not lead], lead, snapshot.exits)
@@ -94,11 +95,12 @@ def _gone(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
 
 def _killed(snapshot: Snapshot, topology: Topology) -> list[Hypothesis]:
     """That it began with a killed rank. The sender is unknown, so the cause stays open and no machine is at fault."""
-    killed = [one for one in snapshot.findings if (one.source, one.code) == (SOURCE, KILLED) and one.rank is not None]
+    ends = ((SOURCE, KILLED), (logged_ends.SOURCE, logged_ends.SILENT))
+    killed = [one for one in snapshot.findings if (one.source, one.code) in ends and one.rank is not None]
     return [
         Hypothesis(
             Kind.UNDETERMINED,
-            odds(f"rank {one.rank} was killed before the others ended", KILLED_FIRST),
+            odds(f"rank {one.rank} ended before the others", KILLED_FIRST),
             (one.rank,),
             (topology.machine(one.rank) or f"rank {one.rank}",),
             (VerdictReason("killed", f"rank {one.rank}: {one.what}"),),

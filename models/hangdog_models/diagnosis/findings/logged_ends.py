@@ -5,15 +5,21 @@ from collections.abc import Mapping
 
 from hangdog_models.diagnosis.rank_words import ranks_of
 from hangdog_models.findings import Finding, Impact
+from hangdog_models.ranks import Rank
 from hangdog_models.snapshot import Snapshot
 from hangdog_models.topology import Topology
 from hangdog_models.verdict import JobCrash, VerdictReason
 
+SOURCE = "log"
+#: The code of a rank that left no last word where all others lost a connection, and the code of these.
+SILENT, LOST = "ended without a word", "connection lost"
+#: From so many ranks on all but one are most of a job.
+SEVERAL = 3
 #: How a rank ended, by the code under which its launcher's word stands.
 _HOW: Mapping[str, str] = {
     "killed": "by SIGKILL", "segmentation fault": "by SIGSEGV", "bus error": "by SIGBUS", "illegal instruction": "by SIGILL",
     "arithmetic error": "by SIGFPE", "aborted": "by SIGABRT", "first observed failure": "of all that its launcher saw",
-    "ended with an error": "with an error of its own", "worker vanished": "as Ray saw it",
+    "ended with an error": "with an error of its own", "worker vanished": "as Ray saw it", SILENT: "without a last word",
 }  # fmt: skip
 #: Codes of an end that is told of the whole job; and of one that was ordered, which is no crash.
 _OF_ALL = frozenset({"node failure somewhere", "launcher lost a daemon", "store lost"})
@@ -47,12 +53,28 @@ def crash(snapshot: Snapshot, topology: Topology) -> JobCrash | None:
     return JobCrash(first.rank, machine or first.machine, _HOW[first.code])
 
 
+def silent_end(snapshot: Snapshot, topology: Topology) -> Finding | None:
+    """The one rank that left no last word where the logs of all others end with a lost connection; None if there is none.
+
+    Whoever fails by an error says so. Who is killed does not, and all others lose it.
+    """
+    told = [one for one in snapshot.findings if one.impact is not Impact.TELLS_NOTHING]
+    lost = {one.rank for one in told if (one.source, one.code, one.impact) == (SOURCE, LOST, Impact.VICTIM)}
+    silent = [rank for rank in range(topology.world_size) if Rank(rank) not in lost]
+    alone = len(silent) == 1 and topology.world_size >= SEVERAL
+    if snapshot.exits or _seen(snapshot) or not alone or any(one.rank not in lost or one.code != LOST for one in told):
+        return None
+    what = "it left no last word, and all others lost a connection: it may have been killed, or its machine is gone"
+    rank = Rank(silent[0])
+    return Finding(SOURCE, SILENT, Impact.VICTIM, what, topology.machine(rank) or "", rank)
+
+
 def to_read(snapshot: Snapshot, topology: Topology) -> list[VerdictReason]:
     """What is left to read of a job that has ended, best first; each begins with what it is."""
     found: dict[str, VerdictReason] = {}
     for one in sorted(snapshot.findings, key=repr):
         machine = one.machine or (topology.machine(one.rank) or "" if one.rank is not None else "")
-        if one.code in ("killed", "worker vanished"):
+        if one.code in ("killed", "worker vanished", SILENT):
             text = f"the kernel log of {machine or 'its machine'} and what the scheduler says: they tell who killed it, and whether for memory"
             found.setdefault(one.code, VerdictReason("collect-who-killed", text))
         elif one.code == "node failure somewhere":

@@ -14,7 +14,7 @@ from hangdog_models.verdict import VerdictReason
 
 #: Codes of how the job ended: they come before what some rank suffered on the way.
 _ENDINGS = (
-    "node failure somewhere", "preempted", "time limit", "killed", "worker vanished", "first observed failure", "cancelled", "monitored barrier",
+    "node failure somewhere", "preempted", "time limit", "killed", "ended without a word", "worker vanished", "first observed failure", "cancelled", "monitored barrier",
     "stall inspector", "flight recorder analysis", "JAX coordination", "XLA rendezvous", "launcher lost a daemon", "peer process ended",
     "not heard at start-up", "store barrier, ranks missing", "store time-out",
 )  # fmt: skip
