@@ -13,8 +13,6 @@ from hangdog_models.verdict import JobCrash, VerdictReason
 SOURCE = "log"
 #: The code of a rank that left no last word where all others lost a connection, and the code of these.
 SILENT, LOST = "ended without a word", "connection lost"
-#: From so many ranks on all but one are most of a job.
-SEVERAL = 3
 #: How a rank ended, by the code under which its launcher's word stands.
 _HOW: Mapping[str, str] = {
     "killed": "by SIGKILL", "segmentation fault": "by SIGSEGV", "bus error": "by SIGBUS", "illegal instruction": "by SIGILL",
@@ -58,11 +56,11 @@ def silent_end(snapshot: Snapshot, topology: Topology) -> Finding | None:
 
     Whoever fails by an error says so. Who is killed does not, and all others lose it.
     """
-    told = [one for one in snapshot.findings if one.impact is not Impact.TELLS_NOTHING]
-    lost = {one.rank for one in told if (one.source, one.code, one.impact) == (SOURCE, LOST, Impact.VICTIM)}
+    known = [one for one in snapshot.findings if one.impact is not Impact.TELLS_NOTHING]
+    lost = {one.rank for one in known if (one.source, one.code, one.impact) == (SOURCE, LOST, Impact.VICTIM)}
     silent = [rank for rank in range(topology.world_size) if Rank(rank) not in lost]
-    alone = len(silent) == 1 and topology.world_size >= SEVERAL
-    if snapshot.exits or _seen(snapshot) or not alone or any(one.rank not in lost or one.code != LOST for one in told):
+    alone = len(silent) == 1 and len(lost) > 1
+    if snapshot.exits or _seen(snapshot) or not alone or any(one.rank not in lost or one.code != LOST for one in known):
         return None
     what = "it left no last word, and all others lost a connection: it may have been killed, or its machine is gone"
     rank = Rank(silent[0])
