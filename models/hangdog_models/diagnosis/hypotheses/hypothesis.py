@@ -5,7 +5,11 @@ from math import prod
 
 from hangdog_models.diagnosis.waits.waits import GroupWait
 from hangdog_models.ranks import Rank
+from hangdog_models.rules.likelihoods import likelihood
 from hangdog_models.verdict import Kind, VerdictReason
+
+#: The exponent over all odds.
+SHARPNESS = likelihood("sharpness")
 
 
 @dataclass(frozen=True, slots=True)

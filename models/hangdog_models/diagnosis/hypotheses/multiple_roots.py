@@ -13,7 +13,7 @@ from hangdog_models.diagnosis.hypotheses.blame_factors import (
     WAITING_REMARKABLE,
     compiling,
 )
-from hangdog_models.diagnosis.hypotheses.hypothesis import Factor, Hypothesis
+from hangdog_models.diagnosis.hypotheses.hypothesis import SHARPNESS, Factor, Hypothesis
 from hangdog_models.diagnosis.hypotheses.reason_text import reasons
 from hangdog_models.diagnosis.hypotheses.root_causes import by_cause_of, served
 from hangdog_models.diagnosis.hypotheses.scene import Scene
@@ -38,7 +38,6 @@ WEIGHED_APART = 3
 BEHIND_SHOWN = 4
 #: Activities of a process that is not let on by the kernel: the frames it stands in say nothing of why.
 KERNEL_HELD = frozenset({Activity.STOPPED, Activity.DEAD})
-SHARPNESS = likelihood("sharpness")
 SERVED_MACHINES = likelihood("served_machines")
 TWO_AT_ONCE = likelihood("two_at_once")
 EACH_FURTHER_AT_ONCE = likelihood("each_further_at_once")

@@ -5,7 +5,7 @@ from math import prod
 from typing import TypeAlias
 
 from hangdog_models.diagnosis.findings.failing_paths import PATH
-from hangdog_models.diagnosis.hypotheses.hypothesis import Hypothesis
+from hangdog_models.diagnosis.hypotheses.hypothesis import SHARPNESS, Hypothesis
 from hangdog_models.diagnosis.observe.activity import RankState
 from hangdog_models.diagnosis.observe.motion import Look
 from hangdog_models.diagnosis.prices import IsolationPolicy
@@ -34,7 +34,6 @@ from hangdog_models.verdict import (
     VerdictReason,
 )
 
-SHARPNESS = likelihood("sharpness")
 WORTH_NAMING_FIRST = likelihood("worth_naming_first")
 ABSENT_SHARE = likelihood("absent_share")
 #: If another step is cheaper than an eviction that is sure enough.
