@@ -39,12 +39,16 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of every file (or message) of the snapshot; paths are relative to the bundle."""
+    """What became of every file (or message) of the snapshot; paths are relative to the bundle.
+
+    `quiet`: the ranks whose own logs were read and say nothing that a reader knows.
+    """
 
     files_read: int = 0
     ignored: tuple[str, ...] = ()
     unreadable: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    quiet: tuple[Rank, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,4 +178,5 @@ def _summed(accounts: Iterable[Account]) -> Account:
         ignored=tuple(sorted(path for account in every for path in account.ignored)),
         unreadable=dict(sorted(unreadable.items())),
         notes=tuple(sorted({note for account in every for note in account.notes})),
+        quiet=tuple(sorted({rank for account in every for rank in account.quiet})),
     )

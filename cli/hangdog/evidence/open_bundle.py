@@ -1,6 +1,7 @@
 """Opens an evidence bundle: a directory somebody hands us becomes a snapshot and a layout."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -22,14 +23,18 @@ from hangdog.evidence.whose.ranks_in_text import by_rank
 from hangdog.evidence.whose.unranked import numbered_by_order
 from hangdog_models.errors import HangdogError, UnreadableBundle, UnreadableEvidence, WrongUse
 from hangdog_models.process_groups import with_seen
+from hangdog_models.ranks import Rank
 from hangdog_models.reading.job import read_interval, read_job
 from hangdog_models.reading.limits import DEFAULTS, Limits
 from hangdog_models.reading.printable import decoded, escaped
 from hangdog_models.snapshot import Account, Job, Round, Snapshot
+from hangdog_models.stack import TRAINER
 from hangdog_models.topology import Layout
 
 Progress = Callable[[int, int], None]
 
+#: How files end that hold the output of a process.
+_LOGS = (".log", ".out", ".err")
 _USAGE = "give a directory of evidence files, or a .zip, .tar.gz or .tar.zst of one"
 _HINT = "put py-spy dumps in it, one a rank: py-spy dump --json --pid PID > rank0.json"
 
@@ -150,6 +155,17 @@ def _add_evidence(opened: BundleParts, entry: BundleEntry, limits: Limits) -> No
     opened.files_read += 1
 
 
+def _quiet(ignored: Iterable[str]) -> tuple[Rank, ...]:
+    """The ranks whose own logs hold no evidence."""
+    found = set()
+    for path in ignored:
+        with suppress(UnreadableEvidence):  # joined bundles have folders of names that may be anything
+            name = name_of(path)
+            if name.rank is not None and name.role == TRAINER and path.endswith(_LOGS):
+                found.add(name.rank)
+    return tuple(sorted(found))
+
+
 def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple[Snapshot, Layout]:
     job = opened.job if stalled_s is None else replace(opened.job, stalled_s=stalled_s)
     rest, tables = without_tables(opened.placed)
@@ -180,6 +196,7 @@ def _assembled(path: str, opened: BundleParts, stalled_s: float | None) -> tuple
             escaped(note)
             for note in (*opened.notes, *by_log, *remarks, *contradictions, *placing.notes, *assembly.notes)
         ),
+        quiet=_quiet(opened.ignored),
     )
     snapshot = Snapshot(
         job, assembly.rounds, opened.interval_s, assembly.records, assembly.ras, assembly.findings, account,

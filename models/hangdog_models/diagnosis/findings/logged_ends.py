@@ -54,12 +54,14 @@ def crash(snapshot: Snapshot, topology: Topology) -> JobCrash | None:
 def silent_end(snapshot: Snapshot, topology: Topology) -> Finding | None:
     """The one rank that left no last word where the logs of all others end with a lost connection; None if there is none.
 
-    Whoever fails by an error says so. Who is killed does not, and all others lose it.
+    Whoever fails by an error says so. Who is killed does not, and all others lose it. Its own log must have been read: one that
+    is merely not there tells nothing.
     """
     known = [one for one in snapshot.findings if one.impact is not Impact.TELLS_NOTHING]
+    read = {*snapshot.account.quiet, *(one.rank for one in snapshot.findings if one.source == SOURCE)}
     lost = {one.rank for one in known if (one.source, one.code, one.impact) == (SOURCE, LOST, Impact.VICTIM)}
     silent = [rank for rank in range(topology.world_size) if Rank(rank) not in lost]
-    alone = len(silent) == 1 and len(lost) > 1
+    alone = len(silent) == 1 and len(lost) > 1 and silent[0] in read
     if snapshot.exits or _seen(snapshot) or not alone or any(one.rank not in lost or one.code != LOST for one in known):
         return None
     what = "it left no last word, and all others lost a connection: it may have been killed, or its machine is gone"
@@ -104,7 +106,7 @@ def _unordered(snapshot: Snapshot) -> list[Finding]:
 
 
 def _is_end(finding: Finding) -> bool:
-    raised = finding.source == "log" and _EXCEPTION.fullmatch(finding.code) is not None
+    raised = finding.source == SOURCE and _EXCEPTION.fullmatch(finding.code) is not None
     return raised or finding.code in _HOW or finding.code in _OF_ALL or finding.code in _ORDERED
 
 
