@@ -34,6 +34,7 @@ import sqlalchemy as sa
 from playwright.async_api import async_playwright
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from hangdog.demo.conductor import free_port
 from hangdog_models.findings import Finding, Impact
 from hangdog_models.incident import IncidentResponse
 from hangdog_models.ranks import Rank
@@ -46,7 +47,6 @@ from hangdog_server.observability.setup import Observers
 from hangdog_server.protocol.jobs import AnnouncedJob
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import INCIDENTS, INTENTS, LEDGER
-from support.ports import free_port
 from support.servers.cast import NOON, PATIENT, Agent, stage
 
 #: Bytes of a verdict: of some hundred ranks. A list that read them would read 300 MiB.

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from hangdog.demo.conductor import free_port
 from hangdog.demo.job.settings import write_settings
 from hangdog.demo.memory_growth import MemoryGrowth
 from hangdog.demo.processes import final_line
@@ -26,7 +27,6 @@ from hangdog_models.stack import Reason
 from live.network import Network
 from live.plan import Plan
 from live.recording import pause, write_flight_recorder, write_job, write_round
-from support.ports import free_port
 
 #: Until the first steps, and until the job stands still; much longer than either takes on a busy machine. Seconds.
 PATIENCE_S = 150.0

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from frameworks.guard import ClusterGuard
+from hangdog.demo.conductor import free_port
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.procfs import Proc
@@ -23,7 +24,6 @@ from hangdog_models.incident import CRASHED_WHY, Incident
 from hangdog_models.verdict import Kind, Verdict, from_json
 from hangdog_models.views.first_line import headline
 from live.lanes import further
-from support.ports import free_port
 
 pytestmark = [
     pytest.mark.slow,

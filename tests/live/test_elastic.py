@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from frameworks.guard import ClusterGuard
+from hangdog.demo.conductor import free_port
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.procfs import Proc
 from hangdog_agent.settings import AgentSettings
 from hangdog_models.verdict import Verdict, from_json
-from support.ports import free_port
 
 pytestmark = [
     pytest.mark.slow,

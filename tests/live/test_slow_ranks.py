@@ -18,6 +18,7 @@ from typing import Self
 import pytest
 
 from frameworks.guard import ClusterGuard
+from hangdog.demo.conductor import free_port
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.procfs import Proc
@@ -26,7 +27,6 @@ from hangdog_agent.stalls.settings import StallSettings
 from hangdog_models.incident import SLOWED_WHY, Incident
 from hangdog_models.verdict import Kind, from_json
 from live.lanes import further
-from support.ports import free_port
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: pip install 'hangdog[demo]'"),

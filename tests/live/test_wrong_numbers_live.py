@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog_models.incident import NUMBERS_WHY, Incident
 from hangdog_models.verdict import Act, Kind, Verdict
 from hangdog_models.views.first_line import headline
 from support.fakes import ladder
-from support.ports import free_port
 from support.real.killable_server import KillableServer, clean_environ
 
 pytestmark = [

@@ -14,6 +14,7 @@ from types import TracebackType
 import httpx
 
 from frameworks.guard import Agents
+from hangdog.demo.conductor import free_port
 from hangdog_agent.discovery.process_table import ProcessTable
 from hangdog_agent.discovery.watch import Watch
 from hangdog_agent.settings import AgentSettings
@@ -21,7 +22,6 @@ from hangdog_server.auth import tokens
 from hangdog_server.auth.tokens import Role
 from live.job import MACHINE, AnnouncingProc, Job
 from live.plan import Plan
-from support.ports import free_port
 
 #: Who is on call: both may act.
 PEOPLE = ("ada", "ben")

@@ -12,6 +12,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
+from hangdog.demo.conductor import free_port
 from hangdog_models.actions.respond import ResponseDecision
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_models.incident import Incident, ResponseKind, SettledCause
@@ -19,7 +20,6 @@ from hangdog_models.verdict import Eviction, Kind, from_json
 from hangdog_server.auth.tokens import Role
 from hangdog_server.listener import LOCAL
 from hangdog_server.store.history import responses
-from support.ports import free_port
 from support.real.browser import PATIENCE_MS, PHONE, Watched, browser, watched
 from support.servers.browsed import browsed, hang
 from support.servers.cast import NOON, cluster, stage

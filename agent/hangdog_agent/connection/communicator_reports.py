@@ -23,7 +23,7 @@ _Sent = dict[int, tuple[float, CommunicatorWindow]]
 
 
 class CommunicatorReports:
-    """What the server of this session was told. All times are of one steady clock."""
+    """What the server was told over one connection. All times are of one steady clock."""
 
     def __init__(self) -> None:
         self._sent: dict[str, _Sent] = {}

@@ -219,11 +219,8 @@ def _acted(rows: Iterable[ActionRecord]) -> Iterator[Change]:
             continue
         waits = [row for row in mine if row.state is ActionState.WAITING]
         mark = digest([(row.machine, str(row.state)) for row in mine])
-        at, names, job = (
-            max(row.changed for row in mine),
-            named({row.machine for row in waits or mine}),
-            mine[0].job or NO_JOB,
-        )
+        at, names = max(row.changed for row in mine), named({row.machine for row in waits or mine})
+        job = mine[0].job or NO_JOB
         if waits:
             title = f"{job}: isolate {names}?"
             lines = [

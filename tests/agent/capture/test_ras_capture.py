@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog_agent.capture import ras
 from hangdog_agent.capture.process_capture import Tools
 from hangdog_agent.capture.ras import RasTimeouts, report
@@ -26,7 +27,6 @@ from hangdog_proto.codec.collectives import Statement
 from support.fakes import targets
 from support.fakes.dumper import own_job
 from support.fakes.played_ras import JSON, TEXT, Played, Say, served
-from support.ports import free_port
 
 #: Long enough for everything that is played, on a busy machine too.
 LONG = RasTimeouts(greeting_s=5.0, whole_s=20.0)

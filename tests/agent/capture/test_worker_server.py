@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog_models.ranks import Rank
 from hangdog_models.reading.collectives.library_counters import flight_record
 from hangdog_models.stack import Reason
 from support.fakes import targets
 from support.fakes.dumper import SERVING, own_job, pickled, played, recorded, serving
 from support.fakes.recorder_asked import LONG, SHORT, ask, enqueued, words
-from support.ports import free_port
 
 
 def rank(path: Path, **handlers: bytes) -> "AbstractContextManager[subprocess.Popen[bytes]]":

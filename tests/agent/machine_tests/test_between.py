@@ -12,13 +12,13 @@ from typing import Self
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog_agent.machine_tests.group import Group
 from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels.between_machines import Between
 from hangdog_agent.machine_tests.torch_engine import Engine
 from support.fakes import ladder
 from support.fakes.ladder import ON_CPU, SMALL, failed
-from support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog_agent.machine_tests.gpu_settings_backup import GpuSettingsBackup
 from hangdog_agent.machine_tests.group import Group
 from hangdog_agent.machine_tests.level import Level, LevelOutcome, LevelResult, PartKind
@@ -21,7 +22,6 @@ from hangdog_agent.machine_tests.standard_levels import LEVELS, WantedLevels, st
 from support.fakes import ladder, targets
 from support.fakes.fake_gpus import FakeGpus, built
 from support.fakes.ladder import ON_CPU, SMALL
-from support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]
 

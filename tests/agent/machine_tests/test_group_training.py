@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog_agent.machine_tests.group import Group
 from hangdog_agent.machine_tests.level import LevelOutcome, LevelResult, MachineConviction, PartKind
 from hangdog_agent.machine_tests.levels.replay import Replay
 from hangdog_agent.machine_tests.torch_engine import Probe
 from support.fakes.ladder import ON_CPU, PATIENCE_S, SMALL, engine
-from support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE_S)]
 

@@ -17,6 +17,7 @@ import grpc
 import pytest
 import sqlalchemy as sa
 
+from hangdog.demo.conductor import free_port
 from hangdog_models.errors import HangdogError
 from hangdog_models.incident import Incident
 from hangdog_models.verdict import Eviction, Kind
@@ -27,7 +28,6 @@ from hangdog_server.store.actions import ActionState
 from hangdog_server.store.campaigns import CampaignState, StoredCampaign
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import CONVICTIONS, LAUNCHES, LEDGER, TESTS
-from support.ports import free_port
 from support.servers import crashing
 from support.servers.cast import Agent
 from support.servers.cast_acting import NOTHING

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog_proto.client.campaigns import CampaignClient
 from support.fakes import ladder
-from support.ports import free_port
 from support.real.campaign_programs import agents, connected, server, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(ladder.PATIENCE_S)]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.incident import Incident
 from hangdog_models.verdict import Eviction, Kind
@@ -22,7 +23,6 @@ from hangdog_server.store import campaigns
 from hangdog_server.store.campaigns import CampaignState
 from hangdog_server.store.store import Store
 from support.fakes import ladder
-from support.ports import free_port
 from support.real.campaign_programs import agents, connected, server, until
 from support.servers.cast_acting import NOTHING
 

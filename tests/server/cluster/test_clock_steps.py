@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog_models.incident import Incident
 from hangdog_proto.client.incidents import Client
 from support.fakes.targets import WAIT, running, until
-from support.ports import free_port
 from support.real import stepped
 from support.real.stepped import Clock
 from support.servers.guarded import Cluster, guarded, made

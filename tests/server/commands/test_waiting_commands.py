@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog.retry import RetryPolicy
 from hangdog_models.errors import ServerUnreachable
 from hangdog_proto.client.incidents import Client
 from hangdog_proto.codec.piece_cache import PieceCache
 from hangdog_server.store.store import Store
-from support.ports import free_port
 from support.servers.cast import PATIENT, Agent, Stage, trainer
 from support.servers.tested import machines, report
 

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog_models.errors import HangdogError
 from hangdog_proto.client.incidents import Client
 from hangdog_proto.client.server_address import ServerAddress
 from hangdog_server.web import web_server
-from support.ports import free_port
 from support.servers.browsed import browsed
 from support.servers.cast import PATIENT, stage
 from support.servers.guarded import made

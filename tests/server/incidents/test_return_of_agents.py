@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from hangdog.demo.conductor import free_port
 from hangdog_proto.client.incidents import Client
 from support.fakes.targets import WAIT, running, until
-from support.ports import free_port
 from support.worded import names
 
 MARK = ("HANGDOG_TEST_RETURN", str(os.getpid()))

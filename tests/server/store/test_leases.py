@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from hangdog.demo.conductor import free_port
 from hangdog_models.errors import ServerUnreachable
 from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.ranks import Rank
@@ -27,7 +28,6 @@ from hangdog_server.settings import ServerSettings
 from hangdog_server.store import leases
 from hangdog_server.store.leases import Lease, NotOurs
 from hangdog_server.store.store import Store
-from support.ports import free_port
 from support.real.postgres import Postgres
 from support.servers.cast import NOON, PATIENT, Agent, Listener, Stage, trainer, verdict
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from hangdog.demo.conductor import free_port
 from hangdog.demo.pipes import first_line
 from hangdog_models.incident import Incident
 from hangdog_models.verdict import Verdict
 from hangdog_proto.client.incidents import Client
 from hangdog_proto.client.server_address import ServerAddress
-from support.ports import free_port
 
 #: What says of these tests themselves that they are part of a job, or sets hangdog up.
 _FOREIGN = ("HANGDOG_", "SLURM_", "RANK", "LOCAL_RANK", "WORLD_")

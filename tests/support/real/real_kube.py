@@ -22,8 +22,8 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from hangdog.demo.conductor import free_port
 from support.cases.manifests import documents
-from support.ports import free_port
 
 PROGRAM = "HANGDOG_KUBE_APISERVER"
 MISSING = f"{PROGRAM} names no kube-apiserver; tests/kube_apiserver.sh builds one (etcd: apt-get install etcd-server)"

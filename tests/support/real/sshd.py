@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.ports import free_port
+from hangdog.demo.conductor import free_port
 
 MISSING = "sshd is not installed: apt-get install --no-install-recommends openssh-server openssh-client"
 _DAEMONS = "/usr/sbin:/sbin"

@@ -9,11 +9,11 @@ from typing import Any
 
 import httpx
 
+from hangdog.demo.conductor import free_port
 from hangdog_models.diagnosis.judge import diagnose
 from hangdog_server.incidents.judge import Judge
 from hangdog_server.listener import LOCAL, ListenerConfig
 from support.cases.stories import trace
-from support.ports import free_port
 from support.servers.cast import Agent, Stage, cluster, stage
 
 

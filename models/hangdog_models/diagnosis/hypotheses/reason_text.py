@@ -101,7 +101,8 @@ def _position(ranks: list[Rank], state: RankState, waits: Waits, motion: Motion 
     if state.missing:
         found.append(VerdictReason("capture-reduced", f"{ranks_of(ranks)}: {state.missing}"))
     if state.activity is Activity.STOPPED and state.operation != FROZEN:
-        signal = "a signal stopped it: SIGCONT lets it go on, and whoever sent the signal knows why"
+        it = "it" if len(ranks) == 1 else "them"
+        signal = f"a signal stopped {it}: SIGCONT lets {it} go on, and whoever sent the signal knows why"
         found.append(VerdictReason("stopped-by-signal", signal))
     if motion is not None and (halted := motion.halted.intersection(ranks)):
         child = f"a process that {ranks_of(sorted(halted))} started is stopped by a signal (SIGCONT lets it go on)"

@@ -72,7 +72,10 @@ class RankStateReader:
         for trace in traces if loading else ():
             if trace.role.startswith(WORKERS):
                 workers.setdefault(trace.rank, []).append(trace)
-        held = {rank: of_workers(found[rank], workers[rank], self._rules) for rank in loading & workers.keys()}
+        held = {
+            rank: of_workers(found[rank], workers[rank], self._fetching(workers[rank]))
+            for rank in loading & workers.keys()
+        }
         if any(state.rule == WORKER_ASLEEP for state in held.values()):
             held = self._asleep_alike(held, workers)
         held |= self._beside_a_holder(traces, found)
@@ -99,14 +102,24 @@ class RankStateReader:
 
         The rank that waits for a batch is then merely the first to have used up what was prepared.
         """
-        at = Counter(asleep.place for theirs in workers.values() if (asleep := _asleep(theirs, self._rules)))
-        most = {place for place, ranks in at.items() if 2 * ranks > len(workers) > 1}
+        places = {rank: asleep.place for rank, theirs in workers.items() if (asleep := _asleep(self._fetching(theirs)))}
+        most = {place for place, ranks in Counter(places.values()).items() if 2 * ranks > len(workers) > 1}
         return {
-            rank: replace(state, rule=WORKERS_ASLEEP)
-            if state.rule == WORKER_ASLEEP and (asleep := _asleep(workers[rank], self._rules)) and asleep.place in most
-            else state
+            rank: replace(state, rule=WORKERS_ASLEEP) if state.rule == WORKER_ASLEEP and places[rank] in most else state
             for rank, state in held.items()
         }
+
+    def _fetching(self, workers: Sequence[ProcessTrace]) -> list[RankState]:
+        """The states of the workers that prepare a batch; thousands of workers share few states."""
+        found = []
+        for worker in workers:
+            key = ("worker", *self._key(worker))
+            state = self._states.get(key)
+            if state is None:
+                state = self._states[key] = read(worker, self._rules)
+            if any(frame.file.endswith(_FETCHES) for frame in state.frames):
+                found.append(state)
+        return found
 
     def _read(self, trace: ProcessTrace) -> RankState:
         key = self._key(trace)
@@ -174,8 +187,10 @@ def of_child(state: RankState, children: Sequence[ProcessTrace]) -> RankState:
     )  # fmt: skip
 
 
-def of_workers(state: RankState, workers: Sequence[ProcessTrace], rules: RuleSet) -> RankState:
+def of_workers(state: RankState, workers: Sequence[ProcessTrace], fetching: Sequence[RankState]) -> RankState:
     """The state of a rank that waits for its data loader, with what holds a worker of that one up.
+
+    `fetching`: the states of its workers that prepare a batch.
 
     Batches are taken in order, so one worker is enough. One that sleeps uninterruptibly for all of a capture has its storage to
     blame, and one that waits for a lock the code. One that sleeps in a batch, as no read of a disk does, waits for what another
@@ -188,24 +203,18 @@ def of_workers(state: RankState, workers: Sequence[ProcessTrace], rules: RuleSet
                 state, activity=asleep, label=WORKER, rule="worker in the kernel", remote_storage=kernel_sleep.remote_storage(worker.state),
                 missing=worker.missing, writing=kernel_sleep.writing(worker.state), in_kernel=True,
             )  # fmt: skip
-    for at in _fetching(workers, rules):
+    for at in fetching:
         if at.activity is Activity.LOCK:
             return replace(
                 state, activity=Activity.LOCK, label=f"{at.label} of {WORKER}".strip(), rule="worker at a lock"
             )
-    sleeper = _asleep(workers, rules)
+    sleeper = _asleep(fetching)
     return replace(state, label=sleeper.label, rule=WORKER_ASLEEP) if sleeper is not None else state
 
 
-def _fetching(workers: Sequence[ProcessTrace], rules: RuleSet) -> list[RankState]:
-    """The states of the workers that prepare a batch."""
-    states = (read(worker, rules) for worker in workers if worker.threads)
-    return [at for at in states if any(frame.file.endswith(_FETCHES) for frame in at.frames)]
-
-
-def _asleep(workers: Sequence[ProcessTrace], rules: RuleSet) -> RankState | None:
+def _asleep(fetching: Sequence[RankState]) -> RankState | None:
     """The state of the first worker that sleeps in a batch by the kernel's word, and not for a moment by its own timer."""
-    return next((at for at in _fetching(workers, rules) if at.sleeping and not at.dozing), None)
+    return next((at for at in fetching if at.sleeping and not at.dozing), None)
 
 
 def _held_by_kernel(trace: ProcessTrace) -> Activity | None:

@@ -9,7 +9,7 @@ from hangdog_models.stack import Missing, ProcessState, Reason
 _NO_WAY_THERE = (
     r"ssh: connect to host|no route to host|host is down|connection refused|unreachable|error dialing backend|i/o timeout"
     r"|communication connection failure|timed out on send/recv|node failure on|not responding"
-    r"|(?:did|does)(?: not|n't) (?:answer|respond)"
+    r"|srun: error: .{1,200}(?:did|does) not (?:answer|respond)"
 )
 #: First match wins, so the texts that name the state of the target stand before those that any failure may hold.
 #: The texts are those of py-spy 0.4.3, pystack 1.7, ssh, srun and kubectl, and the plain words of hangdog's agent and of people.

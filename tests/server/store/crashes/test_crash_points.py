@@ -18,6 +18,7 @@ import grpc
 import pytest
 import sqlalchemy as sa
 
+from hangdog.demo.conductor import free_port
 from hangdog_models.errors import HangdogError
 from hangdog_models.incident import Incident, IncidentState
 from hangdog_models.topology import build
@@ -28,7 +29,6 @@ from hangdog_proto.generated import hangdog_pb2 as pb
 from hangdog_server.incidents.replay import StoredRound, replay
 from hangdog_server.store.store import Store
 from hangdog_server.store.tables import LEDGER
-from support.ports import free_port
 from support.real.postgres import Postgres
 from support.servers import crashing
 from support.servers.cast import Agent, trainer
